@@ -1,0 +1,79 @@
+"""The deployment as frozen facts: what `agents.yaml` and our keys of `fastagent.config.yaml` say.
+
+Knows no file format, no process and no clock. Instances are made by `agents_file` and `model_settings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+RestartPolicy = Literal["always", "on-failure", "never"]
+DependencyLossPolicy = Literal["keep", "restart"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One agent of the deployment. Times are in seconds."""
+
+    name: str
+    module: str
+    port: int
+    title: str
+    description: str
+    depends_on: tuple[str, ...] = ()
+    icon: str | None = None
+    python: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    restart: RestartPolicy = "always"
+    start_timeout: float = 60.0
+    stop_timeout: float = 10.0
+    max_failures: int = 5
+    reset_after: float = 60.0
+    on_dependency_loss: DependencyLossPolicy = "keep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """The whole of `agents.yaml`; `agents` keeps the order of the file."""
+
+    name: str
+    agents: Mapping[str, Agent]
+    version: str = "1.0.0"
+    host: str = "localhost"
+    namespace: str
+    registry_port: int = 24200
+    bind: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCapabilities:
+    """`model_capabilities` of `fastagent.config.yaml`. Sizes are in tokens."""
+
+    vision: bool = False
+    context_window: int = 131_072
+    max_output_tokens: int = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Our keys of `fastagent.config.yaml`.
+
+    `default_model` is written `provider.model-name`; `capabilities` is None when the file does not declare
+    any, and then none are published. `log_level` is `logger.level`, in upper case.
+    """
+
+    default_model: str | None = None
+    capabilities: ModelCapabilities | None = None
+    log_level: str | None = None
+
+
+def model_name(model: str) -> str:
+    """The model's own name: what follows the provider's dot, `openai.gpt-5` → `gpt-5`."""
+    _, dot, name = model.partition(".")
+    return name if dot else model

@@ -1,0 +1,190 @@
+"""What supervisor and worker say to each other, and nothing else.
+
+Down: a `WorkerSpec` as JSON in an anonymous memory file, and the descriptors of `Descriptors`. Up: `Report`
+messages, one JSON object a line, on the `report` pipe; log records, one JSON object a line, on the `records`
+pipe; whatever the agent prints, on `output` (its stdout and stderr). The lifeline is never written to: its end
+of file means that the supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pallas_registry.deployment import ModelCapabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXIT_PERMANENT = 78
+"""Exit status of a worker whose failure a restart cannot mend (EX_CONFIG of sysexits.h)."""
+
+EXIT_FAILURE = 70
+"""Exit status of a worker that failed for a reason of the moment (EX_SOFTWARE of sysexits.h)."""
+
+
+class Descriptors(NamedTuple):
+    """The descriptors that a worker inherits, in the order in which they are passed."""
+
+    spec: int
+    """Memory file that holds the JSON of a `WorkerSpec`."""
+    listen: int
+    """The agent's listening TCP socket; the supervisor keeps its own copy."""
+    lifeline: int
+    """Read end of a pipe; end of file when the supervisor is gone."""
+    report: int
+    """Write end of a pipe for `Report` messages."""
+    records: int
+    """Write end of a pipe for log records; non-blocking."""
+    output: int
+    """Write end of a pipe that becomes stdout and stderr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """All that one worker is told. Times are in seconds."""
+
+    agent: str
+    module: str
+    title: str
+    description: str
+    version: str
+    deployment: str
+    port: int
+    generation: int
+    """Number of this start of the agent, from 1; unique while the supervisor lives."""
+    directory: str
+    """Working directory, where the module and the fast-agent configuration are looked up."""
+    allowed_hosts: tuple[str, ...]
+    """Host header values that are served; `name:*` stands for any port."""
+    metrics_directory: str
+    metrics_slot: str
+    """Names this worker's metrics files; letters and digits only."""
+    stop_timeout: float
+    """How long a drain may take after SIGTERM."""
+    log_level: str
+    root_log_level: str
+    default_model: str | None = None
+    capabilities: ModelCapabilities | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The whole environment of the worker."""
+
+    def to_json(self) -> bytes:
+        """The spec as UTF-8 JSON."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> WorkerSpec:
+        """The spec that `to_json` wrote.
+
+        Raises:
+            ValueError: `data` is not such JSON.
+        """
+        try:
+            fields = json.loads(data)
+            if (capabilities := fields["capabilities"]) is not None:
+                fields["capabilities"] = ModelCapabilities(**capabilities)
+            fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
+            return cls(**fields)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"not a worker specification: {error}") from error
+
+
+Stage = Literal["importing", "creating", "serving"]
+Status = Literal["ok", "degraded", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """The worker has begun this stage of its start."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyReport:
+    """The agent's module is imported, one instance was made and disposed of, and the port is served."""
+
+    model: str | None
+    """The model of the served agent, `provider.model-name`, or None if it has none."""
+    capabilities: ModelCapabilities | None
+    """What the registry may publish for this agent's own model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReport:
+    """The worker gives up; its exit follows."""
+
+    message: str
+    """One line for people: the last line of the traceback, without secrets."""
+    permanent: bool
+    """A restart cannot mend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamHealth:
+    """The newest probe of one downstream MCP server."""
+
+    name: str
+    up: bool
+    latency: float
+    """Seconds that the probe took."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderHealth:
+    """The newest check of the active LLM provider."""
+
+    name: str
+    up: bool
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReport:
+    """One round of background probes, as `get_health` answers it."""
+
+    status: Status
+    timestamp: str
+    message: str | None = None
+    downstreams: tuple[DownstreamHealth, ...] = ()
+    provider: ProviderHealth | None = None
+
+
+Report = StageReport | ReadyReport | FailedReport | HealthReport
+
+_KINDS: Mapping[str, type[Report]] = {
+    "stage": StageReport,
+    "ready": ReadyReport,
+    "failed": FailedReport,
+    "health": HealthReport,
+}
+_NAMES = {type_: name for name, type_ in _KINDS.items()}
+
+
+def encode_report(report: Report) -> bytes:
+    """The report as one line of JSON, with its line feed."""
+    return json.dumps({"kind": _NAMES[type(report)], **dataclasses.asdict(report)}).encode() + b"\n"
+
+
+def decode_report(line: bytes) -> Report:
+    """The report in one line that `encode_report` wrote.
+
+    Raises:
+        ValueError: the line is not a known report.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(line)
+        kind = _KINDS[fields.pop("kind")]
+        if kind is ReadyReport and fields["capabilities"] is not None:
+            fields["capabilities"] = ModelCapabilities(**fields["capabilities"])
+        if kind is HealthReport:
+            fields["downstreams"] = tuple(DownstreamHealth(**entry) for entry in fields["downstreams"])
+            if fields["provider"] is not None:
+                fields["provider"] = ProviderHealth(**fields["provider"])
+        return kind(**fields)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a report: {error}") from error

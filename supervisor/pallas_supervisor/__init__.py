@@ -1,0 +1,1 @@
+"""Processes: states, engine, launching, sockets, logs, metrics, health and the control API."""

@@ -1,0 +1,1 @@
+"""One agent served over MCP, and the zygote that forks such workers."""
