@@ -142,7 +142,9 @@ class _OneEra:
             if not modern and self._era == "modern":
                 body = json.loads((await receive()).get("body") or b"{}")
                 data = {"supported": [MODERN], "requested": body.get("params", {}).get("protocolVersion", "")}
-                await _error(body.get("id"), -32022, "Unsupported protocol version", data)(scope, receive, send)
+                await _error(body.get("id"), -32022, "Unsupported protocol version", data)(
+                    scope, receive, send
+                )
                 return
         await self._app(scope, receive, send)
 

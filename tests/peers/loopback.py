@@ -87,7 +87,9 @@ class Loopback:
         self._socket.bind(("127.0.0.1", port))
         self._socket.listen(1024)
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(self, http=H11Protocol, ws="none", log_config=None, lifespan="on", backlog=1024)
+        config = uvicorn.Config(
+            self, http=H11Protocol, ws="none", log_config=None, lifespan="on", backlog=1024
+        )
         self._server = _Server(config)
         self._thread = threading.Thread(target=self._serve, name=f"loopback-{self.port}", daemon=True)
 

@@ -1,0 +1,240 @@
+"""The worker's Prometheus series: their names, labels and buckets, and one function for each event.
+
+Knows the table "Metrics Reference" of the technical reference; must not know where the events come from.
+Until `open_metrics` the recording functions do nothing, so that importing this module opens no file and a
+zygote can fork it. After it they never raise: what the disk has no room for is dropped, with one warning.
+`pallas_up`, `pallas_agent_info` and `pallas_agent_health_status` are the supervisor's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from prometheus_client import Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from pallas_worker.metrics_files import ReservedFile, SlotLock, drop_live_gauges, reserve, slot_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client import Metric
+
+Outcome = Literal["ok", "error"]
+TokenKind = Literal["input", "output", "cache_read", "cache_write", "cache_hit", "reasoning"]
+
+MESSAGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+"""Upper bounds in seconds: from an agent without a model to a long loop."""
+TOOL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+"""Upper bounds in seconds: from a lookup on the same machine to another agent's whole answer."""
+
+_log = logging.getLogger("pallas.metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """The open series of this process, and where their files are."""
+
+    directory: str
+    slot: str
+    messages: Counter
+    message_seconds: Histogram
+    turns: Counter
+    tokens: Counter
+    tool_calls: Counter
+    tool_seconds: Histogram
+    downstream_up: Gauge
+    provider_up: Gauge
+
+
+_series: _Series | None = None
+_complained = False
+
+
+def open_metrics(directory: str, slot: str) -> None:
+    """Begin to record into the files of `slot` in `directory`, where the slot's last writer stopped.
+
+    The files are named by the slot and not by the process, so that counters survive a restart and the
+    directory does not grow. A process that is forked from this one writes files of its own,
+    `<slot>.p<pid>`. Call it once, in the worker itself; there is no way back.
+
+    Args:
+        directory: exists, is writable, and belongs to one supervisor.
+        slot: letters and digits only.
+
+    Raises:
+        ValueError: `slot` is not a slot's name.
+        RuntimeError: this process has metrics open already.
+        SlotBusyError: another living process writes this slot.
+        OSError: the files cannot be made; the disk is full, for example.
+    """
+    global _series
+    if not (slot.isascii() and slot.isalnum()):
+        raise ValueError(f"a metrics slot is named with letters and digits only, not {slot!r}")
+    if _series is not None:
+        raise RuntimeError(f"the metrics of this process are open already, in slot {_series.slot!r}")
+    lock = SlotLock(directory, slot)
+    try:
+        drop_live_gauges(directory, slot)
+        for kind in ("counter", "histogram", "gauge_livemostrecent"):
+            reserve(f"{directory}/{kind}_{slot}.db")
+    except OSError:
+        lock.release()
+        raise
+    owner = os.getpid()
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+    values.MmapedDict = ReservedFile  # type: ignore[attr-defined]
+    values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]
+        lambda: slot if (pid := os.getpid()) == owner else f"{slot}.p{pid}"
+    )
+    _series = _make_series(directory, slot)
+
+
+def _make_series(directory: str, slot: str) -> _Series:
+    return _Series(
+        directory=directory,
+        slot=slot,
+        messages=Counter(
+            "pallas_send_message_total",
+            "send_message MCP calls, by outcome (ok, error); a cancelled call is an error.",
+            ["agent", "outcome"],
+            registry=None,
+        ),
+        message_seconds=Histogram(
+            "pallas_send_message_duration_seconds",
+            "Wall-clock duration of send_message MCP calls, the whole agent loop included, in seconds.",
+            ["agent"],
+            registry=None,
+            buckets=MESSAGE_BUCKETS,
+        ),
+        turns=Counter(
+            "pallas_llm_turns_total",
+            "Round-trips to the LLM provider.",
+            ["agent", "model"],
+            registry=None,
+        ),
+        tokens=Counter(
+            "pallas_llm_tokens_total",
+            "Tokens that LLM turns used, by kind: input, output, cache_read, cache_write, cache_hit, reasoning.",
+            ["agent", "model", "kind"],
+            registry=None,
+        ),
+        tool_calls=Counter(
+            "pallas_tool_calls_total",
+            "Operations on downstream MCP servers, by kind of operation and outcome (ok, error).",
+            ["agent", "server", "operation", "outcome"],
+            registry=None,
+        ),
+        tool_seconds=Histogram(
+            "pallas_tool_call_duration_seconds",
+            "Duration of operations on downstream MCP servers in seconds.",
+            ["agent", "server", "operation"],
+            registry=None,
+            buckets=TOOL_BUCKETS,
+        ),
+        downstream_up=Gauge(
+            "pallas_downstream_up",
+            "1 when the downstream MCP server passed its newest background probe, else 0.",
+            ["agent", "server"],
+            registry=None,
+            multiprocess_mode="livemostrecent",
+        ),
+        provider_up=Gauge(
+            "pallas_llm_provider_up",
+            "1 when the active LLM provider passed its newest check, else 0.",
+            ["provider"],
+            registry=None,
+            multiprocess_mode="livemostrecent",
+        ),
+    )
+
+
+def observe_send_message(agent: str, outcome: Outcome, seconds: float) -> None:
+    """One `send_message` call has ended after `seconds`."""
+    with _recording() as series:
+        if series is not None:
+            series.messages.labels(agent, outcome).inc()
+            series.message_seconds.labels(agent).observe(seconds)
+
+
+def count_llm_turn(agent: str, model: str) -> None:
+    """The LLM provider has answered once; `model` is the model's own name, without its provider."""
+    with _recording() as series:
+        if series is not None:
+            series.turns.labels(agent, model).inc()
+
+
+def count_llm_tokens(agent: str, model: str, kind: TokenKind, n: int) -> None:
+    """LLM turns have used `n` tokens of one kind; nothing is recorded for a number below 1."""
+    with _recording() as series:
+        if series is not None and n > 0:
+            series.tokens.labels(agent, model, kind).inc(n)
+
+
+def observe_tool_call(agent: str, server: str, operation: str, outcome: Outcome, seconds: float) -> None:
+    """One operation on a downstream server has ended after `seconds`."""
+    with _recording() as series:
+        if series is not None:
+            series.tool_calls.labels(agent, server, operation, outcome).inc()
+            series.tool_seconds.labels(agent, server, operation).observe(seconds)
+
+
+def set_downstream_up(agent: str, server: str, up: bool) -> None:
+    """The newest probe of the downstream server has passed or failed."""
+    with _recording() as series:
+        if series is not None:
+            series.downstream_up.labels(agent, server).set(up)
+
+
+def set_llm_provider_up(provider: str, up: bool) -> None:
+    """The newest check of the active LLM provider has passed or failed."""
+    with _recording() as series:
+        if series is not None:
+            series.provider_up.labels(provider).set(up)
+
+
+def render(accept: str | None) -> tuple[bytes, str]:
+    """The series of this slot alone, with those of processes forked from its worker: body and content type.
+
+    Args:
+        accept: the request's `Accept` header; it may ask for OpenMetrics.
+
+    Raises:
+        RuntimeError: `open_metrics` has not been called.
+    """
+    if _series is None:
+        raise RuntimeError("the metrics of this process are not open: call open_metrics first")
+    try:
+        encode, content_type = choose_encoder(accept or "")
+    except TypeError:  # the header names a version that is no number
+        encode, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
+    return encode(_Snapshot(slot_files(_series.directory, _series.slot))), content_type
+
+
+class _Snapshot(Collector):
+    """The series in some values files, as prometheus_client's encoders want them."""
+
+    def __init__(self, files: list[str]) -> None:
+        self._files = files
+
+    def collect(self) -> Iterable[Metric]:
+        merged: Iterable[Metric] = MultiProcessCollector.merge(self._files)  # type: ignore[no-untyped-call]
+        return merged
+
+
+@contextmanager
+def _recording() -> Iterator[_Series | None]:
+    """The open series, or None before `open_metrics`; an error of the disk drops what is recorded."""
+    global _complained
+    try:
+        yield _series
+    except OSError as error:
+        if not _complained:
+            _complained = True
+            _log.warning("metrics are being dropped: %s", error)
