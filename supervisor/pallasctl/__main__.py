@@ -1,0 +1,5 @@
+"""`python -m pallasctl` is `pallasctl`."""
+
+from pallasctl.main import main
+
+main()

@@ -1,0 +1,69 @@
+"""The shapes of the control API's answers (docs/control-api.md), for the type checker.
+
+Knows no transport and no output; a supervisor of another version may send more keys than these.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class AgentStatus(TypedDict):
+    """One agent in the status document."""
+
+    name: str
+    state: str
+    desired: Literal["up", "down"]
+    pid: int | None
+    port: int
+    restarts: int
+    failures: int
+    max_failures: int
+    since: str
+    health: str
+    message: str
+    last_exit: str | None
+    generation: int
+    depends_on: list[str]
+    resident_memory: int | None
+
+
+class SupervisorStatus(TypedDict):
+    """The supervisor in the status document."""
+
+    pid: int
+    version: str
+    since: str
+
+
+class StatusDocument(TypedDict):
+    """`GET /v1/status`."""
+
+    deployment: str
+    supervisor: SupervisorStatus
+    agents: list[AgentStatus]
+
+
+class VerbDocument(TypedDict):
+    """What start, stop, restart and wait answer."""
+
+    done: bool
+    agents: list[AgentStatus]
+
+
+class ChangedAgent(TypedDict):
+    """One agent whose definition a reload changes."""
+
+    agent: str
+    fields: list[str]
+    action: Literal["live", "respawn", "rebind"]
+
+
+class ReloadDocument(TypedDict):
+    """What reload answers."""
+
+    dry_run: bool
+    added: list[str]
+    removed: list[str]
+    changed: list[ChangedAgent]
+    unchanged: list[str]

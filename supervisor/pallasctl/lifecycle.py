@@ -1,0 +1,88 @@
+"""The verbs `start`, `stop` and `restart`, which ask for a goal and wait for it.
+
+Knows the verbs' requests and how to report their end; `wait` reports in the same words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pallasctl.connection import GRACE
+from pallasctl.failures import Failure, Refused
+from pallasctl.options import (
+    agents_argument,
+    all_option,
+    chosen_agents,
+    control,
+    socket_option,
+    timeout_option,
+)
+from pallasctl.status import STATE_COLOURS
+from pallasctl.text import one_line, paint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pallasctl.connection import Control
+    from pallasctl.documents import AgentStatus, VerbDocument
+
+
+def _verb(name: str, goal: str, help_: str) -> click.Command:
+    @agents_argument
+    @all_option
+    @click.option("--no-wait", is_flag=True, help="Return when the supervisor has taken the request.")
+    @timeout_option(f"How long to wait until they are {goal}.")
+    @socket_option
+    def run(agents: tuple[str, ...], *, every: bool, no_wait: bool, timeout: float) -> None:
+        names = chosen_agents(agents, every)
+        body = {"agents": names, "wait": not no_wait, "timeout": timeout}
+        document = ask(control(), f"/v1/{name}", body, timeout, goal)
+        report(document, goal, waited=not no_wait)
+
+    return click.command(name, help=help_)(run)
+
+
+start = _verb("start", "ready", "Start agents, and what they depend on.\n\nWaits until they are ready.")
+stop = _verb("stop", "stopped", "Stop agents.\n\nWaits until they are stopped.")
+restart = _verb("restart", "ready", "Restart agents.\n\nWaits until they are ready again.")
+
+
+def ask(control_: Control, path: str, body: dict[str, Any], timeout: float, goal: str) -> VerbDocument:
+    """The supervisor's answer to a verb.
+
+    Raises:
+        Failure: it refused, or the goal was not reached in time.
+    """
+    try:
+        document: VerbDocument = control_.post(path, body, timeout=timeout + GRACE)
+    except Refused as refusal:
+        late = _lines(refusal.document.get("agents", ()), lambda agent: agent["state"] != goal)
+        raise Failure(refusal.message, details=[*refusal.details, *late]) from None
+    return document
+
+
+def report(document: VerbDocument, goal: str, *, waited: bool) -> None:
+    """Prints where the agents have come to.
+
+    Raises:
+        Failure: the goal cannot be reached any more.
+    """
+    done = document["done"] or not waited
+    for line in _lines(document["agents"], lambda agent: done or agent["state"] == goal):
+        click.echo(line)
+    if not done:
+        failed = _lines(document["agents"], lambda agent: agent["state"] != goal)
+        raise Failure(f"not {goal}: `pallasctl logs AGENT` says more", details=failed)
+
+
+def _lines(agents: Sequence[AgentStatus], which: Callable[[AgentStatus], bool]) -> list[str]:
+    return [_line(agent) for agent in agents if which(agent)]
+
+
+def _line(agent: AgentStatus) -> str:
+    state = paint(agent["state"], STATE_COLOURS.get(agent["state"]))
+    process = f" (pid {agent['pid']})" if agent["pid"] is not None else ""
+    message = f": {one_line(agent['message'])}" if agent["message"] else ""
+    return f"{agent['name']}: {state}{process}{message}"

@@ -1,0 +1,60 @@
+"""The command line: a table of verbs, each loaded only when it is used.
+
+Knows the names of the verbs and the options before them, and nothing of what the verbs do.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, override
+
+import click
+
+from pallasctl.options import socket_option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERBS: Mapping[str, str] = {
+    "status": "pallasctl.status",
+    "start": "pallasctl.lifecycle",
+    "stop": "pallasctl.lifecycle",
+    "restart": "pallasctl.lifecycle",
+    "wait": "pallasctl.wait",
+    "logs": "pallasctl.logs",
+    "health": "pallasctl.health",
+    "reload": "pallasctl.reload",
+    "check": "pallasctl.check",
+}
+"""Verb → the module that holds the click command of that name."""
+
+
+class _Verbs(click.Group):
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(importlib.import_module(VERBS[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@socket_option
+@click.version_option(package_name="pallas-mcp", message="pallasctl %(version)s")
+def pallasctl() -> None:
+    """Operate a running Pallas: see, start, stop and restart its agents, read their logs.
+
+    The supervisor is found through agents.yaml in the working directory; without one, it is the only
+    supervisor that runs here, or the one that --socket names.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage. `status` has its own: see `pallasctl status --help`.
+    """
+
+
+def main() -> None:
+    """The `pallasctl` command."""
+    pallasctl.main(prog_name="pallasctl")

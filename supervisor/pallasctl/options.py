@@ -1,0 +1,91 @@
+"""What several verbs take: the socket, agents by name or all, a time-out, an output format.
+
+Knows click and where to find the control socket; no verb and no document but the names in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pallasctl.connection import Control
+
+DEFAULT_TIMEOUT = 90.0
+
+_SOCKET = "pallasctl.socket"
+
+
+def control() -> Control:
+    """The control API of the supervisor that the command line means."""
+    from pallasctl.connection import Control
+    from pallasctl.locate import control_socket_path
+
+    return Control(control_socket_path(click.get_current_context().meta.get(_SOCKET)))
+
+
+def chosen_agents(names: Sequence[str], every: bool) -> list[str]:
+    """The agents for a verb's request; an empty list means all of them there.
+
+    Raises:
+        click.UsageError: neither agents nor `--all` were given, or both.
+    """
+    if every and names:
+        raise click.UsageError("name agents or give --all, not both")
+    if not every and not names:
+        raise click.UsageError("name at least one agent, or give --all for every agent")
+    return list(dict.fromkeys(names))
+
+
+def _remember_socket(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[_SOCKET] = value
+
+
+def _complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from pallasctl.failures import Failure
+
+    try:
+        with ctx:
+            names = [agent["name"] for agent in control().get("/v1/status", timeout=1.0)["agents"]]
+    except (Failure, KeyError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+socket_option = click.option(
+    "--socket",
+    metavar="PATH",
+    expose_value=False,
+    callback=_remember_socket,
+    help="Control socket of the supervisor (or PALLAS_CONTROL_SOCKET).",
+)
+agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=_complete_agent)
+all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
+
+
+def timeout_option(help_: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--timeout SECONDS` of a verb that waits."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=DEFAULT_TIMEOUT,
+        show_default=True,
+        metavar="SECONDS",
+        help=help_,
+    )
+
+
+def output_option(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`-o FORMAT`; the first format is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="How to print it.",
+    )

@@ -1,0 +1,57 @@
+"""The verb `reload`: read agents.yaml again and touch only what changed.
+
+Knows the reload document; the supervisor decides what a change means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pallasctl.options import control, socket_option
+from pallasctl.text import paint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pallasctl.documents import ReloadDocument
+
+_TIMEOUT = 60.0
+
+_ACTIONS: Mapping[str, str] = {
+    "live": "no restart",
+    "respawn": "restart",
+    "rebind": "restart on another port",
+}
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only say what a reload would do.")
+@socket_option
+def reload(*, dry_run: bool) -> None:
+    """Read the configuration again.
+
+    Only agents whose definition changed are touched. An invalid configuration is refused, and everything
+    stays as it is.
+    """
+    document: ReloadDocument = control().post("/v1/reload", {"dry_run": dry_run}, timeout=_TIMEOUT)
+    for line in _lines(document):
+        click.echo(line)
+
+
+def _lines(document: ReloadDocument) -> Iterator[str]:
+    if not (document["added"] or document["removed"] or document["changed"]):
+        yield "nothing changed"
+        return
+    if document["dry_run"]:
+        yield "a reload would do this:"
+    for name in document["added"]:
+        yield paint(f"+ {name}", "green")
+    for name in document["removed"]:
+        yield paint(f"- {name}", "red")
+    for change in document["changed"]:
+        action = _ACTIONS.get(change["action"], change["action"])
+        yield f"{paint(f'~ {change["agent"]}', 'yellow')}: {', '.join(change['fields'])} ({action})"
+    if document["unchanged"]:
+        yield f"= unchanged: {', '.join(document['unchanged'])}"

@@ -1,0 +1,100 @@
+"""Words and columns for people: durations, sizes, tables, colour.
+
+Knows no document and no verb. What comes from agents may hold terminal control characters: `printable`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Colour = Literal["red", "green", "yellow", "dim", "bold"]
+
+_CODES = {"red": 31, "green": 32, "yellow": 33, "dim": 2, "bold": 1}
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+def colour_wanted() -> bool:
+    """Whether stdout is a terminal and its user has not declined colour (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, colour: Colour | None) -> str:
+    """The text in a colour, where colour is wanted."""
+    if colour is None or not text or not colour_wanted():
+        return text
+    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+
+
+def printable(text: str) -> str:
+    """The text with its control characters, line feed and tab excepted, made visible."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def one_line(text: str) -> str:
+    """The text as one printable line."""
+    return printable(" ".join(text.split()))
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds in `90`, `10m` or `1h30m`; None if it is no duration."""
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        return None
+    days, hours, minutes, seconds = match.groups(default="0")
+    return int(days) * _DAY + int(hours) * _HOUR + int(minutes) * _MINUTE + float(seconds)
+
+
+def format_duration(seconds: float) -> str:
+    """Two units at most: `5s`, `3m12s`, `4h05m`, `2d03h`."""
+    whole = max(0, int(seconds))
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m{whole % _MINUTE:02d}s"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
+    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02d}h"
+
+
+def format_size(size: int | None) -> str:
+    """A size in MiB, or a dash."""
+    return "-" if size is None else f"{size / 1_048_576:.0f}M"
+
+
+class Cell(NamedTuple):
+    """What a table shows in one place."""
+
+    text: str
+    colour: Colour | None = None
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, fit: bool = False) -> str:
+    """Columns, two spaces apart; with `fit`, lines are cut to the width of a terminal."""
+    every = [[Cell(title, "bold") for title in header], *rows]
+    widths = [max(len(cell.text) for cell in column) for column in zip(*every, strict=True)]
+    room = shutil.get_terminal_size().columns if fit and sys.stdout.isatty() else None
+    return "\n".join(_row(row, widths, room) for row in every)
+
+
+def _row(row: Sequence[Cell], widths: Sequence[int], room: int | None) -> str:
+    shown, used = [], 0
+    for cell, width in zip(row, widths, strict=True):
+        text = cell.text if room is None else _cut(cell.text, room - used)
+        shown.append(paint(text, cell.colour) + " " * (width - len(text)))
+        used += width + 2
+    return "  ".join(shown).rstrip()
+
+
+def _cut(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    return text[: room - 1] + "…" if room > 0 else ""
