@@ -121,7 +121,7 @@ def _make_series(directory: str, slot: str) -> _Series:
         ),
         tokens=Counter(
             "pallas_llm_tokens_total",
-            "Tokens that LLM turns used, by kind: input, output, cache_read, cache_write, cache_hit, reasoning.",
+            "Tokens of LLM turns, by kind: input, output, cache_read, cache_write, cache_hit, reasoning.",
             ["agent", "model", "kind"],
             registry=None,
         ),
