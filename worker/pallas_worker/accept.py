@@ -1,0 +1,154 @@
+"""HTTP on a listening socket that is not ours alone: accept, serve, and stop accepting between two connections.
+
+Knows sockets and uvicorn's HTTP protocol; must not know MCP. Never binds, never closes the listening socket: the
+supervisor has its own copy, and what waits in the backlog belongs to the next worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import struct
+import termios
+import time
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+if TYPE_CHECKING:
+    import socket
+
+    from starlette.types import ASGIApp
+
+_log = logging.getLogger("pallas.worker.accept")
+
+KEEP_ALIVE = 75
+"""Seconds after which an idle connection is closed; above the 60 s of common proxies, so that they close first."""
+FIRST_REQUEST = 1.0
+"""Seconds that a drain leaves to a connection that was accepted but has not sent a request yet."""
+ACCEPT_RETRY = 0.1
+"""Seconds without accepting when descriptors have run out."""
+DRAIN_INTERVAL = 0.01
+"""Seconds between two looks at the connections during a drain."""
+
+
+class HttpServer:
+    """Serves one ASGI application on a listening, non-blocking socket, in the running loop."""
+
+    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._state = ServerState()
+        self._config = uvicorn.Config(
+            app,
+            http=H11Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE,
+        )
+        self._config.load()
+        self._stopped = False
+        self._opening: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._tick()
+        self._resume()
+
+    def stop_accepting(self) -> None:
+        """From this very moment, leave connections in the backlog. Harmless when it was called before."""
+        self._stopped = True
+        self._loop.remove_reader(self._listener.fileno())
+
+    async def drain(self, timeout: float) -> None:
+        """Let the requests in flight finish, for `timeout` seconds at most; then cancel what is left.
+
+        Idle connections are closed at once, unless a request has arrived on them already.
+        """
+        self.stop_accepting()
+        # In place: responses of requests in flight that have not begun yet say it, too.
+        self._state.default_headers.append((b"connection", b"close"))
+        began = self._loop.time()
+        while (self._state.connections or self._opening) and self._loop.time() < began + timeout:
+            patient = self._loop.time() < began + FIRST_REQUEST
+            for connection in list(self._state.connections):
+                if isinstance(connection, H11Protocol):
+                    _end_if_idle(connection, patient=patient)
+            await asyncio.sleep(DRAIN_INTERVAL)
+        for timer in self._timers.values():
+            timer.cancel()
+        await self._cut()
+
+    async def _cut(self) -> None:
+        """Cancel the requests that are still running and wait until their clean-up is done."""
+        tasks = [*self._state.tasks, *self._opening]
+        if tasks:
+            _log.warning("%d requests did not finish in time and are cancelled", len(tasks))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(self._state.connections):
+            if isinstance(connection, H11Protocol):
+                connection.transport.abort()
+
+    def _resume(self) -> None:
+        if not self._stopped:
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another worker was faster, or the client is gone
+        except OSError as error:
+            _log.error("cannot accept connections: %s", error)
+            self._loop.remove_reader(self._listener.fileno())
+            self._timers["accept"] = self._loop.call_later(ACCEPT_RETRY, self._resume)
+            return
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._open(accepted))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, accepted)
+        except OSError as error:
+            _log.debug("a connection was lost before it was served: %s", error)
+            accepted.close()
+
+    def _protocol(self) -> H11Protocol:
+        return H11Protocol(config=self._config, server_state=self._state, app_state={}, _loop=self._loop)
+
+    def _tick(self) -> None:
+        """Keep the Date header of the responses true to the second."""
+        date = (b"date", formatdate(time.time(), usegmt=True).encode())
+        self._state.default_headers[:1] = [date]
+        self._timers["date"] = self._loop.call_later(1.0, self._tick)
+
+
+def _end_if_idle(connection: H11Protocol, *, patient: bool) -> None:
+    """Close a connection that waits for nothing; make a busy one close after its response."""
+    # `cycle` is uvicorn's request in hand; None on a connection that has not sent one yet.
+    unused = connection.cycle is None
+    if connection.transport.is_closing() or (unused and patient) or _bytes_waiting(connection.transport):
+        return
+    connection.shutdown()
+
+
+def _bytes_waiting(transport: asyncio.Transport) -> bool:
+    """Whether the peer has sent something that is still in the socket's buffer."""
+    descriptor = transport.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return False
+    (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, struct.pack("i", 0)))
+    return bool(count)

@@ -1,0 +1,171 @@
+"""The HTTP face of a worker: MCP at `/mcp` through the SDK's low-level server, `/metrics` and `/livez`.
+
+Knows MCP and HTTP; must not know fast-agent. Answers carry neither tracebacks nor secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mcp.server.lowlevel.server import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from pallas_worker import metrics
+from pallas_worker.bearer import inbound_bearer
+from pallas_worker.errors import ArgumentError
+from pallas_worker.tools import GET_HEALTH, history_prompt, list_tools, refuse_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.server.context import ServerRequestContext
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from pallas_registry.protocol import HealthReport, WorkerSpec
+    from pallas_worker.progress import Send as SendProgress
+
+_log = logging.getLogger("pallas.worker.app")
+
+PATH = "/mcp"
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes of one request: room for images in a long history."""
+
+
+class MessageAnswerer(Protocol):
+    """What answers `send_message`."""
+
+    async def send_message(
+        self, arguments: Mapping[str, object] | None, bearer: str | None, send_progress: SendProgress
+    ) -> CallToolResult:
+        """The result of one call; it does not raise."""
+
+
+class HealthSource(Protocol):
+    """What answers `get_health`."""
+
+    async def newest(self) -> HealthReport:
+        """The newest report."""
+
+
+class WorkerApp:
+    """The MCP server of one agent, and the ASGI application that serves it."""
+
+    def __init__(self, spec: WorkerSpec, calls: MessageAnswerer, health: HealthSource) -> None:
+        self._calls = calls
+        self._health = health
+        self._tools = list_tools(spec.agent, spec.title, spec.description)
+        self._names = {tool.name for tool in self._tools}
+        self._prompt = history_prompt(spec.agent)
+        self.server: Server[dict[str, Any]] = Server(
+            spec.agent,
+            version=spec.version,
+            title=spec.title,
+            description=spec.description,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+        )
+
+    def asgi(self, allowed_hosts: tuple[str, ...]) -> ASGIApp:
+        """The application; requests at `/mcp` with another Host, or from a page elsewhere, are refused.
+
+        Prometheus scrapes by any name: `/metrics` and `/livez` look at neither header.
+        """
+        security = TransportSecuritySettings(
+            allowed_hosts=list(allowed_hosts),
+            allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in allowed_hosts],
+        )
+        app: Starlette = self.server.streamable_http_app(
+            streamable_http_path=PATH,
+            stateless_http=True,
+            max_request_body_size=MAX_BODY,
+            transport_security=security,
+            custom_starlette_routes=[Route("/metrics", _metrics), Route("/livez", _livez)],
+        )
+        return _PostOnly(app)
+
+    async def _list_tools(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=list(self._tools))
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult:
+        if params.name not in self._names:
+            known = ", ".join(tool.name for tool in self._tools)
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:80]}; this agent has {known}")
+        if params.name == GET_HEALTH:
+            return await self._get_health(params.arguments)
+        bearer = inbound_bearer(context.request.headers) if context.request is not None else None
+        return await self._calls.send_message(params.arguments, bearer, context.session.report_progress)
+
+    async def _get_health(self, arguments: Mapping[str, object] | None) -> CallToolResult:
+        try:
+            refuse_arguments(arguments)
+        except ArgumentError as error:
+            return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
+        report = await self._health.newest()
+        answer = {"status": report.status, "timestamp": report.timestamp}
+        if report.message is not None and report.status != "ok":
+            answer["message"] = report.message
+        return CallToolResult(content=[TextContent(type="text", text=json.dumps(answer))])
+
+    async def _list_prompts(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[self._prompt])
+
+    async def _get_prompt(
+        self, context: ServerRequestContext[Any], params: GetPromptRequestParams
+    ) -> GetPromptResult:
+        if params.name != self._prompt.name:
+            raise MCPError(
+                INVALID_PARAMS, f"Unknown prompt: {params.name[:80]}; this agent has {self._prompt.name}"
+            )
+        return GetPromptResult(description=self._prompt.description, messages=[])
+
+
+class _PostOnly:
+    """Answers 405 to everything but POST at `/mcp`: without sessions there is nothing to listen to or to delete."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == PATH and scope["method"] != "POST":
+            response = PlainTextResponse("Method Not Allowed", 405, {"Allow": "POST"})
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+async def _metrics(request: Request) -> Response:
+    try:
+        body, content_type = metrics.render(request.headers.get("accept"))
+    except RuntimeError as error:
+        return PlainTextResponse(str(error), 503)
+    return Response(body, headers={"Content-Type": content_type})
+
+
+async def _livez(request: Request) -> Response:
+    return PlainTextResponse("ok")

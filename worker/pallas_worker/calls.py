@@ -1,0 +1,132 @@
+"""One `send_message` call: a fresh instance, the history, the answer, the figures, and disposal whatever happens.
+
+Knows what a call is made of; must not know transports or fast-agent's internals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from fast_agent.core.exceptions import FastAgentError
+from mcp_types import CallToolResult, TextContent
+from opentelemetry import trace
+
+from pallas_worker import metrics
+from pallas_worker.bearer import offered_to_llm
+from pallas_worker.errors import ArgumentError, CallError
+from pallas_worker.messages import history_messages, result_content, user_turn
+from pallas_worker.progress import Progress
+from pallas_worker.tools import parse_send_message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fast_agent.types import PromptMessageExtended
+
+    from pallas_worker.fastagent import AgentRuntime, Instance
+    from pallas_worker.progress import Send
+    from pallas_worker.redact import Redactor
+    from pallas_worker.served_model import ServedModel
+    from pallas_worker.tools import SendMessage
+
+_log = logging.getLogger("pallas.worker.calls")
+
+MAX_CALLS = 32
+"""Calls that run at a time in one worker; the others wait for their turn."""
+MAX_CREATIONS = 8
+"""Instances that are made at a time: beyond that, connecting to downstream servers runs into its time limit."""
+
+_OPERATIONS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
+"""fast-agent's operation types in the words of the metrics reference; the others are kept, `/` becoming `-`."""
+
+
+class Calls:
+    """Answers `send_message` calls of one agent."""
+
+    def __init__(self, agent: str, runtime: AgentRuntime, model: ServedModel, redactor: Redactor) -> None:
+        self._agent = agent
+        self._runtime = runtime
+        self._model = model
+        self._redact = redactor
+        self._slots = asyncio.Semaphore(MAX_CALLS)
+        self._creations = asyncio.Semaphore(MAX_CREATIONS)
+
+    async def send_message(
+        self, arguments: Mapping[str, object] | None, bearer: str | None, send_progress: Send
+    ) -> CallToolResult:
+        """The result of one call; every failure that is not the client's going away is an `isError` result.
+
+        Args:
+            arguments: as the client sent them.
+            bearer: the token of the inbound request, if it had one.
+            send_progress: sends one progress notification.
+        """
+        began = time.monotonic()
+        outcome: metrics.Outcome = "error"
+        try:
+            request = parse_send_message(arguments)
+            self._announce(request)
+            async with self._slots:
+                answer = await self._run(request, bearer, Progress(send_progress))
+            outcome = "ok"
+            return CallToolResult(content=result_content(answer))
+        except (ArgumentError, CallError) as error:
+            return self._failed(str(error))
+        except FastAgentError as error:
+            _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)
+            return self._failed(f"{type(error).__name__}: {error.message}")
+        except Exception as error:
+            reference = secrets.token_hex(4)
+            _log.exception("a call failed, reference %s", reference)
+            return self._failed(
+                f"the call failed inside the worker ({type(error).__name__}); "
+                f"its log has the details, reference {reference}"
+            )
+        finally:
+            metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
+
+    async def _run(
+        self, request: SendMessage, bearer: str | None, progress: Progress
+    ) -> PromptMessageExtended:
+        for index, image in enumerate(request.images):
+            if not self._model.takes_image(image.mime_type):
+                model = self._model.qualified or "this agent's model"
+                raise ArgumentError(f"images[{index}]: {model} does not take {image.mime_type}")
+        with offered_to_llm(bearer):
+            async with AsyncExitStack() as stack:
+                async with self._creations:
+                    instance = await stack.enter_async_context(self._runtime.instance(bearer, self._observe))
+                stack.callback(self._count, instance)
+                vision = self._model.takes_image("image/png")
+                instance.load_history(history_messages(request.history, vision=vision))
+                try:
+                    return await instance.generate(user_turn(request.message, request.images), progress)
+                finally:
+                    await progress.close()
+
+    def _announce(self, request: SendMessage) -> None:
+        """Put the conversation's id on trace and log, and say which history rows are not used."""
+        if request.conversation_id is not None:
+            trace.get_current_span().set_attribute("conversation_id", request.conversation_id)
+        extra = {"conversation_id": request.conversation_id}
+        _log.info("send_message: %d history rows", len(request.history), extra=extra)
+        for row in request.skipped:
+            _log.warning("history[%d] skipped: %s", row.index, row.reason, extra=extra)
+
+    def _count(self, instance: Instance) -> None:
+        for turn in instance.turns():
+            metrics.count_llm_turn(self._agent, turn.model)
+            for kind, n in turn.tokens.items():
+                metrics.count_llm_tokens(self._agent, turn.model, kind, n)
+
+    def _observe(self, server: str, operation: str, well: bool, seconds: float) -> None:
+        named = _OPERATIONS.get(operation, operation.replace("/", "-"))
+        metrics.observe_tool_call(self._agent, server, named, "ok" if well else "error", seconds)
+
+    def _failed(self, text: str) -> CallToolResult:
+        return CallToolResult(is_error=True, content=[TextContent(type="text", text=self._redact(text))])
