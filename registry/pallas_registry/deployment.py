@@ -73,6 +73,11 @@ class ModelSettings:
     log_level: str | None = None
 
 
+def slug(agent: str) -> str:
+    """The agent's name in the registry: underscores become hyphens, `tech_research` → `tech-research`."""
+    return agent.replace("_", "-")
+
+
 def model_name(model: str) -> str:
     """The model's own name: what follows the provider's dot, `openai.gpt-5` → `gpt-5`."""
     _, dot, name = model.partition(".")

@@ -1,0 +1,127 @@
+"""One agent's mapping in `agents.yaml`, read as an `Agent`.
+
+Knows the keys of an agent and their defaults; of the other agents only their names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from pallas_registry import rules
+from pallas_registry.deployment import Agent, DependencyLossPolicy, RestartPolicy
+from pallas_registry.problems import did_you_mean, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from pallas_registry.fields import Fields
+
+UNREAD_PORT = 0
+"""Stands for a port that is missing or was refused."""
+
+_KEYS = (
+    "module",
+    "port",
+    "title",
+    "description",
+    "depends_on",
+    "icon",
+    "python",
+    "env",
+    "restart",
+    "start_timeout",
+    "stop_timeout",
+    "max_failures",
+    "reset_after",
+    "on_dependency_loss",
+)
+
+
+def read_agent(
+    name: str, fields: Fields, agents: Collection[str], folder: Path, is_executable: Callable[[Path], bool]
+) -> Agent:
+    """The agent as far as it could be read; worth something only if no problem was noted.
+
+    `agents` are the names of all agents of the file and `folder` is where the file lies. `title` becomes
+    `name.title()`, `description` the title. `python` becomes an absolute path, with symbolic links kept: a
+    virtual environment is found by the link's own place. `env` values are taken as they are written.
+    """
+    fields.only(_KEYS)
+    if complaint := rules.agent_name(name):
+        fields.refuse("", *complaint)
+    fields.require("module", "name the Python module that defines the agent, as in `module: agents.jarvis`")
+    fields.require("port", "give the agent a port of its own, as in `port: 8201`")
+    title = fields.line_of_text("title", rules.published_text) or name.title()
+    return Agent(
+        name=name,
+        module=fields.text("module", rules.module) or "",
+        port=fields.whole_number("port", 1, 65535) or UNREAD_PORT,
+        title=title,
+        description=fields.line_of_text("description", rules.published_text) or title,
+        depends_on=_dependencies(name, fields, agents),
+        icon=fields.text("icon", rules.icon),
+        python=_python(fields, folder, is_executable),
+        env=_environment(fields),
+        restart=cast("RestartPolicy | None", fields.choice("restart", ("always", "on-failure", "never")))
+        or "always",
+        start_timeout=fields.seconds("start_timeout") or 60.0,
+        stop_timeout=fields.seconds("stop_timeout") or 10.0,
+        max_failures=fields.whole_number("max_failures", 1) or 5,
+        reset_after=fields.seconds("reset_after") or 60.0,
+        on_dependency_loss=cast(
+            "DependencyLossPolicy | None", fields.choice("on_dependency_loss", ("keep", "restart"))
+        )
+        or "keep",
+    )
+
+
+def _dependencies(name: str, fields: Fields, agents: Collection[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for dependency, line in fields.texts("depends_on"):
+        shown = quoted(dependency)
+        if dependency == name:
+            fields.add(line, "depends_on", "names the agent itself", "remove it")
+        elif dependency in found:
+            fields.add(line, "depends_on", f"names {shown} twice", "remove one of the two")
+        elif dependency not in agents:
+            near = did_you_mean(dependency, [agent for agent in agents if agent != name])
+            remedy = f"did you mean `{near}`?" if near else "describe it under `agents:`, or remove it"
+            fields.add(line, "depends_on", f"there is no agent {shown}", remedy)
+        else:
+            found.append(dependency)
+    return tuple(found)
+
+
+def _python(fields: Fields, folder: Path, is_executable: Callable[[Path], bool]) -> str | None:
+    value = fields.text("python")
+    if value is None:
+        return None
+    interpreter = (folder / value).absolute()
+    try:
+        if is_executable(interpreter):
+            return str(interpreter)
+    except (OSError, ValueError):
+        pass
+    fields.refuse(
+        "python",
+        f"{quoted(str(interpreter), 200)} is not an executable file",
+        "name the Python of the agent's own environment, relative to this file",
+    )
+    return None
+
+
+def _environment(fields: Fields) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    section = fields.section("env")
+    if section is None:
+        return variables
+    for name in section:
+        value = section.scalar(name)
+        if complaint := rules.environment_name(name):
+            section.refuse(name, *complaint)
+        elif value is not None and "\0" in value:
+            section.refuse(name, "contains a NUL character", "remove it: no environment can carry it")
+        elif value is not None:
+            variables[name] = value
+    return variables

@@ -1,0 +1,177 @@
+"""`agents.yaml`, strictly read: a `Deployment`, or every problem of the file in one go.
+
+Knows the file's keys, defaults and how they depend on each other. Reads the file and looks at the named
+interpreters; starts nothing and imports no agent.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pallas_registry import rules
+from pallas_registry.agent_fields import UNREAD_PORT, read_agent
+from pallas_registry.dependencies import cycles
+from pallas_registry.deployment import Agent, Deployment, slug
+from pallas_registry.fields import Fields
+from pallas_registry.problems import ConfigurationError, Problem
+from pallas_registry.yaml_nodes import MAXIMUM_BYTES, compose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DEFAULT_FILE = "agents.yaml"
+PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
+DEFAULT_REGISTRY_PORT = 24200
+
+_KEYS = ("name", "version", "host", "namespace", "registry_port", "bind", "agents")
+
+
+def deployment_path(environ: Mapping[str, str]) -> Path:
+    """The path in `PALLAS_AGENTS_CONFIG`, else `agents.yaml` in the working directory."""
+    return Path(environ.get(PATH_VARIABLE) or DEFAULT_FILE)
+
+
+def read_deployment(path: Path) -> Deployment:
+    """The deployment that the file at `path` describes. Its `path` is absolute.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or anything in it is wrong; all problems, in file order.
+    """
+    return parse_deployment(_read(path), path)
+
+
+def parse_deployment(
+    data: bytes,
+    path: Path,
+    is_executable: Callable[[Path], bool] = lambda path: path.is_file() and os.access(path, os.X_OK),
+) -> Deployment:
+    """The deployment that `data`, the content of the file at `path`, describes.
+
+    `path` names the file in problems, and its folder is where relative interpreters are looked up.
+
+    Raises:
+        ConfigurationError: anything is wrong; all problems, in file order.
+    """
+    file = str(path)
+    root = compose(data, file)
+    if root is None:
+        remedy = "write at least `name:` and `agents:`"
+        raise ConfigurationError([Problem(file, None, "", "is empty", remedy)])
+    problems: list[Problem] = []
+    fields = Fields(root, file=file, field="", line=1, problems=problems)
+    deployment = _deployment(fields, path, is_executable) if fields.is_mapping else None
+    if deployment is None or problems:
+        raise ConfigurationError(sorted(problems, key=lambda problem: problem.line or 0))
+    return deployment
+
+
+def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool]) -> Deployment:
+    """The deployment as far as it could be read; it is worth something only if no problem was noted."""
+    fields.only(_KEYS)
+    fields.require("name", "name the deployment, as in `name: my-project`")
+    fields.require("agents", "describe at least one agent below `agents:`")
+    name = fields.text("name", rules.deployment_name)
+    version = fields.text("version", rules.version)
+    host = fields.text("host", rules.host) or "localhost"
+    namespace = fields.text("namespace", rules.namespace)
+    if namespace is None and "namespace" not in fields and name is not None:
+        namespace = f"local.{name}"
+        if complaint := rules.namespace(namespace):
+            message = f"no namespace is given, and {complaint.message}"
+            fields.refuse("name", message, "set `namespace:`, as in `namespace: com.example.project`")
+            namespace = None
+    registry_port = fields.whole_number("registry_port", 1, 65535)
+    bind = fields.text("bind", rules.bind)
+
+    agents: dict[str, Agent] = {}
+    section = fields.section("agents")
+    if section is not None:
+        sections = {name: agent for name in section if (agent := section.section(name))}
+        agents = {
+            name: read_agent(name, agent, sections, path.parent, is_executable)
+            for name, agent in sections.items()
+        }
+        if section.is_mapping and not agents:
+            section.refuse(
+                "", "names no agent", "describe at least one: its name, then `module:` and `port:`"
+            )
+        _check_ports(agents, sections, registry_port, by_default="registry_port" not in fields)
+        _check_slugs(agents, sections)
+        _check_server_names(agents, sections, namespace)
+        _check_cycles(agents, sections)
+    return Deployment(
+        name=name or "",
+        agents=agents,
+        version=version or "1.0.0",
+        host=host,
+        namespace=namespace or "",
+        registry_port=registry_port or DEFAULT_REGISTRY_PORT,
+        bind=bind or rules.default_bind(host),
+        path=path.absolute(),
+    )
+
+
+def _check_ports(
+    agents: Mapping[str, Agent], sections: Mapping[str, Fields], registry: int | None, *, by_default: bool
+) -> None:
+    """Refuse a port that two agents share, or an agent and the registry."""
+    takers: dict[int, str] = {}
+    if registry:
+        takers[registry] = "the registry's port" + (" by default" if by_default else "")
+    for name, agent in agents.items():
+        if agent.port == UNREAD_PORT:
+            continue
+        if taker := takers.get(agent.port):
+            sections[name].refuse(
+                "port", f"{agent.port} is also {taker}", "give each agent a port of its own"
+            )
+        else:
+            takers[agent.port] = f"the port of {name} (line {sections[name].line('port')})"
+
+
+def _check_slugs(agents: Mapping[str, Agent], sections: Mapping[str, Fields]) -> None:
+    """Refuse two agents that would be published under one name."""
+    owners: dict[str, str] = {}
+    for name in agents:
+        owner = owners.setdefault(slug(name), name)
+        if owner != name:
+            message = f"is published as `{slug(name)}`, and so is {owner}"
+            sections[name].refuse("", message, "rename one of the two")
+
+
+def _check_server_names(
+    agents: Mapping[str, Agent], sections: Mapping[str, Fields], namespace: str | None
+) -> None:
+    """Refuse a name that is too long once it stands behind the namespace (ServerDetail.name)."""
+    for name in agents if namespace else ():
+        length = len(f"{namespace}/{slug(name)}")
+        if length > rules.SERVER_NAME_LENGTH:
+            message = f"its server name has {length} characters, {rules.SERVER_NAME_LENGTH} are allowed"
+            sections[name].refuse("", message, "shorten the namespace or the agent's name")
+
+
+def _check_cycles(agents: Mapping[str, Agent], sections: Mapping[str, Fields]) -> None:
+    """Refuse agents that wait for each other."""
+    for cycle in cycles({name: agent.depends_on for name, agent in agents.items()}):
+        circle = " → ".join((*cycle, cycle[0]))
+        sections[cycle[0]].refuse("depends_on", f"is a cycle: {circle}", "remove one of these dependencies")
+
+
+def _read(path: Path) -> bytes:
+    def refuse(message: str, remedy: str) -> ConfigurationError:
+        return ConfigurationError([Problem(str(path), None, "", message, remedy)])
+
+    here = f"run it in the folder that holds {DEFAULT_FILE}, or set {PATH_VARIABLE} to the file's path"
+    try:
+        with path.open("rb") as file:
+            return file.read(MAXIMUM_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise refuse("there is no such file", here) from None
+    except IsADirectoryError:
+        raise refuse("is a folder", here) from None
+    except PermissionError:
+        raise refuse("may not be read by this user", "grant read permission, or run as its owner") from None
+    except (OSError, ValueError) as error:
+        raise refuse(f"cannot be read: {error}", here) from None

@@ -1,0 +1,67 @@
+"""What is wrong with a user's configuration: where, what, and the way out, one line each.
+
+Knows no file format and reads nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that a user has to mend.
+
+    `file` is the name that people know it by (a path, or `environment`), `line` counts from 1 and is None
+    where there is no line, `field` is the dotted path of the key, such as `agents.jarvis.port`, or empty.
+    `message` says what is wrong and `remedy` what to do; neither starts with a capital or ends with a full
+    stop.
+    """
+
+    file: str
+    line: int | None
+    field: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """`agents.yaml:12: agents.jarvis.port: 8200 is also the registry's port; give each agent …`."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        text = ": ".join(part for part in (place, self.field, self.message) if part)
+        if self.remedy:
+            text = f"{text}; {self.remedy}"
+        return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+class ConfigurationError(Exception):
+    """A configuration that cannot be used. `problems` holds all that was found in one run, in file order."""
+
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(*self.problems)
+
+    def __str__(self) -> str:
+        """The problems, one line each."""
+        return "\n".join(map(str, self.problems))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` is most likely a slip of, or None if nothing is near."""
+    matches = difflib.get_close_matches(word.lower(), sorted(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def quoted(text: str, limit: int = 60) -> str:
+    """The text in quotes, on one line and shortened to about `limit` characters, for a message."""
+    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
