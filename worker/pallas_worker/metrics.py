@@ -34,7 +34,7 @@ MESSAGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 60
 TOOL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 """Upper bounds in seconds: from a lookup on the same machine to another agent's whole answer."""
 
-_log = logging.getLogger("pallas.metrics")
+_log = logging.getLogger("pallas.worker.metrics")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _LENGTH = struct.Struct("i")
 _VALUE_SIZE = 16
 """Bytes of an entry after its key: the value and its timestamp, two doubles."""
 
-_log = logging.getLogger("pallas.metrics")
+_log = logging.getLogger("pallas.worker.metrics")
 
 
 class SlotBusyError(RuntimeError):
