@@ -1,6 +1,6 @@
 """Where the control socket is: named, by the rule that the supervisor follows, or the only one that lives.
 
-Knows the places, not what is said over the socket but for the name of the deployment behind it.
+Knows the places, and of what is said over the socket only the name of the deployment behind it.
 """
 
 from __future__ import annotations
@@ -13,46 +13,66 @@ from pallasctl.connection import Control, not_running
 from pallasctl.failures import Failure, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
-VARIABLE = "PALLAS_CONTROL_SOCKET"
+SOCKET_VARIABLE = "PALLAS_CONTROL_SOCKET"
 SYSTEM_SOCKET = Path("/run/pallas/control.sock")
 """Where the systemd unit has it."""
 
+_DIRECTORY_VARIABLES = ("PALLAS_RUNTIME_DIR", "RUNTIME_DIRECTORY")
+_PROBE_TIMEOUT = 2.0
+
 
 def control_socket_path(named: str | None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The socket to talk to; it need not live if it was named or follows from `agents.yaml`.
+    """The socket to talk to. It need not live if it was named, or follows from the environment.
+
+    A deployment's own socket is preferred to others, and where `agents.yaml` is in the working directory no
+    other deployment's supervisor is taken for its own.
 
     Raises:
         Unreachable: no place follows, and not exactly one supervisor lives in the usual ones.
     """
-    if explicit := named or environ.get(VARIABLE):
+    if explicit := named or environ.get(SOCKET_VARIABLE):
         return Path(explicit)
+    environ = _with_dotenv(environ)
+    if any(environ.get(name) for name in _DIRECTORY_VARIABLES):
+        return _by_rule("", environ)
     deployment = _deployment_here(environ)
-    by_rule = _by_rule(deployment, environ)
-    if by_rule is not None and by_rule.exists():
-        return by_rule
-    living = [
-        path for path, name in _living(_usual_places(environ)) if deployment is None or name == deployment
-    ]
+    own = _by_rule(deployment, environ) if deployment is not None else None
+    if own is not None and own.exists():
+        return own
+    living = [path for path, name in _living(environ) if deployment in (None, name)]
     if len(living) == 1:
         return living[0]
     if living:
-        raise Unreachable(
-            "more than one supervisor runs here: name one with --socket",
-            details=[str(path) for path in living],
-        )
-    if by_rule is not None:
-        raise Unreachable(not_running(by_rule))
+        message = "more than one supervisor runs here; name one with --socket"
+        raise Unreachable(message, details=[str(path) for path in living])
+    if own is not None:
+        raise Unreachable(not_running(own))
     raise Unreachable(
         "no running pallas found: no agents.yaml in this directory, and no live socket in the usual places; "
-        f"start one with `pallas`, or name its socket with --socket or {VARIABLE}"
+        f"start one with `pallas`, or name its socket with --socket or {SOCKET_VARIABLE}"
     )
+
+
+def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """What the supervisor finds in its environment when it is started here."""
+    here = Path.cwd()
+    if not (here / ".env").exists():
+        return environ
+    from pallas_registry.environment import load_dotenv
+    from pallas_registry.problems import ConfigurationError
+
+    try:
+        return {**load_dotenv(here, environ), **environ}
+    except ConfigurationError:
+        return environ
 
 
 def _deployment_here(environ: Mapping[str, str]) -> str | None:
     """The deployment's name in the `agents.yaml` of this directory, even if the rest of it is wrong."""
     import yaml
+
     from pallas_registry.agents_file import deployment_path
 
     try:
@@ -63,26 +83,24 @@ def _deployment_here(environ: Mapping[str, str]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _by_rule(deployment: str | None, environ: Mapping[str, str]) -> Path | None:
+def _by_rule(deployment: str, environ: Mapping[str, str]) -> Path:
+    from pallas_registry.problems import ConfigurationError
     from pallas_registry.runtime_directory import control_socket
 
-    if deployment is None:
-        return None
     try:
         return control_socket(deployment, environ)
-    except OSError as error:
-        raise Failure(f"{error.filename}: {error.strerror}") from None
+    except ConfigurationError as error:
+        raise Failure(str(error)) from None
 
 
-def _usual_places(environ: Mapping[str, str]) -> Iterable[Path]:
-    if runtime := environ.get("XDG_RUNTIME_DIR"):
-        yield from sorted(Path(runtime, "pallas").glob("*/control.sock"))
-    yield SYSTEM_SOCKET
+def _living(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """The sockets in the usual places on which a supervisor answers, each with its deployment."""
+    from pallas_registry.runtime_directory import SOCKET_NAME, runtime_directory
 
-
-def _living(paths: Iterable[Path]) -> Iterable[tuple[Path, str]]:
-    for path in paths:
+    of_this_user = runtime_directory("any", environ).parent
+    for path in [*sorted(of_this_user.glob(f"*/{SOCKET_NAME}")), SYSTEM_SOCKET]:
         try:
-            yield path, Control(path).get("/v1/status", timeout=2.0)["deployment"]
-        except (Failure, KeyError):
+            status = Control(path).get("/v1/status", timeout=_PROBE_TIMEOUT)
+        except Failure:
             continue
+        yield path, str(status.get("deployment"))

@@ -1,0 +1,117 @@
+"""`pallasctl logs`: the query, the text, the stream, and what ends it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from pallasctl_fake import FakeControl, serve
+
+RECORDS = [
+    {
+        "time": "2026-01-31T12:00:00.123456+00:00",
+        "level": "INFO",
+        "logger": "pallas.engine",
+        "message": "ready",
+    },
+    {
+        "time": "2026-01-31T12:00:01Z",
+        "level": "error",
+        "agent": "research",
+        "message": "no\x1b[2J",
+        "exception": "Traceback\nKeyError",
+    },
+]
+LINES = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    with serve(tmp_path / "control.sock") as server:
+        server.answer("/v1/logs", LINES)
+        yield server
+
+
+def test_text(fake: FakeControl):
+    result = fake.run("logs")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "2026-01-31 12:00:00.123 INFO    pallas: ready",
+        "2026-01-31 12:00:01.000 ERROR   research: no\\x1b[2J",
+        "    Traceback",
+        "    KeyError",
+    ]
+
+
+def test_json_passes_the_lines_on(fake: FakeControl):
+    assert fake.run("logs", "-o", "json").stdout_bytes == LINES
+
+
+def test_a_line_that_is_no_record_is_shown_as_it_is(fake: FakeControl):
+    fake.answer("/v1/logs", b"plain\x1b text\n[1]\n")
+    assert fake.run("logs").stdout == "plain\\x1b text\n[1]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "query"),
+    [
+        ([], {}),
+        (["research", "jarvis", "-n", "5"], {"agent": ["research", "jarvis"], "n": ["5"]}),
+        (["--since", "10m"], {"since": ["600"]}),
+        (["--since", "1h30m"], {"since": ["5400"]}),
+        (["--since", "2026-01-31T12:00"], {"since": ["2026-01-31T12:00:00+00:00"]}),
+        (["--since", "2026-01-31T12:00:00+02:00"], {"since": ["2026-01-31T10:00:00+00:00"]}),
+    ],
+)
+def test_query(fake: FakeControl, arguments, query):
+    assert fake.run("logs", *arguments).exit_code == 0
+    assert fake.requests == [("GET", "/v1/logs", query)]
+
+
+@pytest.mark.parametrize("since", ["", "soon", "10 minutes", "-5m"])
+def test_wrong_since(fake: FakeControl, since):
+    result = fake.run("logs", f"--since={since}")
+    assert result.exit_code == 2
+    assert "like 90s, 10m or 2h" in result.stderr
+
+
+def test_unknown_agent(fake: FakeControl):
+    fake.answer("/v1/logs", {"error": "no agent is called `x`; the agents are: a"}, 404)
+    result = fake.run("logs", "x")
+    assert (result.exit_code, result.stderr) == (1, "pallasctl: no agent is called `x`; the agents are: a\n")
+
+
+def follow(fake: FakeControl) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pallasctl", "--socket", str(fake.socket), "logs", "-f"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_following_shows_records_at_once_and_ends_with_ctrl_c(fake: FakeControl):
+    with follow(fake) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "2026-01-31 12:00:00.123 INFO    pallas: ready\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (130, "")
+
+
+def test_following_ends_when_the_supervisor_does(fake: FakeControl):
+    with follow(fake) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        fake.released.set()
+        output, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (0, "")
+    assert "KeyError" in output
+
+
+def test_a_reader_that_goes_away_is_no_error(fake: FakeControl):
+    fake.answer("/v1/logs", LINES * 5000)
+    command = f"{sys.executable} -m pallasctl --socket {fake.socket} logs | head -1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20, check=False)
+    assert result.stdout == "2026-01-31 12:00:00.123 INFO    pallas: ready\n"
+    assert result.stderr == ""

@@ -1,0 +1,146 @@
+"""`pallasctl status` and `health`: what people read, what scripts read, and the exit status."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pallasctl_fake import FakeControl, agent, run, serve, status
+
+
+@pytest.fixture
+def fake(tmp_path):
+    with serve(tmp_path / "control.sock") as server:
+        yield server
+
+
+def test_table(fake: FakeControl):
+    since = (datetime.now(UTC) - timedelta(minutes=3, seconds=12)).isoformat()
+    fake.answer(
+        "/v1/status",
+        status(
+            agent("research", since=since, restarts=2),
+            agent("jarvis", "waiting", message="waiting for engineering"),
+        ),
+    )
+    result = fake.run("status")
+    header, research, jarvis = result.stdout.splitlines()
+    assert header.split() == ["NAME", "STATE", "HEALTH", "PID", "PORT", "RESTARTS", "UPTIME", "MESSAGE"]
+    assert research.split() == ["research", "ready", "ok", "4008", "24208", "2", "3m12s"]
+    assert jarvis.split() == [
+        "jarvis",
+        "waiting",
+        "unknown",
+        "-",
+        "24206",
+        "0",
+        "-",
+        "waiting",
+        "for",
+        "engineering",
+    ]
+    assert research.index("ready") == jarvis.index("waiting") == header.index("STATE")
+    assert "\x1b" not in result.stdout
+    assert result.stderr == ""
+
+
+def test_wide_adds_the_supervisor_and_more_columns(fake: FakeControl):
+    failing = agent(
+        "jarvis", "backoff", failures=2, last_exit="killed by SIGKILL", depends_on=["research", "library"]
+    )
+    fake.answer("/v1/status", status(agent("research"), failing))
+    summary, header, research, jarvis = fake.run("status", "-o", "wide").stdout.splitlines()
+    assert summary.startswith("demo: pallas 0.3.0, pid 99, up ")
+    assert "LAST EXIT" in header
+    assert "100M" in research
+    assert "2/5" in jarvis
+    assert "killed by SIGKILL" in jarvis
+    assert "research,library" in jarvis
+
+
+def test_json_is_the_document(fake: FakeControl):
+    document = status(agent("research"), agent("jarvis", message="größer 🙂")) | {
+        "a later version": "says more"
+    }
+    fake.answer("/v1/status", document)
+    assert json.loads(fake.run("status", "-o", "json").stdout) == document
+
+
+def test_json_of_named_agents_has_only_these_in_the_order_given(fake: FakeControl):
+    fake.answer("/v1/status", status(agent("a"), agent("b"), agent("c")))
+    document = json.loads(fake.run("status", "c", "a", "c", "-o", "json").stdout)
+    assert [entry["name"] for entry in document["agents"]] == ["c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("states", "names", "code"),
+    [
+        (["ready", "ready"], [], 0),
+        (["ready", "stopped"], [], 0),
+        (["ready", "stopped"], ["b"], 3),
+        (["ready", "failed"], [], 3),
+        (["ready", "failed"], ["a"], 0),
+        (["ready", "starting"], [], 3),
+        ([], [], 0),
+    ],
+)
+def test_exit_status(fake: FakeControl, states, names, code):
+    fake.answer(
+        "/v1/status", status(*(agent(name, state) for name, state in zip("ab", states, strict=False)))
+    )
+    assert fake.run("status", *names).exit_code == code
+
+
+def test_unknown_agent(fake: FakeControl):
+    fake.answer("/v1/status", status(agent("research")))
+    result = fake.run("status", "reserch")
+    assert result.exit_code == 4
+    assert result.stderr == "pallasctl: no agent is called `reserch`; the agents are: research\n"
+    assert result.stdout == ""
+
+
+def test_no_supervisor(tmp_path):
+    result = run("--socket", str(tmp_path / "none.sock"), "status")
+    assert result.exit_code == 4
+    assert result.stderr == (
+        f"pallasctl: pallas is not running here: no socket at {tmp_path}/none.sock; "
+        "start it with `pallas` or name it with --socket\n"
+    )
+
+
+def test_what_agents_say_cannot_steer_the_terminal(fake: FakeControl):
+    fake.answer("/v1/status", status(agent("research", "failed", message="\x1b]0;owned\x07\nline two\x9b2J")))
+    output = fake.run("status").stdout
+    assert "\\x1b]0;owned\\x07 line two\\x9b2J" in output
+    assert len(output.splitlines()) == 2
+
+
+def health(status_: str, **agents: str) -> dict:
+    states = {
+        name: {"status": each, "state": "ready", "message": f"{each}!"} for name, each in agents.items()
+    }
+    return {"status": status_, "timestamp": "2026-01-31T12:00:00Z", "agents": states}
+
+
+@pytest.mark.parametrize(("state", "http", "code"), [("ok", 200, 0), ("degraded", 200, 0), ("error", 503, 1)])
+def test_health(fake: FakeControl, state, http, code):
+    fake.answer("/v1/health", health(state, research=state), http)
+    result = fake.run("health")
+    assert result.exit_code == code
+    summary, header, row = result.stdout.splitlines()
+    assert summary == f"{state} at 2026-01-31T12:00:00Z"
+    assert header.split() == ["NAME", "HEALTH", "STATE", "MESSAGE"]
+    assert row.split() == ["research", state, "ready", f"{state}!"]
+
+
+def test_health_as_json_is_the_document(fake: FakeControl):
+    document = health("error", research="error")
+    fake.answer("/v1/health", document, 503)
+    result = fake.run("health", "-o", "json")
+    assert json.loads(result.stdout) == document
+    assert result.exit_code == 1
+
+
+def test_health_without_a_supervisor(tmp_path):
+    assert run("health", "--socket", str(tmp_path / "none.sock")).exit_code == 1
