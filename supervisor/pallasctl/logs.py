@@ -1,7 +1,6 @@
 """The verb `logs`: what agents and the supervisor have written, from the supervisor's memory.
 
-Knows the log record's fields for people (time, level, agent, message, exception); `-o json` passes records on
-as they come.
+Knows which fields of a log record people read, and where; `-o json` passes records on as they come.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import click
 
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.options import agents_argument, control, output_option, socket_option
-from pallasctl.text import Colour, paint, parse_duration, printable
+from pallasctl.text import Colour, one_line, paint, parse_duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +24,10 @@ _LEVEL_COLOURS: Mapping[str, Colour] = {
     "ERROR": "red",
     "CRITICAL": "red",
 }
+
+_BLOCKS = ("stack", "exception")
+_SHOWN = {"time", "level", "logger", "message", "agent", "pid", "generation", *_BLOCKS}
+"""What has its own place in a line of text, or is left to `-o json`."""
 
 
 def _since(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -85,10 +88,14 @@ def _render(line: bytes) -> str:
     except (ValueError, KeyError, TypeError):
         return printable(line.decode(errors="replace").rstrip("\n"))
     level = str(record.get("level", "")).upper()
-    head = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
-    source = record.get("agent") or "pallas"
-    text = str(record.get("message", ""))
-    if exception := record.get("exception"):
-        text = f"{text}\n{exception}"
-    body = printable(text).replace("\n", "\n    ")
-    return f"{paint(head, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source}: {body}"
+    time = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+    source = one_line(str(record.get("agent") or "pallas"))
+    fields = "".join(f" {name}={_value(value)}" for name, value in record.items() if name not in _SHOWN)
+    blocks = "".join(f"\n{record[name]}" for name in _BLOCKS if record.get(name))
+    text = printable(f"{record.get('message', '')}{fields}{blocks}").replace("\n", "\n    ")
+    return f"{paint(time, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source}: {text}"
+
+
+def _value(value: object) -> str:
+    plain = isinstance(value, str) and value and not any(character in ' "=' for character in value)
+    return str(value) if plain else json.dumps(value, ensure_ascii=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -104,8 +104,8 @@ def serve(socket: Path) -> Iterator[FakeControl]:
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(data)
-            self.wfile.flush()
+            with suppress(BrokenPipeError):
+                self.wfile.write(data)
             if follow:
                 fake.released.wait(10)
 

@@ -16,6 +16,9 @@ RECORDS = [
         "level": "INFO",
         "logger": "pallas.engine",
         "message": "ready",
+        "pid": 7,
+        "port": 24201,
+        "why": "a b",
     },
     {
         "time": "2026-01-31T12:00:01Z",
@@ -25,6 +28,7 @@ RECORDS = [
         "exception": "Traceback\nKeyError",
     },
 ]
+FIRST = '2026-01-31 12:00:00.123 INFO    pallas: ready port=24201 why="a b"'
 LINES = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
 
 
@@ -40,7 +44,7 @@ def test_text(fake: FakeControl):
     result = fake.run("logs")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "2026-01-31 12:00:00.123 INFO    pallas: ready",
+        FIRST,
         "2026-01-31 12:00:01.000 ERROR   research: no\\x1b[2J",
         "    Traceback",
         "    KeyError",
@@ -93,7 +97,7 @@ def follow(fake: FakeControl) -> subprocess.Popen[str]:
 def test_following_shows_records_at_once_and_ends_with_ctrl_c(fake: FakeControl):
     with follow(fake) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "2026-01-31 12:00:00.123 INFO    pallas: ready\n"
+        assert process.stdout.readline() == FIRST + "\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=10)
     assert (process.returncode, errors) == (130, "")
@@ -113,5 +117,5 @@ def test_a_reader_that_goes_away_is_no_error(fake: FakeControl):
     fake.answer("/v1/logs", LINES * 5000)
     command = f"{sys.executable} -m pallasctl --socket {fake.socket} logs | head -1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20, check=False)
-    assert result.stdout == "2026-01-31 12:00:00.123 INFO    pallas: ready\n"
+    assert result.stdout == FIRST + "\n"
     assert result.stderr == ""
