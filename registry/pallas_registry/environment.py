@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def load_dotenv(directory: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
     """The variables of `.env` in `directory` that `environ` does not hold yet; none without such a file.
 
-    Values are taken literally: `${NAME}` stays as it is, so that a password with a dollar sign survives, and a
-    name without `=` is passed over. A line that cannot be understood is skipped with a warning of the logger
-    `dotenv.main`, which names the line.
+    Values are taken literally: `${NAME}` stays as it is, so that a password with a dollar sign survives, and
+    a name without `=` is passed over. A line that cannot be understood is skipped with a warning of the
+    logger `dotenv.main`, which names the line.
 
     Raises:
         ConfigurationError: the file cannot be read, is not UTF-8, or holds a NUL character.

@@ -85,6 +85,10 @@ class Fields:
         if key not in self:
             self.add(self._line, key, "is missing", remedy)
 
+    def is_empty(self, key: str) -> bool:
+        """Whether the key stands there without a value (YAML's null)."""
+        return key in self and kind_of(self._entries[key].value) == "empty"
+
     def text(self, key: str, rule: Rule | None = None) -> str | None:
         """The text of `key`, as written, if it passes `rule`."""
         if key not in self:

@@ -1,16 +1,16 @@
-"""The one log format, for structlog's loggers and the standard library's alike, and who may say how much.
+"""The one log format, for structlog's loggers and the standard library's alike.
 
-Knows levels, loggers and formatting; where records go is the business of the handler that it is given.
+Knows loggers and formatting; where records go is the business of the handler that it is given.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from pallas_registry.problems import ConfigurationError, Problem, quoted
+from pallas_registry.log_levels import Levels, levels
 from pallas_registry.records import LAST_KEY, parse_record, record_line, render, timestamp
 
 if TYPE_CHECKING:
@@ -45,77 +45,28 @@ THIRD_PARTY = (
 )
 """Loggers that are pinned at WARNING whatever the root logger's level is."""
 
-LEVEL_NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-_ALIASES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 _FIELDS = "pallas_fields"
 _OF_EVERY_RECORD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", _FIELDS}
 _OURS = ("time", "level", "logger", "message", "stack", LAST_KEY)
 
 
-class Levels(NamedTuple):
-    """Names of levels, in upper case."""
-
-    pallas: str
-    """Of the `pallas` loggers."""
-    root: str
-    """Of everything else."""
-
-
-def levels(environ: Mapping[str, str], config_level: str | None) -> Levels:
-    """The levels by the rules of the technical reference, section 5.
-
-    `pallas` is `PALLAS_LOG_LEVEL`, else `config_level` (`logger.level` of `fastagent.config.yaml`), else INFO;
-    `root` is `PALLAS_ROOT_LOG_LEVEL`, else the higher one of `pallas` and INFO.
-
-    Raises:
-        ConfigurationError: one of them is no level's name.
-    """
-    problems: list[Problem] = []
-
-    def level(variable: str) -> str | None:
-        given = environ.get(variable)
-        if not given:
-            return None
-        name = level_name(given)
-        if name is None:
-            message = f"{quoted(given)} is not a log level"
-            problems.append(
-                Problem("environment", None, variable, message, f"use one of {', '.join(LEVEL_NAMES)}")
-            )
-        return name
-
-    pallas = level("PALLAS_LOG_LEVEL") or (config_level and level_name(config_level)) or "INFO"
-    root = level("PALLAS_ROOT_LOG_LEVEL") or max(pallas, "INFO", key=LEVEL_NAMES.index)
-    if problems:
-        raise ConfigurationError(problems)
-    return Levels(pallas=pallas, root=root)
-
-
-def level_name(text: str) -> str | None:
-    """The level's name in upper case, `warn` → `WARNING`, or None if there is no such level."""
-    name = text.strip().upper()
-    name = _ALIASES.get(name, name)
-    return name if name in LEVEL_NAMES else None
-
-
-def configure_logging(handler: logging.Handler, levels: Levels, fields: Mapping[str, object]) -> None:
+def configure_logging(handler: logging.Handler, limits: Levels, fields: Mapping[str, object]) -> None:
     """Send every record of the process to `handler`, as lines of the one format, and nowhere else.
 
-    `fields` stand in every record (agent, pid, generation, …). May be called again, after a fork or when levels
-    change: the newest call counts.
+    `fields` stand in every record (agent, pid, generation, …). May be called again, after a fork or when
+    levels change: the newest call counts.
     """
     handler.setFormatter(RecordFormatter(fields))
     root = logging.getLogger()
     for other in root.handlers[:]:
         root.removeHandler(other)
     root.addHandler(handler)
-    root.setLevel(levels.root)
+    root.setLevel(limits.root)
     pallas = logging.getLogger("pallas")
     for other in pallas.handlers[:]:
         pallas.removeHandler(other)
     pallas.propagate = True
-    pallas.setLevel(levels.pallas)
+    pallas.setLevel(limits.pallas)
     for name in THIRD_PARTY:
         logging.getLogger(name).setLevel(logging.WARNING)
     _configure_structlog()
@@ -124,7 +75,7 @@ def configure_logging(handler: logging.Handler, levels: Levels, fields: Mapping[
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """The structured logger of that name: `get_logger("pallas.engine").info("started", agent="jarvis")`."""
     _configure_structlog()
-    return cast("structlog.stdlib.BoundLogger", structlog.stdlib.get_logger(name))
+    return structlog.stdlib.get_logger(name)
 
 
 class RecordFormatter(logging.Formatter):

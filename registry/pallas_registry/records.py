@@ -1,21 +1,19 @@
 """One log record as one line of JSON, and back: the format that every process of the deployment writes.
 
-Pure; knows the order of keys and what JSON can carry. Nothing in a record, whatever it is, makes it raise, break
-the line or carry a recognisable secret.
+Pure; knows the order of keys and what JSON can carry. Nothing in a record, whatever it is, makes it raise,
+break the line or carry a recognisable secret.
 """
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pallas_registry.redaction import REDACTED, is_secret_name, may_hold_secrets, redact
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FIRST_KEYS = ("time", "level", "logger", "message")
 LAST_KEY = "exception"
@@ -27,8 +25,8 @@ _LARGEST_INTEGER_BITS = 4096
 def record_line(record: Mapping[str, object]) -> bytes:
     """The record as one line of JSON with its line feed.
 
-    `time`, `level`, `logger` and `message` come first, `exception` last, the rest in its own order. Secrets are
-    redacted; what JSON cannot carry is written as text. Never raises.
+    `time`, `level`, `logger` and `message` come first, `exception` last, the rest in its own order. Secrets
+    are redacted; what JSON cannot carry is written as text. Never raises.
     """
     ordered = {key: record[key] for key in FIRST_KEYS if key in record}
     ordered.update((key, value) for key, value in record.items() if key not in ordered and key != LAST_KEY)
@@ -67,7 +65,7 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
 
 def timestamp(seconds: float) -> str:
     """Seconds since the epoch as RFC 3339 in UTC with microseconds: `2026-03-12T10:00:00.000000Z`."""
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -75,12 +73,14 @@ def _plain(value: object) -> object:
     """What stands for a value that JSON has no form for."""
     if isinstance(value, bytes | bytearray):
         return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, datetime.datetime | datetime.date):
+    if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
     if isinstance(value, os.PathLike):
         return str(value)
     if isinstance(value, set | frozenset):
         return list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - somebody else's __repr__
@@ -99,7 +99,7 @@ def _clean(value: object, depth: int) -> object:
         return float(value) if math.isfinite(value) else str(value)
     if depth == 0:
         return "…"
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {_text(key): _clean_item(_text(key), item, depth) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_clean(item, depth - 1) for item in value]

@@ -1,7 +1,7 @@
 """Takes secrets out of what is about to be written: credentials by the names they go by, and by their looks.
 
-Pure; knows neither where a text comes from nor where it goes. It is the last line of defence, not a licence to
-log secrets: what has neither a telling name nor a telling shape passes.
+Pure; knows neither where a text comes from nor where it goes. It is the last line of defence, not a licence
+to log secrets: what has neither a telling name nor a telling shape passes.
 """
 
 from __future__ import annotations

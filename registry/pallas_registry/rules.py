@@ -39,7 +39,7 @@ def deployment_name(value: str) -> Complaint | None:
 
 
 def published_text(value: str) -> Complaint | None:
-    """A title or a description: one printable line of 1 to 100 characters (ServerDetail.title, .description)."""
+    """A title or a description: one line of 1 to 100 characters (ServerDetail.title, .description)."""
     return _one_line(value, 100)
 
 

@@ -1,0 +1,61 @@
+"""Which loggers may say how much: names of levels, from the environment and the configuration.
+
+Pure; knows the rules of precedence, and no logger.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pallas_registry.problems import ConfigurationError, Problem, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LEVEL_NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+_ALIASES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
+
+
+class Levels(NamedTuple):
+    """Names of levels, in upper case."""
+
+    pallas: str
+    """Of the `pallas` loggers."""
+    root: str
+    """Of everything else."""
+
+
+def levels(environ: Mapping[str, str], config_level: str | None) -> Levels:
+    """The levels by the rules of the technical reference, section 5.
+
+    `pallas` is `PALLAS_LOG_LEVEL`, else `config_level` (`logger.level` of `fastagent.config.yaml`), else
+    INFO; `root` is `PALLAS_ROOT_LOG_LEVEL`, else the higher one of `pallas` and INFO.
+
+    Raises:
+        ConfigurationError: one of them is no level's name.
+    """
+    problems: list[Problem] = []
+
+    def level(variable: str) -> str | None:
+        given = environ.get(variable)
+        if not given:
+            return None
+        name = level_name(given)
+        if name is None:
+            message, remedy = f"{quoted(given)} is not a log level", f"use one of {', '.join(LEVEL_NAMES)}"
+            problems.append(Problem("environment", None, variable, message, remedy))
+        return name
+
+    pallas = level("PALLAS_LOG_LEVEL") or (config_level and level_name(config_level)) or "INFO"
+    root = level("PALLAS_ROOT_LOG_LEVEL") or max(pallas, "INFO", key=LEVEL_NAMES.index)
+    if problems:
+        raise ConfigurationError(problems)
+    return Levels(pallas=pallas, root=root)
+
+
+def level_name(text: str) -> str | None:
+    """The level's name in upper case, `warn` → `WARNING`, or None if there is no such level."""
+    name = text.strip().upper()
+    name = _ALIASES.get(name, name)
+    return name if name in LEVEL_NAMES else None
