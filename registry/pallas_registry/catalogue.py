@@ -115,7 +115,7 @@ class Catalogue:
         """Make `documents`, from `server_document`, the current list; whether that changed anything.
 
         An entry's `updatedAt` becomes `now` only if its document is new or differs; one that was away and
-        comes back is new, but keeps its `publishedAt`. A clock that was set back does not move time backwards.
+        comes back is new, but keeps its `publishedAt`. A clock that is set back does not move time back.
         """
         now = max(now, self._view.changed_at)
         before = {entry.name: entry for entry in self._view.entries}
