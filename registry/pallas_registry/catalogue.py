@@ -102,31 +102,35 @@ class CatalogueView:
 class Catalogue:
     """The current list, and when each entry and the whole last changed. Times are aware."""
 
-    def __init__(self, now: dt.datetime) -> None:
+    def __init__(self) -> None:
         self._published: dict[str, dt.datetime] = {}
-        self._view = _view((), now)
+        self._begun = False
+        self._view = _view((), dt.datetime.fromtimestamp(0, dt.UTC))
 
     @property
     def view(self) -> CatalogueView:
         """The newest view; the same object until the next change."""
         return self._view
 
-    def update(self, documents: Iterable[Document], now: dt.datetime) -> bool:
-        """Make `documents`, from `server_document`, the current list; whether that changed anything.
+    def update(self, entries: Iterable[Document], now: dt.datetime) -> bool:
+        """Make `entries`, from `server_entry`, the current list; whether that changed anything.
 
-        An entry's `updatedAt` becomes `now` only if its document is new or differs; one that was away and
-        comes back is new, but keeps its `publishedAt`. A clock that is set back does not move time back.
+        Their own times do not count: `updatedAt` becomes `now` only if the server is new or differs. One that
+        was away and comes back is new, but keeps its `publishedAt`. The first update is always a change, so
+        that what a cache holds from before a restart is out of date. A clock that is set back does not move
+        time back.
         """
         now = max(now, self._view.changed_at)
         before = {entry.name: entry for entry in self._view.entries}
-        entries = []
-        for document in documents:
+        current = []
+        for document in (entry["server"] for entry in entries):
             old = before.get(document["name"])
-            same = old is not None and old.document["server"] == document
-            entries.append(old if old is not None and same else self._new(document, now))
-        if tuple(entries) == self._view.entries:
+            unchanged = old is not None and old.document["server"] == document
+            current.append(old if old is not None and unchanged else self._new(document, now))
+        if tuple(current) == self._view.entries and self._begun:
             return False
-        self._view = _view(tuple(entries), now)
+        self._begun = True
+        self._view = _view(tuple(current), now)
         return True
 
     def _new(self, document: Document, now: dt.datetime) -> Entry:

@@ -133,11 +133,16 @@ def _configure_structlog() -> None:
 def _hand_to_logging(
     _logger: WrappedLogger, _method: str, event: EventDict
 ) -> tuple[tuple[object, ...], dict[str, Any]]:
-    """Turn an event into the arguments of a standard logger's method; its fields travel in the record."""
+    """Turn an event into the arguments of a standard logger's method.
+
+    Its fields travel in the record as they are, and as attributes too, as plain logging's `extra` would set
+    them, where no attribute has that name already.
+    """
     options = {key: event.pop(key) for key in ("exc_info", "stack_info", "stacklevel") if key in event}
     message = event.pop("event", "")
     arguments = event.pop("positional_args", ())
-    return (message, *arguments), {"extra": {_FIELDS: event}, **options}
+    extra = {key: value for key, value in event.items() if key not in _OF_EVERY_RECORD}
+    return (message, *arguments), {"extra": {**extra, _FIELDS: event}, **options}
 
 
 _PROCESSORS: list[Any] = [
