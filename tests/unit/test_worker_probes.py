@@ -16,7 +16,8 @@ from starlette.routing import Route
 
 from pallas_worker.downstreams import Downstream
 from pallas_worker.handshakes import AnswerError, agreed_version, read_result
-from pallas_worker.probes import Prober, describe
+from pallas_worker.http_errors import describe
+from pallas_worker.probes import Prober
 from peers.downstream import Era, Fault, Recorded, RunningDownstream, run_downstream
 from peers.loopback import serve
 

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import ssl
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -22,6 +21,7 @@ import httpx
 
 from pallas_registry.protocol import DownstreamHealth
 from pallas_worker.handshakes import AnswerError, Era, agreed_version, first_request, other, read_result
+from pallas_worker.http_errors import HTTP_FAILURES, describe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -83,7 +83,7 @@ class Prober:
             return f"no answer within {self._timeout:g} s"
         except _DownError as verdict:
             return str(verdict)
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as failure:
+        except HTTP_FAILURES as failure:
             return describe(failure)
         return None
 
@@ -147,26 +147,6 @@ class Prober:
             yield response
         finally:
             await response.aclose()
-
-
-def describe(error: Exception) -> str:
-    """What went wrong, in one short line of our own: the exception's words may hold a header."""
-    match error:
-        case httpx.ConnectError():
-            cause = error.__cause__
-            while cause is not None and not isinstance(cause, ssl.SSLError):
-                cause = cause.__cause__ or cause.__context__
-            return "cannot connect: TLS failed" if cause is not None else "cannot connect"
-        case httpx.TimeoutException():
-            return "no answer in time"
-        case httpx.LocalProtocolError() | UnicodeError():
-            return "a configured header is not valid"
-        case httpx.NetworkError() | httpx.RemoteProtocolError():
-            return "the connection broke off"
-        case httpx.InvalidURL() | httpx.UnsupportedProtocol():
-            return "the URL is not valid"
-        case _:
-            return type(error).__name__
 
 
 def _waits_for_caller(server: Downstream, response: httpx.Response) -> bool:

@@ -1,0 +1,97 @@
+"""What models can do: fast-agent's own database, completed by what the deployment declares.
+
+Knows fast-agent's public model parser and database; must not know providers' keys or addresses.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fast_agent.core.exceptions import ModelConfigError
+from fast_agent.llm.model_database import ModelDatabase, ModelParameters
+from fast_agent.llm.model_factory import ModelFactory
+from fast_agent.llm.provider_types import Provider
+
+from pallas_registry.deployment import ModelCapabilities, model_name
+
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+"""A model that takes one of these has vision."""
+
+
+class ModelReference(NamedTuple):
+    """A model as fast-agent understands its specification."""
+
+    provider: str | None
+    """fast-agent's name of the provider, or None where the specification names an unknown one."""
+    name: str
+    """The model's own name, as the provider knows it."""
+
+    @property
+    def needs_no_key(self) -> bool:
+        """Whether fast-agent plays the model itself: passthrough, playback, silent, slow."""
+        return self.provider == Provider.FAST_AGENT.config_name
+
+
+def model_reference(model: str) -> ModelReference:
+    """The provider and the name in `openai.gpt-5`, `gpt-4.1?temperature=0`, `sonnet` or `passthrough`."""
+    try:
+        parsed = ModelFactory.parse_model_spec(model)
+    except ModelConfigError:
+        return ModelReference(None, model_name(model))
+    return ModelReference(parsed.provider.config_name, parsed.model_name)
+
+
+def register_model(model: str, capabilities: ModelCapabilities) -> bool:
+    """Tell fast-agent of a model that it does not know; True if that was needed.
+
+    Without it, fast-agent drops images without a word and guesses the sizes (technical reference, "Model
+    Registration"). Calling it again with the same model does nothing.
+    """
+    if _parameters(model) is not None:
+        return False
+    tokenizes = ModelDatabase.QWEN_MULTIMODAL if capabilities.vision else ModelDatabase.TEXT_ONLY
+    ModelDatabase.register_runtime_model_params(
+        model,
+        ModelParameters(
+            context_window=capabilities.context_window,
+            max_output_tokens=capabilities.max_output_tokens,
+            tokenizes=tokenizes,
+        ),
+    )
+    return _parameters(model) is not None
+
+
+def supports_vision(model: str) -> bool:
+    """Whether fast-agent will send images to the model; False for one that it does not know."""
+    parameters = _parameters(model)
+    return parameters is not None and any(type_ in parameters.tokenizes for type_ in IMAGE_TYPES)
+
+
+def published_capabilities(
+    model: str | None, default_model: str | None, capabilities: ModelCapabilities | None
+) -> ModelCapabilities | None:
+    """What the registry may say of an agent whose model is `model`.
+
+    The declared `capabilities` are those of `default_model`. An agent with another model publishes what
+    fast-agent knows of that one, and nothing if it knows nothing; a deployment that declares no capabilities
+    publishes none (interface specification, "Schema"; technical reference, "Capabilities").
+    """
+    if capabilities is None or model is None:
+        return capabilities
+    if default_model is not None and model_reference(model) == model_reference(default_model):
+        return capabilities
+    if (parameters := _parameters(model)) is None:
+        return None
+    return ModelCapabilities(
+        vision=supports_vision(model),
+        context_window=parameters.context_window,
+        max_output_tokens=parameters.max_output_tokens,
+    )
+
+
+def _parameters(model: str) -> ModelParameters | None:
+    """What fast-agent knows of the model."""
+    try:
+        return ModelDatabase.get_model_params(model)
+    except ModelConfigError:  # a provider with a closed list of models, and this is none of them
+        return None
