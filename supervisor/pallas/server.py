@@ -1,0 +1,77 @@
+"""The `pallas` command (`python -m pallas.server`): reads the configuration and hands it to the supervisor.
+
+Exit status: 0 after a clean stop, 1 if something of this machine is in the way, 2 if the configuration or the command
+line is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from pallas_registry import __version__
+from pallas_registry.agents_file import deployment_path, read_deployment
+from pallas_registry.environment import load_dotenv
+from pallas_registry.model_settings import read_model_settings
+from pallas_registry.problems import ConfigurationError
+from pallas_supervisor.zygote import zygote_for
+
+EXIT_FAILED = 1
+EXIT_CONFIGURATION = 2
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--agent", metavar="NAME", help="Run this agent alone: no registry, no dependencies.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
+)
+@click.version_option(__version__, prog_name="pallas")
+def main(agent: str | None, config: Path | None) -> None:
+    """Serve every agent of agents.yaml as a supervised MCP server of its own, with a registry."""
+    directory = Path.cwd()
+    try:
+        os.environ.update(load_dotenv(directory, os.environ))
+        deployment = read_deployment(config or deployment_path(os.environ))
+        settings = read_model_settings(directory, os.environ)
+    except ConfigurationError as error:
+        _give_up(str(error), EXIT_CONFIGURATION)
+    if agent is not None and agent not in deployment.agents:
+        known = ", ".join(deployment.agents)
+        _give_up(f"{deployment.path}: there is no agent {agent!r}; choose one of {known}", EXIT_CONFIGURATION)
+
+    alone = agent is not None
+    zygote = None if alone else zygote_for(deployment, os.environ)
+    # Only now, while the zygote is importing beside us: nobody who mistyped a line should wait for these.
+    from pallas_supervisor.instance_lock import AlreadyRunningError
+    from pallas_supervisor.listeners import PortsTakenError
+    from pallas_supervisor.supervise import Assignment, single, supervise
+
+    assignment = Assignment(deployment=deployment, settings=settings, zygote=zygote, directory=directory)
+    try:
+        asyncio.run(supervise(single(assignment, agent) if agent is not None else assignment))
+    except ConfigurationError as error:
+        _give_up(str(error), EXIT_CONFIGURATION)
+    except (AlreadyRunningError, PortsTakenError) as error:
+        _give_up(str(error), EXIT_FAILED)
+    except OSError as error:
+        _give_up(f"cannot start: {error}", EXIT_FAILED)
+    finally:
+        if zygote is not None:
+            zygote.kill()
+
+
+def _give_up(message: str, status: int) -> NoReturn:
+    click.echo("\n".join(f"pallas: {line}" for line in message.splitlines()), err=True)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

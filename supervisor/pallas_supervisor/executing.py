@@ -1,0 +1,50 @@
+"""Starting a program with inherited descriptors and a session of its own. The only place that spawns.
+
+Knows posix_spawn(3); nothing of what the program is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+
+
+def execute(
+    arguments: Sequence[str], environment: Mapping[str, str], inherited: Iterable[int], output: int | None
+) -> int:
+    """Start `arguments[0]` (a path) and return its process ID.
+
+    Args:
+        inherited: descriptors that keep their numbers in the new process; all others are closed there.
+        output: descriptor that becomes stdout and stderr, or None to share ours. stdin is always empty.
+
+    Raises:
+        OSError: the program cannot be executed.
+    """
+    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    ]
+    if output is not None:
+        actions += [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
+    kept = list(inherited)
+    for descriptor in kept:
+        os.set_inheritable(descriptor, True)
+    try:
+        return os.posix_spawn(
+            arguments[0],
+            list(arguments),
+            dict(environment),
+            file_actions=actions,
+            setsid=True,
+            setsigmask=[],
+            setsigdef=_DEFAULT_SIGNALS,
+        )
+    finally:
+        for descriptor in kept:
+            os.set_inheritable(descriptor, False)

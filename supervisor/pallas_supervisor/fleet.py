@@ -1,0 +1,302 @@
+"""The fleet: engine, processes, sockets, logs, metrics and health of one deployment, wired together.
+
+Knows all of the parts and decides nothing that a part could decide. What people and clients see of it is read here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from pallas_registry.environment import worker_environment
+from pallas_registry.protocol import (
+    FailedReport,
+    HealthReport,
+    ReadyReport,
+    Report,
+    StageReport,
+    WorkerSpec,
+)
+from pallas_supervisor.children import OWNER_VARIABLE
+from pallas_supervisor.engine import Engine, Transition
+from pallas_supervisor.graph import Graph
+from pallas_supervisor.intake import Intake
+from pallas_supervisor.launch import Launcher
+from pallas_supervisor.listeners import connectable, served_hosts
+from pallas_supervisor.metrics import Metrics
+from pallas_supervisor.readiness import until_answered
+from pallas_supervisor.rollup import agent_health, roll_up
+from pallas_supervisor.standin import Absence, StandIn
+from pallas_supervisor.states import Complained, Desired, Policy, Ready, State
+from pallas_supervisor.view import agent_status, say_why, timestamp
+from pallas_supervisor.wording import describe_exit
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pallas_registry.deployment import Agent as AgentFacts
+    from pallas_registry.deployment import Deployment, ModelSettings
+    from pallas_registry.logs import Levels
+    from pallas_registry.protocol import Status
+    from pallas_supervisor.hub import LogHub
+    from pallas_supervisor.slots import Slots
+    from pallas_supervisor.states import Agent
+    from pallas_supervisor.zygote import Zygote
+
+UNSERVED = frozenset({State.STOPPED, State.WAITING, State.BACKOFF, State.FAILED})
+"""States in which the supervisor answers for the agent; in all others connections wait for the worker."""
+
+LISTED = frozenset(State) - {State.STOPPED, State.FAILED}
+"""States in which an agent is in the registry: one that restarts stays, as contract and clients expect."""
+
+FAILED_RETRY_AFTER = 30
+"""Seconds after which it is worth asking a stopped or failed agent again."""
+
+_LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
+
+_log = logging.getLogger("pallas.supervisor.fleet")
+
+
+def policy_of(agent: AgentFacts) -> Policy:
+    """The machine's part of an agent's definition."""
+    return Policy(
+        restart=agent.restart,
+        start_timeout=agent.start_timeout,
+        stop_timeout=agent.stop_timeout,
+        max_failures=agent.max_failures,
+        reset_after=agent.reset_after,
+        on_dependency_loss=agent.on_dependency_loss,
+    )
+
+
+class Fleet:
+    """All agents of a deployment.
+
+    Args:
+        listeners: one listening socket an agent, which stays the fleet's to close.
+        levels: log levels handed to workers.
+        zygote: None where every worker is started by exec.
+        directory: working directory of the workers.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        settings: ModelSettings,
+        *,
+        listeners: dict[str, socket.socket],
+        slots: Slots,
+        hub: LogHub,
+        levels: Levels,
+        zygote: Zygote | None,
+        directory: str,
+    ) -> None:
+        self.deployment = deployment
+        self.settings = settings
+        self.listeners = listeners
+        self.slots = slots
+        self.hub = hub
+        self.reports: dict[str, HealthReport] = {}
+        self.models: dict[str, ReadyReport] = {}
+        self.change_observers: list[Callable[[], None]] = []
+        self._levels = levels
+        self._directory = directory
+        self._probes: dict[str, asyncio.Task[None]] = {}
+        self.intake = Intake(self._reported, hub)
+        self.launcher = Launcher(
+            zygote=zygote,
+            describe=self._describe,
+            interpreter=lambda name: self.deployment.agents[name].python,
+            listener=lambda name: self.listeners[name].fileno(),
+            pipes=self.intake,
+            emit=lambda name, event: self.engine.post(name, event),
+            gone=slots.process_gone,
+        )
+        policies = {name: policy_of(agent) for name, agent in deployment.agents.items()}
+        self.engine = Engine(self.launcher, graph_of(deployment), policies)
+        self.metrics = Metrics(self, slots)
+        self.engine.transition_observers.append(self._observe)
+        self.engine.restart_observers.append(self.metrics.count_restart)
+        self.engine.start_observers.append(self.metrics.observe_start)
+        self._stand_ins: dict[str, StandIn] = {}
+        for name in deployment.agents:
+            self.add_stand_in(name)
+
+    # --- what a scrape, the catalogue and people see ------------------------------------------------------
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        """The agents as they are, in the order of `agents.yaml`."""
+        return self.engine.agents
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The agents' ports."""
+        return {name: agent.port for name, agent in self.deployment.agents.items()}
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """The live workers' process IDs."""
+        return self.launcher.pids
+
+    @property
+    def health(self) -> Mapping[str, Status]:
+        """Each agent's health."""
+        return {name: agent_health(agent, self.reports.get(name)) for name, agent in self.agents.items()}
+
+    def listed(self) -> list[str]:
+        """The agents that the registry shows."""
+        return [name for name, agent in self.agents.items() if agent.state in LISTED]
+
+    def why(self, name: str) -> str:
+        """One line on why the agent is in its state."""
+        return say_why(self.agents[name], self.engine.awaited(name), self.agents, self.engine.now())
+
+    def health_document(self) -> dict[str, Any]:
+        """The body of `GET /health`."""
+        messages = {name: self.why(name) for name in self.agents}
+        return roll_up(self.agents, self.reports, messages, timestamp())
+
+    def status(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """Entries of the status document."""
+        now = self.engine.now()
+        return [
+            self._status(self.agents[name], now) for name in (names if names is not None else self.agents)
+        ]
+
+    def _status(self, agent: Agent, now: float) -> dict[str, Any]:
+        report = self.reports.get(agent.name)
+        health: str = "unknown"
+        message = self.why(agent.name)
+        if agent.state is State.READY and report is not None:
+            health = report.status
+            message = message or report.message or ""
+        elif agent.state is not State.READY:
+            health = "error" if agent.desired is Desired.UP else "unknown"
+        return agent_status(
+            agent,
+            port=self.deployment.agents[agent.name].port,
+            depends_on=self.deployment.agents[agent.name].depends_on,
+            message=message,
+            health=health,
+            memory=None if agent.pid is None else self.metrics.workers.resident_memory(agent.pid),
+            age=now - agent.since,
+        )
+
+    # --- sockets ------------------------------------------------------------------------------------------
+
+    def add_stand_in(self, name: str) -> None:
+        """Answer for the agent on its socket whenever no worker does."""
+        stand_in = self._stand_ins[name] = StandIn(self.listeners[name], lambda: self._absence(name))
+        stand_in.switch(on=name not in self.agents or self.agents[name].state in UNSERVED)
+
+    def remove_stand_in(self, name: str) -> None:
+        """Do not answer for the agent any more; to be done before its socket is closed."""
+        self._stand_ins.pop(name).close()
+
+    def _absence(self, name: str) -> Absence:
+        agent = self.agents[name]
+        why = self.why(name)
+        retry_after = FAILED_RETRY_AFTER
+        if agent.retry_at is not None:
+            retry_after = max(math.ceil(agent.retry_at - self.engine.now()), 1)
+        elif agent.state not in (State.STOPPED, State.FAILED):
+            retry_after = 1
+        return Absence(f"agent {name} is {agent.state}" + (f": {why}" if why else ""), retry_after)
+
+    # --- workers ------------------------------------------------------------------------------------------
+
+    def _describe(self, name: str, generation: int) -> WorkerSpec:
+        agent = self.deployment.agents[name]
+        environment = worker_environment(os.environ, agent.env)
+        environment[OWNER_VARIABLE] = f"{name}/{generation}"
+        return WorkerSpec(
+            agent=name,
+            module=agent.module,
+            title=agent.title,
+            description=agent.description,
+            version=self.deployment.version,
+            deployment=self.deployment.name,
+            port=agent.port,
+            generation=generation,
+            directory=self._directory,
+            allowed_hosts=served_hosts(self.deployment.host, self.deployment.bind),
+            metrics_directory=str(self.slots.directory),
+            metrics_slot=self.slots.slot(name),
+            stop_timeout=agent.stop_timeout,
+            log_level=self._levels.pallas,
+            root_log_level=self._levels.root,
+            default_model=self.settings.default_model,
+            capabilities=self.settings.capabilities,
+            environment=environment,
+        )
+
+    def _reported(self, name: str, generation: int, report: Report) -> None:
+        agent = self.agents.get(name)
+        if agent is None or agent.generation != generation:
+            return
+        match report:
+            case StageReport(stage=stage):
+                _log.debug("%s: %s", name, stage, extra={"agent": name, "generation": generation})
+            case ReadyReport():
+                self.models[name] = report
+                self._probes[name] = asyncio.create_task(
+                    self._confirm(name, generation), name=f"probe {name}"
+                )
+            case FailedReport(message=message):
+                self.engine.post(name, Complained(generation, message))
+            case HealthReport():
+                self.reports[name] = report
+                self._changed()
+
+    async def _confirm(self, name: str, generation: int) -> None:
+        await until_answered(connectable(self.deployment.bind), self.deployment.agents[name].port)
+        self.engine.post(name, Ready(generation))
+
+    def _observe(self, change: Transition) -> None:
+        before, after = change.before, change.after
+        name = after.name
+        if before.state is State.STARTING and (probe := self._probes.pop(name, None)) is not None:
+            probe.cancel()
+        if before.state is State.READY:
+            self.reports.pop(name, None)
+        if (stand_in := self._stand_ins.get(name)) is not None:
+            stand_in.switch(on=after.state in UNSERVED)
+        extra: dict[str, object] = {
+            "agent": name,
+            "state": str(after.state),
+            "previous": str(before.state),
+            "generation": after.generation,
+        }
+        if after.pid is not None:
+            extra["pid"] = after.pid
+        if after.state is State.KILLING and after.last_exit is not None:
+            extra["exit"] = describe_exit(after.last_exit)
+        why = say_why(after, self.engine.awaited(name), self.agents, self.engine.now())
+        text = f"{name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
+        _log.log(_LEVELS.get(after.state, logging.INFO), "%s", text, extra=extra)
+        self._changed()
+
+    def _changed(self) -> None:
+        for observe in self.change_observers:
+            observe()
+
+    def summary(self) -> str:
+        """One line for `systemctl status`: `4/5 agents ready; research: restarting in 2 s`."""
+        wanted = [agent for agent in self.agents.values() if agent.desired is Desired.UP]
+        ready = sum(agent.state is State.READY for agent in wanted)
+        troubles = [
+            f"{agent.name}: {self.why(agent.name) or agent.state}"
+            for agent in wanted
+            if agent.state is not State.READY
+        ]
+        return "; ".join([f"{ready}/{len(wanted)} agents ready", *troubles[:3]])
+
+
+def graph_of(deployment: Deployment) -> Graph:
+    """The deployment's dependencies."""
+    return Graph({name: agent.depends_on for name, agent in deployment.agents.items()})

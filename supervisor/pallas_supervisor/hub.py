@@ -1,0 +1,112 @@
+"""Where every log line of the fleet comes together: kept in bounded rings, handed to the writer and to followers.
+
+Knows the one log format; nothing of pipes or files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from pallas_registry.logs import record_line, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+RING_LENGTH = 2_000
+"""Lines kept per agent for `pallasctl logs`."""
+
+FOLLOWER_LENGTH = 5_000
+"""Lines that a follower may be behind before it loses some."""
+
+SUPERVISOR = ""
+"""The ring of the supervisor's own records."""
+
+
+class Line(NamedTuple):
+    """One record: `time` is its own RFC 3339 UTC time, which sorts as text; `text` its JSON."""
+
+    time: str
+    text: bytes
+
+
+class Follower:
+    """A bounded queue of new lines of some agents."""
+
+    def __init__(self, agents: Collection[str]) -> None:
+        self.agents = frozenset(agents)
+        self.queue: asyncio.Queue[bytes] = asyncio.Queue(FOLLOWER_LENGTH)
+        self.lost = 0
+
+    def offer(self, agent: str, text: bytes) -> None:
+        """Queue a line if it is wanted and there is room."""
+        if self.agents and agent not in self.agents:
+            return
+        try:
+            self.queue.put_nowait(text)
+        except asyncio.QueueFull:
+            self.lost += 1
+
+
+class LogHub:
+    """Takes records of all processes. Runs on the loop's thread."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._rings: dict[str, deque[Line]] = {}
+        self.followers: set[Follower] = set()
+
+    def put(self, agent: str, record: dict[str, object]) -> None:
+        """Take in one record, a dictionary in the log format; `agent` is `SUPERVISOR` for its own."""
+        self.put_line(agent, Line(str(record.get("time", "")), record_line(record).rstrip(b"\n")))
+
+    def put_line(self, agent: str, line: Line) -> None:
+        """Take in one finished record."""
+        ring = self._rings.get(agent)
+        if ring is None:
+            ring = self._rings[agent] = deque(maxlen=RING_LENGTH)
+        ring.append(line)
+        self._write(line.text)
+        for follower in self.followers:
+            follower.offer(agent, line.text)
+
+    def newest(self, agents: Collection[str], count: int, since: str = "") -> list[bytes]:
+        """The last `count` lines of these agents (all, and the supervisor's, if empty), oldest first.
+
+        Args:
+            since: an RFC 3339 UTC time; older lines are left out.
+        """
+        wanted = [ring for agent, ring in self._rings.items() if not agents or agent in agents]
+        lines = sorted(
+            (line for ring in wanted for line in ring if line.time >= since), key=lambda line: line.time
+        )
+        return [line.text for line in lines[-count:]] if count else []
+
+    def forget(self, agent: str) -> None:
+        """Drop the lines of an agent that has been removed."""
+        self._rings.pop(agent, None)
+
+
+class HubHandler(logging.Handler):
+    """Puts the supervisor's own records into the hub, from whatever thread they come."""
+
+    def __init__(self, hub: LogHub, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._hub = hub
+        self._loop = loop
+        self._home = threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Format the record and hand it over."""
+        try:
+            line = Line(timestamp(record.created), self.format(record).encode("utf-8", "replace"))
+            agent = str(getattr(record, "agent", SUPERVISOR))
+            if threading.get_ident() == self._home:
+                self._hub.put_line(agent, line)
+            else:
+                self._loop.call_soon_threadsafe(self._hub.put_line, agent, line)
+        except Exception:  # noqa: BLE001 - logging's contract: a handler never raises into the program
+            self.handleError(record)

@@ -1,0 +1,232 @@
+"""Worker processes: spawned, watched, signalled, swept. The engine's `Processes`, and the only maker of workers.
+
+Knows descriptors, process IDs and pidfds; answers with events and never looks at an agent's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pallas_registry.protocol import Descriptors
+from pallas_supervisor.children import (
+    NASCENT,
+    Owner,
+    exit_of,
+    kill_group,
+    kill_strays,
+    reap_zombies,
+    send,
+    session_of,
+)
+from pallas_supervisor.executing import execute
+from pallas_supervisor.states import Died, Event, Spawned, SpawnFailed, Swept
+from pallas_supervisor.zygote import Zygote, ZygoteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pallas_registry.protocol import WorkerSpec
+
+SWEEP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""Seconds between looks whether a group is empty; the last one repeats."""
+
+_log = logging.getLogger("pallas.supervisor.launch")
+
+
+class WorkerPipes(Protocol):
+    """Where a worker's pipes end; see `intake`."""
+
+    def open(self, name: str, generation: int) -> tuple[int, int, int]:
+        """Write ends for report, records and output; the caller closes them after the spawn."""
+
+    def drain(self, name: str, generation: int) -> None:
+        """Take in what the worker wrote before it died."""
+
+    def close(self, name: str, generation: int) -> None:
+        """Stop reading; nothing more can come."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One live process. `pidfd` stays open until the sweep is done."""
+
+    owner: Owner
+    pid: int
+    pidfd: int
+
+
+class Launcher:
+    """Starts workers through the zygote, or by exec where an agent names its own interpreter.
+
+    Args:
+        zygote: None to start every worker by exec.
+        describe: makes a worker's specification.
+        interpreter: the agent's own interpreter, or None for ours.
+        listener: the descriptor of the agent's listening socket.
+        pipes: where the worker's pipes end.
+        emit: takes the events.
+        gone: is told, before `Swept`, that nothing of a worker is left.
+    """
+
+    def __init__(
+        self,
+        *,
+        zygote: Zygote | None,
+        describe: Callable[[str, int], WorkerSpec],
+        interpreter: Callable[[str], str | None],
+        listener: Callable[[str], int],
+        pipes: WorkerPipes,
+        emit: Callable[[str, Event], None],
+        gone: Callable[[str], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._zygote = zygote
+        if zygote is not None:
+            zygote.watch()
+        self._describe = describe
+        self._interpreter = interpreter
+        self._listener = listener
+        self._pipes = pipes
+        self._emit = emit
+        self._gone = gone
+        self._workers: dict[Owner, Worker] = {}
+        self._spawning: set[asyncio.Task[None]] = set()
+        self._executions = asyncio.Semaphore(os.process_cpu_count() or 1)
+        # Held open for as long as the supervisor lives; nobody ever writes to it.
+        self._lifeline, self._lifeline_held = os.pipe()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process ID of every live worker by agent."""
+        return {owner.name: worker.pid for owner, worker in self._workers.items()}
+
+    def _known(self) -> set[int]:
+        known = {worker.pid for worker in self._workers.values()}
+        if self._zygote is not None and self._zygote.pid is not None:
+            known.add(self._zygote.pid)
+        return known
+
+    def reap(self) -> None:
+        """Reap adopted processes that have ended; for SIGCHLD. A pending spawn may be among the children."""
+        if not self._spawning:
+            reap_zombies(self._known())
+
+    # --- the engine's calls -------------------------------------------------------------------------------
+
+    def spawn(self, name: str, generation: int) -> None:
+        """Start a worker; answers with `Spawned` or `SpawnFailed`."""
+        task = self._loop.create_task(self._spawn(Owner(name, generation)), name=f"spawn {name}")
+        self._spawning.add(task)
+        task.add_done_callback(self._spawning.discard)
+
+    def terminate(self, name: str, generation: int) -> None:
+        """Ask the worker to drain and exit."""
+        self._signal(Owner(name, generation), signal.SIGTERM)
+
+    def kill(self, name: str, generation: int) -> None:
+        """Kill the worker and its group."""
+        worker = self._workers.get(Owner(name, generation))
+        if worker is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+
+    def sweep(self, name: str, generation: int) -> None:
+        """Kill what is left of the group and of strays, reap, and say `Swept` when nothing is left."""
+        self._sweep(self._workers[Owner(name, generation)], 0)
+
+    # --- how it is done -----------------------------------------------------------------------------------
+
+    def _signal(self, owner: Owner, number: signal.Signals) -> None:
+        if (worker := self._workers.get(owner)) is not None:
+            send(worker.pidfd, number)
+
+    async def _spawn(self, owner: Owner) -> None:
+        try:
+            pid = await self._make(owner)
+            worker = self._workers[owner] = Worker(owner, pid, os.pidfd_open(pid))
+        except (OSError, ZygoteError) as error:
+            self._pipes.close(*owner)
+            self._emit(owner.name, SpawnFailed(owner.generation, f"cannot be started: {error}"))
+            return
+        self._loop.add_reader(worker.pidfd, self._ended, worker)
+        self._emit(owner.name, Spawned(owner.generation, pid))
+
+    async def _make(self, owner: Owner) -> int:
+        spec = self._describe(*owner)
+        interpreter = self._interpreter(owner.name)
+        if interpreter is None and self._zygote is not None:
+            for _ in range(2):
+                try:
+                    return await self._fork(self._zygote, owner, spec)
+                except ZygoteError as error:
+                    # A worker may have been forked without our having heard of it.
+                    kill_strays(self._known(), lambda _pid, whose: whose in (owner, NASCENT))
+                    _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
+        async with self._executions:
+            return self._execute(interpreter or sys.executable, owner, spec)
+
+    async def _fork(self, zygote: Zygote, owner: Owner, spec: WorkerSpec) -> int:
+        with self._descriptors(owner, spec) as descriptors:
+            return await zygote.spawn(descriptors)
+
+    def _execute(self, interpreter: str, owner: Owner, spec: WorkerSpec) -> int:
+        with self._descriptors(owner, spec) as descriptors:
+            numbers = ",".join(map(str, descriptors))
+            arguments = [interpreter, "-P", "-m", "pallas_worker", numbers]
+            return execute(arguments, spec.environment, descriptors, descriptors.output)
+
+    @contextlib.contextmanager
+    def _descriptors(self, owner: Owner, spec: WorkerSpec) -> Iterator[Descriptors]:
+        ours: list[int] = []
+        try:
+            memory = os.memfd_create("pallas-worker")
+            ours.append(memory)
+            os.write(memory, spec.to_json())
+            listener = os.dup(self._listener(owner.name))
+            ours.append(listener)
+            lifeline = os.dup(self._lifeline)
+            ours.append(lifeline)
+            pipes = self._pipes.open(*owner)
+            ours.extend(pipes)
+            yield Descriptors(memory, listener, lifeline, *pipes)
+        finally:
+            for descriptor in ours:
+                os.close(descriptor)
+
+    def _ended(self, worker: Worker) -> None:
+        exit_ = exit_of(worker.pidfd)
+        if exit_ is None:
+            return
+        self._loop.remove_reader(worker.pidfd)
+        self._pipes.drain(*worker.owner)
+        self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
+
+    def _sweep(self, worker: Worker, attempt: int) -> None:
+        group_empty = kill_group(worker.pid)
+        # An adopted child that bears nobody's sign has just been adopted from the dead one.
+        strays_gone = kill_strays(
+            self._known(),
+            lambda pid, whose: whose is None or whose == worker.owner or session_of(pid) == worker.pid,
+        )
+        if not (group_empty and strays_gone):
+            delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
+            self._loop.call_later(delay, self._sweep, worker, attempt + 1)
+            return
+        del self._workers[worker.owner]
+        os.close(worker.pidfd)
+        self._pipes.drain(*worker.owner)
+        self._pipes.close(*worker.owner)
+        self._gone(worker.owner.name)
+        self._emit(worker.owner.name, Swept(worker.owner.generation))
+
+    def close(self) -> None:
+        """Let go of the lifeline, once no worker is left."""
+        os.close(self._lifeline_held)
+        os.close(self._lifeline)

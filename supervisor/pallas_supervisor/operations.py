@@ -1,0 +1,183 @@
+"""The operator's verbs on a fleet: start, stop, restart, wait, reload. What the control API and signals call.
+
+Knows the fleet and the configuration files; nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING, Literal
+
+from pallas_registry.agents_file import read_deployment
+from pallas_registry.model_settings import read_model_settings
+from pallas_supervisor.fleet import graph_of, policy_of
+from pallas_supervisor.listeners import close_listeners, open_listeners
+from pallas_supervisor.plan import Plan, plan_reload
+from pallas_supervisor.states import Redefine, Restart, Start, State, Stop
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pallas_registry.deployment import Deployment
+    from pallas_supervisor.fleet import Fleet
+
+Goal = Literal["ready", "stopped", "settled"]
+
+SETTLED = frozenset({State.READY, State.STOPPED, State.FAILED})
+
+_log = logging.getLogger("pallas.supervisor.operations")
+
+
+class UnknownAgentError(Exception):
+    """No such agents; the message names them and those that there are."""
+
+
+class RefusedError(Exception):
+    """What is asked for cannot be done in this situation; the message says why and the way out."""
+
+
+class Operations:
+    """The verbs.
+
+    Args:
+        directory: where `fastagent.config.yaml` is.
+    """
+
+    def __init__(self, fleet: Fleet, directory: Path) -> None:
+        self._fleet = fleet
+        self._directory = directory
+        self._reloading = asyncio.Lock()
+
+    def resolve(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The named agents, all if there are none, in start order.
+
+        Raises:
+            UnknownAgentError: some are not deployed.
+        """
+        agents = self._fleet.agents
+        wanted = set(names)
+        if unknown := sorted(wanted - set(agents)):
+            raise UnknownAgentError(f"no agent {', '.join(unknown)} here; there are {', '.join(agents)}")
+        return tuple(name for name in self._fleet.engine.graph.start_order if not wanted or name in wanted)
+
+    def start(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Want the agents up, and what they depend on; the agents that were named."""
+        targets = self.resolve(names)
+        self._fleet.engine.start(targets)
+        return targets
+
+    def stop(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Want the agents down, dependents first."""
+        targets = self.resolve(names)
+        for name in reversed(targets):
+            self._fleet.engine.post(name, Stop())
+        return targets
+
+    def restart(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Want new processes for the agents, and what they depend on up."""
+        targets = self.resolve(names)
+        for name in self._fleet.engine.graph.needed_by(targets):
+            self._fleet.engine.post(name, Restart() if name in targets else Start())
+        return targets
+
+    async def wait(self, names: Iterable[str], goal: Goal, *, beyond: dict[str, int] | None = None) -> bool:
+        """Wait until every agent has reached the goal, or one cannot any more; whether all have.
+
+        Args:
+            beyond: generations that a restarted agent has to have left behind.
+        """
+        targets = self.resolve(names)
+        engine = self._fleet.engine
+        left_behind = beyond or {}
+
+        def decided(name: str) -> bool | None:
+            agent = engine.agents.get(name)
+            if agent is None:
+                return goal != "ready"
+            if goal == "settled":
+                return True if agent.state in SETTLED else None
+            if goal == "stopped":
+                return {State.STOPPED: True, State.FAILED: agent.pid is None}.get(agent.state)
+            if agent.state is State.READY:
+                return True if agent.generation > left_behind.get(name, 0) else None
+            return False if agent.state in (State.FAILED, State.STOPPED) else None
+
+        def all_decided() -> bool:
+            verdicts = [decided(name) for name in targets]
+            return None not in verdicts
+
+        await engine.until(all_decided)
+        return all(decided(name) for name in targets)
+
+    # --- reload -------------------------------------------------------------------------------------------
+
+    async def reload(self, *, dry_run: bool) -> Plan:
+        """Read the configuration again and move only what it changed; on any error nothing has changed.
+
+        Raises:
+            ConfigurationError: the files cannot be used.
+            RefusedError: a field changed that a running supervisor cannot change.
+            PortsTakenError: a new port is taken.
+        """
+        async with self._reloading:
+            fleet = self._fleet
+            new = read_deployment(fleet.deployment.path)
+            settings = read_model_settings(self._directory, os.environ)
+            plan = plan_reload(fleet.deployment, new, old_settings=fleet.settings, new_settings=settings)
+            if plan.fixed:
+                fields = " and ".join(plan.fixed)
+                raise RefusedError(
+                    f"{fields} changed, which needs a restart of the supervisor; nothing was changed"
+                )
+            if dry_run:
+                return plan
+            opened = self._open(plan, new)
+            await self._remove(plan)
+            fleet.settings = settings
+            self._apply(plan, new, opened)
+            _log.info(
+                "reloaded: %d added, %d removed, %d changed, %d unchanged",
+                *map(len, (plan.added, plan.removed, plan.changed, plan.unchanged)),
+            )
+            return plan
+
+    @staticmethod
+    def _open(plan: Plan, new: Deployment) -> dict[str, socket.socket]:
+        rebound = [name for name, change in plan.changed.items() if change.action == "rebind"]
+        return open_listeners(new.bind, {name: new.agents[name].port for name in (*plan.added, *rebound)})
+
+    async def _remove(self, plan: Plan) -> None:
+        if not plan.removed:
+            return
+        fleet = self._fleet
+        for name in reversed(fleet.engine.graph.start_order):
+            if name in plan.removed:
+                fleet.engine.post(name, Stop())
+        await self.wait(plan.removed, "stopped")
+        for name in plan.removed:
+            fleet.remove_stand_in(name)
+            close_listeners([fleet.listeners.pop(name)])
+            fleet.slots.remove(name)
+            fleet.metrics.forget(name)
+            fleet.hub.forget(name)
+            fleet.models.pop(name, None)
+
+    def _apply(self, plan: Plan, new: Deployment, opened: dict[str, socket.socket]) -> None:
+        fleet = self._fleet
+        for name, listener in opened.items():
+            if (old := fleet.listeners.get(name)) is not None:
+                fleet.remove_stand_in(name)
+                close_listeners([old])
+            fleet.listeners[name] = listener
+        fleet.deployment = new
+        fleet.engine.redefine(graph_of(new), {name: policy_of(agent) for name, agent in new.agents.items()})
+        for name in opened:
+            fleet.add_stand_in(name)
+        for name, change in plan.changed.items():
+            fleet.engine.post(name, Redefine(policy_of(new.agents[name]), respawn=change.action != "live"))
+        for name in plan.added:
+            fleet.engine.post(name, Start())

@@ -1,0 +1,61 @@
+"""The registry port: the catalogue, merged metrics, health. Read-only, and open to whoever reaches the port.
+
+Knows Starlette and the fleet; changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from pallas_registry.catalogue_routes import catalogue_routes
+from pallas_supervisor.states import Desired, State
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from pallas_supervisor.directory import Directory
+    from pallas_supervisor.fleet import Fleet
+
+
+def public_api(fleet: Fleet, directory: Directory) -> Starlette:
+    """The application of the registry port."""
+    api = _PublicApi(fleet)
+    return Starlette(
+        routes=[
+            *catalogue_routes(directory.view),
+            Route("/metrics", api.metrics),
+            Route("/health", api.health),
+            Route("/livez", api.livez),
+            Route("/readyz", api.readyz),
+        ]
+    )
+
+
+class _PublicApi:
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._scraping = asyncio.Lock()
+
+    async def metrics(self, request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        async with self._scraping:  # the collectors keep state between scrapes
+            body, content_type = await asyncio.to_thread(self._fleet.metrics.render, accept)
+        return Response(body, headers={"content-type": content_type})
+
+    async def health(self, _request: Request) -> Response:
+        document = self._fleet.health_document()
+        return JSONResponse(document, 503 if document["status"] == "error" else 200)
+
+    async def livez(self, _request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def readyz(self, _request: Request) -> Response:
+        wanted = [agent for agent in self._fleet.agents.values() if agent.desired is Desired.UP]
+        if all(agent.state is State.READY for agent in wanted):
+            return PlainTextResponse("ok")
+        return PlainTextResponse(self._fleet.summary(), 503)

@@ -1,0 +1,239 @@
+"""The supervisor's life: take what it needs, start the fleet, serve, stop in reverse order.
+
+Knows the order of things; each thing is somebody else's. Nothing is started before all that can be refused is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pallas_registry.logs import configure_logging, levels
+from pallas_registry.problems import ConfigurationError
+from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
+from pallas_supervisor.children import become_subreaper
+from pallas_supervisor.console import Console
+from pallas_supervisor.control_api import control_api
+from pallas_supervisor.directory import Directory
+from pallas_supervisor.fleet import Fleet
+from pallas_supervisor.http_server import HttpServer
+from pallas_supervisor.hub import HubHandler, LogHub
+from pallas_supervisor.instance_lock import lock_instance
+from pallas_supervisor.listeners import close_listeners, open_listeners
+from pallas_supervisor.logfile import LogWriter, claim, log_file_path
+from pallas_supervisor.notify import Notifier
+from pallas_supervisor.operations import Operations
+from pallas_supervisor.public_api import public_api
+from pallas_supervisor.slots import Slots
+
+if TYPE_CHECKING:
+    from pallas_registry.deployment import Deployment, ModelSettings
+    from pallas_supervisor.zygote import Zygote
+
+REGISTRY = "registry"
+"""Purpose of the public port, beside the agents' names."""
+
+_log = logging.getLogger("pallas.supervisor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What this supervisor is to run."""
+
+    deployment: Deployment
+    settings: ModelSettings
+    zygote: Zygote | None
+    directory: Path
+    """Working directory of the agents."""
+    public: bool = True
+    """Whether the registry port is served."""
+
+
+async def supervise(assignment: Assignment) -> None:
+    """Run a deployment until SIGTERM or SIGINT; a second SIGINT or SIGTERM ends it without grace.
+
+    Raises:
+        ConfigurationError: a log level, or a path, cannot be used.
+        AlreadyRunningError: another supervisor runs this deployment.
+        PortsTakenError: some port is taken; nothing was started.
+        OSError: the log file or the runtime directory cannot be written.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        supervisor = _Supervisor(assignment, stack)
+        await supervisor.run()
+
+
+class _Supervisor:
+    def __init__(self, assignment: Assignment, stack: contextlib.AsyncExitStack) -> None:
+        self._assignment = assignment
+        self._stack = stack
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._impatient = asyncio.Event()
+        self._notifier = Notifier(os.environ)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        deployment = self._assignment.deployment
+        since = self._loop.time()
+        become_subreaper()
+        chosen = levels(os.environ, self._assignment.settings.log_level)
+        socket_path = control_socket(deployment.name, os.environ)
+        ensure_private(socket_path.parent)
+        lock = lock_instance(socket_path.parent, deployment.name)
+        self._stack.callback(os.close, lock)
+        listeners = self._listen(deployment)
+        hub = self._open_log(deployment.name)
+        handler = HubHandler(hub, self._loop)
+        configure_logging(handler, chosen, {})
+        self._stack.callback(logging.getLogger().removeHandler, handler)
+        if os.environ.get("PALLAS_LOG_STDERR") != "1":
+            logging.getLogger("pallas").addHandler(Console(deployment.name))
+        registry_listener = listeners.pop(REGISTRY, None)
+        metrics = socket_path.parent / "metrics"
+        self._stack.callback(shutil.rmtree, metrics, ignore_errors=True)
+        fleet = Fleet(
+            deployment,
+            self._assignment.settings,
+            listeners=listeners,
+            slots=Slots(metrics),
+            hub=hub,
+            levels=chosen,
+            zygote=self._assignment.zygote,
+            directory=str(self._assignment.directory),
+        )
+        operations = Operations(fleet, self._assignment.directory)
+        await self._serve(fleet, operations, socket_path, registry_listener, since)
+
+    async def _serve(
+        self,
+        fleet: Fleet,
+        operations: Operations,
+        socket_path: Path,
+        registry_listener: socket.socket | None,
+        since: float,
+    ) -> None:
+        servers = [HttpServer(control_api(fleet, operations, since), _control_listener(socket_path))]
+        self._stack.callback(socket_path.unlink, missing_ok=True)
+        directory = Directory(fleet)
+        if registry_listener is not None:
+            servers.append(HttpServer(public_api(fleet, directory), registry_listener))
+        self._handle_signals(fleet, operations)
+        fleet.change_observers.append(lambda: self._notifier.status(fleet.summary()))
+        _log.info(
+            "%s: supervising %d agents, control socket %s",
+            fleet.deployment.name,
+            len(fleet.agents),
+            socket_path,
+        )
+        fleet.engine.start(fleet.agents)
+        self._notifier.send("READY=1", f"MAINPID={os.getpid()}")
+        self._keep_alive(fleet)
+        await self._stopping.wait()
+        await self._shut_down(fleet, servers)
+
+    async def _shut_down(self, fleet: Fleet, servers: list[HttpServer]) -> None:
+        self._notifier.send("STOPPING=1")
+        _log.info("stopping all agents")
+        stopping = asyncio.create_task(fleet.engine.shut_down())
+        impatient = asyncio.create_task(self._impatient.wait())
+        await asyncio.wait({stopping, impatient}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            _log.warning("told to stop again: killing what is left")
+            for name, agent in fleet.agents.items():
+                fleet.launcher.kill(name, agent.generation)
+            await stopping
+        impatient.cancel()
+        for server in servers:
+            await server.close()
+        for name in list(fleet.agents):
+            fleet.remove_stand_in(name)
+        if self._assignment.zygote is not None:
+            self._assignment.zygote.close()
+        fleet.launcher.close()
+        close_listeners(fleet.listeners.values())
+        _log.info("stopped")
+
+    # --- what is taken ------------------------------------------------------------------------------------
+
+    def _listen(self, deployment: Deployment) -> dict[str, socket.socket]:
+        ports = {name: agent.port for name, agent in deployment.agents.items()}
+        if self._assignment.public:
+            ports = {REGISTRY: deployment.registry_port, **ports}
+        listeners = open_listeners(deployment.bind, ports)
+        self._stack.callback(close_listeners, list(listeners.values()))
+        return listeners
+
+    def _open_log(self, deployment: str) -> LogHub:
+        path, claimed = claim(log_file_path(os.environ), deployment)
+        self._stack.callback(os.close, claimed)
+        writer = LogWriter(path, stderr=os.environ.get("PALLAS_LOG_STDERR") == "1")
+        self._stack.callback(writer.close)
+        return LogHub(writer.put)
+
+    # --- signals and time ---------------------------------------------------------------------------------
+
+    def _handle_signals(self, fleet: Fleet, operations: Operations) -> None:
+        def stop() -> None:
+            (self._impatient if self._stopping.is_set() else self._stopping).set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, stop)
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload, operations)
+        self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap)
+
+    def _reload(self, operations: Operations) -> None:
+        task = asyncio.create_task(self._reload_and_tell(operations), name="reload")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    @staticmethod
+    async def _reload_and_tell(operations: Operations) -> None:
+        try:
+            await operations.reload(dry_run=False)
+        except ConfigurationError as error:
+            for problem in error.problems:
+                _log.error("%s", problem)
+            _log.error("the configuration cannot be used; nothing was changed")
+        except Exception as error:  # noqa: BLE001 - a failed reload must not take the supervisor down
+            _log.error("cannot reload: %s", error)
+
+    def _keep_alive(self, fleet: Fleet) -> None:
+        interval = self._notifier.watchdog_interval
+        if interval is not None:
+            self._notifier.send("WATCHDOG=1")
+            self._loop.call_later(interval, self._keep_alive, fleet)
+
+
+def _control_listener(path: Path) -> socket.socket:
+    """Listen on the control socket; a stale one of a killed supervisor is replaced, since the lock is ours."""
+    if len(os.fsencode(path)) and path.exists() and stat.S_ISSOCK(path.lstat().st_mode):
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o117)  # rw for owner and group from the very first moment
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(mask)
+    listener.listen(128)
+    listener.setblocking(False)
+    return listener
+
+
+def single(assignment: Assignment, name: str) -> Assignment:
+    """The same deployment with one agent alone, without registry and dependencies."""
+    agent = replace(assignment.deployment.agents[name], depends_on=())
+    deployment = replace(assignment.deployment, agents={name: agent})
+    return replace(assignment, deployment=deployment, public=False, zygote=None)
+
+
+__all__ = ["SOCKET_NAME", "Assignment", "single", "supervise"]

@@ -1,0 +1,54 @@
+"""What a worker owes its supervisor's death: to be gone within seconds, whatever its own loop is doing.
+
+Knows descriptors, signals and one thread; nothing of agents, MCP or asyncio beyond a callback.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ORPHAN_GRACE = 3.0
+"""Seconds that calls in flight get after the supervisor's death."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def wake_on_parent_death() -> None:
+    """Have the kernel send SIGCONT when the parent dies, so that a stopped worker sees its lifeline's end.
+
+    Call it only once the supervisor is the parent: the setting is about the parent of the moment (prctl(2)).
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
+def watch_lifeline(lifeline: int, listener: socket.socket, orphaned: Callable[[], None]) -> threading.Thread:
+    """Watch the lifeline in a thread of its own; a blocked event loop cannot keep it from acting.
+
+    At the lifeline's end of file the listening socket is shut down for every process that holds it, which frees
+    the port for the next supervisor at once; `orphaned` is called (in this thread) to begin a drain; and after
+    `ORPHAN_GRACE` seconds the whole process group is killed.
+    """
+
+    def watch() -> None:
+        while os.read(lifeline, 64):
+            pass
+        try:
+            listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # another worker of the same agent was quicker
+        timer = threading.Timer(ORPHAN_GRACE, os.killpg, (0, signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
+        orphaned()
+
+    thread = threading.Thread(target=watch, name="lifeline", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,134 @@
+"""The life of one worker process, from inherited descriptors to exit status.
+
+Knows the process: environment, signals, log pipe, lifeline, exit. What is served is `serve`'s affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import setproctitle
+
+from pallas_registry.logs import Levels, configure_logging
+from pallas_registry.protocol import (
+    EXIT_FAILURE,
+    EXIT_PERMANENT,
+    Descriptors,
+    FailedReport,
+    Report,
+    WorkerSpec,
+    encode_report,
+)
+from pallas_worker.errors import AgentError
+from pallas_worker.lifeline import wake_on_parent_death, watch_lifeline
+from pallas_worker.lines import LineWriter
+from pallas_worker.records import RecordHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+_log = logging.getLogger("pallas.worker")
+
+
+def run_worker(descriptors: Descriptors) -> NoReturn:
+    """Serve one agent until told to stop, then end the process; never returns.
+
+    Exit status: 0 after a drain, `EXIT_PERMANENT` where a restart cannot help, `EXIT_FAILURE` otherwise. The
+    process ends by `os._exit`, because threads that an agent's libraries left behind must not hold it.
+    """
+    status = EXIT_FAILURE
+    try:
+        status = _run(descriptors)
+    finally:
+        with contextlib.suppress(Exception):
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _run(descriptors: Descriptors) -> int:
+    spec = WorkerSpec.from_json(_read_all(descriptors.spec))
+    os.close(descriptors.spec)
+    _become(spec)
+    listener = socket.socket(fileno=descriptors.listen)
+    reports = LineWriter(descriptors.report)
+
+    def report(message: Report) -> None:
+        reports.write(encode_report(message))
+
+    configure_logging(
+        RecordHandler(LineWriter(descriptors.records)),
+        Levels(pallas=spec.log_level, root=spec.root_log_level),
+        {"agent": spec.agent, "pid": os.getpid(), "generation": spec.generation},
+    )
+    try:
+        asyncio.run(_serve(spec, listener, report, descriptors.lifeline))
+    except AgentError as error:
+        # The traceback belongs into the log; the report carries the line that people need.
+        _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
+        report(FailedReport(message=str(error), permanent=error.permanent))
+        return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
+    except Exception as error:
+        _log.exception("the worker failed")
+        report(FailedReport(message=f"{type(error).__name__}: {error}".splitlines()[0], permanent=False))
+        return EXIT_FAILURE
+    return 0
+
+
+async def _serve(
+    spec: WorkerSpec, listener: socket.socket, report: Callable[[Report], None], lifeline: int
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+
+    def orphaned() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(stopping.set)
+
+    watch_lifeline(lifeline, listener, orphaned)
+    # Imported only now: the metrics files belong to this process, not to the zygote.
+    metrics = importlib.import_module("pallas_worker.metrics")
+    metrics.open_metrics(spec.metrics_directory, spec.metrics_slot)
+    serving = importlib.import_module("pallas_worker.serve")
+    await serving.serve(spec, listener, report, stopping)
+
+
+def _become(spec: WorkerSpec) -> None:
+    """Take on the worker's identity: environment, directory, module path, title, randomness, signals."""
+    wake_on_parent_death()
+    os.environ.clear()
+    os.environ.update(spec.environment)
+    os.chdir(spec.directory)
+    sys.path.insert(0, spec.directory)
+    sys.argv = [f"pallas-worker-{spec.agent}"]
+    setproctitle.setproctitle(worker_title(spec))
+    setproctitle.setthreadtitle(f"pallas:{spec.agent}"[:15])
+    random.seed()
+    gc.enable()
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    threading.current_thread().name = "main"
+
+
+def worker_title(spec: WorkerSpec) -> str:
+    """The process title; `owners` of the supervisor reads agent and generation back from it."""
+    return f"pallas-worker {spec.agent} {spec.generation} [{spec.deployment}]"
+
+
+def _read_all(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
