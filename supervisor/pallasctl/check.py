@@ -7,32 +7,52 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pallasctl.failures import InvalidConfiguration
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pallas_registry.problems import Problem
+
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check(file: Path | None) -> None:
-    """Check agents.yaml without a supervisor.
+    """Check the configuration without a supervisor.
 
-    FILE is the agents.yaml that `pallas` would read here, unless given. All problems are listed at once.
+    FILE is the agents.yaml that `pallas` would read here, unless given; .env and fastagent.config.yaml are
+    those of its folder. All problems are listed at once.
 
     Exit status: 0 it is good, 2 it is not.
     """
     from pallas_registry.agents_file import deployment_path, read_deployment
+    from pallas_registry.environment import load_dotenv
+    from pallas_registry.model_settings import read_model_settings
+
+    problems: list[Problem] = []
+    directory = file.parent if file is not None else Path()
+    added = _read(lambda: load_dotenv(directory, os.environ), problems)
+    environ = {**os.environ, **(added or {})}
+    path = file if file is not None else deployment_path(environ)
+    deployment = _read(lambda: read_deployment(path), problems)
+    _read(lambda: read_model_settings(directory, environ), problems)
+    if problems or deployment is None:
+        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise InvalidConfiguration(f"{path}: {count}", details=[str(problem) for problem in problems])
+    agents = ", ".join(deployment.agents)
+    click.echo(f"{path}: good: deployment {deployment.name} with {len(deployment.agents)} agents ({agents})")
+
+
+def _read[T](read: Callable[[], T], problems: list[Problem]) -> T | None:
+    """What `read` gives, or None and its problems noted."""
     from pallas_registry.problems import ConfigurationError
 
-    path = file if file is not None else deployment_path(os.environ)
     try:
-        deployment = read_deployment(path)
+        return read()
     except ConfigurationError as error:
-        count = len(error.problems)
-        raise InvalidConfiguration(
-            f"{path}: {count} problem{'s' if count > 1 else ''}",
-            details=[str(problem) for problem in error.problems],
-        ) from None
-    agents = ", ".join(deployment.agents) or "no agents"
-    click.echo(f"{path}: good: deployment {deployment.name} with {len(deployment.agents)} agents ({agents})")
+        problems += error.problems
+        return None

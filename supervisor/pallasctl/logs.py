@@ -25,6 +25,9 @@ _LEVEL_COLOURS: Mapping[str, Colour] = {
     "CRITICAL": "red",
 }
 
+_EVERYTHING = 1_000_000
+"""More records than a supervisor keeps."""
+
 _BLOCKS = ("stack", "exception")
 _SHOWN = {"time", "level", "logger", "message", "agent", "pid", "generation", *_BLOCKS}
 """What has its own place in a line of text, or is left to `-o json`."""
@@ -48,7 +51,12 @@ def _since(_: click.Context, __: click.Parameter, value: str | None) -> str | No
 @agents_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
 @click.option(
-    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="At most the newest N records."
+    "-n",
+    "--lines",
+    "count",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="At most the newest N records.  [default: 100; all with --since]",
 )
 @click.option(
     "--since",
@@ -72,6 +80,8 @@ def logs(
 
     Those of the named agents, or of all agents and the supervisor.
     """
+    if count is None and since is not None:
+        count = _EVERYTHING
     query: dict[str, Any] = {"agent": agents, "n": count, "since": since, "follow": 1 if follow else None}
     chosen = {name: value for name, value in query.items() if value is not None}
     try:

@@ -34,6 +34,20 @@ def test_all_problems_at_once(tmp_path):
     assert all(problem.startswith(f"  {file}:") for problem in problems)
 
 
+def test_the_other_files_of_its_folder_are_read_too(tmp_path):
+    file = tmp_path / "agents.yaml"
+    file.write_text("name: demo\nagents:\n  a: {module: agents.a, port: 0}\n")
+    (tmp_path / "fastagent.config.yaml").write_text("model_capabilities:\n  vision: perhaps\n")
+    (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
+    result = run("check", str(file))
+    assert result.exit_code == 2
+    assert [line.partition(":")[0].strip() for line in result.stderr.splitlines()[1:]] == [
+        str(tmp_path / ".env"),
+        str(file),
+        str(tmp_path / "fastagent.config.yaml"),
+    ]
+
+
 def test_the_file_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PALLAS_AGENTS_CONFIG", raising=False)
