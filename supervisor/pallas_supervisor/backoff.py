@@ -8,15 +8,19 @@ LONGEST = 30.0
 JITTER = 0.1
 
 
-def backoff_seconds(failures: int, draw: float) -> float:
+def backoff_seconds(failures: int, draw: float, *, was_ready: bool) -> float:
     """The wait before the start that follows `failures` failures in a row (at least 1), in seconds.
 
-    Exponential, 0.5 s doubling up to 30 s, spread by ±10 % with `draw` in [0, 1), so that agents which died
-    together do not come back together.
+    The first failure of a worker that was serving is answered at once: its clients are waiting, and nothing speaks
+    for a defect yet. After that, and for a worker that never became ready, the wait is 0.5 s, doubling up to 30 s,
+    spread by ±10 % with `draw` in [0, 1), so that agents which died together do not come back together.
     """
     if failures < 1:
         raise ValueError(f"no back-off without a failure: {failures}")
-    nominal = min(INITIAL * FACTOR ** min(failures - 1, 16), LONGEST)
+    doublings = failures - 1 - was_ready
+    if doublings < 0:
+        return 0.0
+    nominal = min(INITIAL * FACTOR ** min(doublings, 16), LONGEST)
     return nominal * (1.0 + JITTER * (2.0 * draw - 1.0))
 
 

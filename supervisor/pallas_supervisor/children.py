@@ -21,7 +21,7 @@ OWNER_VARIABLE = "PALLAS_WORKER"
 """Environment variable of a worker and all that it executes: `agent/generation`."""
 
 _TITLE = b"pallas-worker"
-_ZYGOTE = b"pallas_worker.zygote"
+_ZYGOTE_TITLE = b"pallas-zygote"
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -65,7 +65,7 @@ def owner_of(pid: int) -> Owner | None:
         words = (process / "cmdline").read_bytes().rstrip(b"\0").split(b" ")
         if words[0] == _TITLE:
             return Owner(words[1].decode(), int(words[2]))
-        if _ZYGOTE in words[0]:
+        if words[0] == _ZYGOTE_TITLE:
             return NASCENT
         for entry in (process / "environ").read_bytes().split(b"\0"):
             name, _, value = entry.partition(b"=")

@@ -86,8 +86,8 @@ def _timed(agent: Agent, seconds: float, *effects: Effect) -> Step:
     return Step(agent, (*effects, SetTimer(agent.epoch, seconds)))
 
 
-def _wait(agent: Agent, at: Moment, **changes: Any) -> Step:
-    return Step(_enter(agent, State.WAITING, at, retry_at=None, **{"message": "", **changes}))
+def _wait(agent: Agent, at: Moment) -> Step:
+    return Step(_enter(agent, State.WAITING, at, retry_at=None, message=""))
 
 
 def _stop_process(agent: Agent, at: Moment, **changes: Any) -> Step:
@@ -111,7 +111,7 @@ def _crash(agent: Agent, at: Moment, why: str, *, permanent: bool) -> Step:
         return _fail(agent, at, why)
     if budget_spent(failures, policy.max_failures):
         return _fail(agent, at, f"{failures} failures in a row; the last: {why}")
-    delay = backoff_seconds(failures, at.draw)
+    delay = backoff_seconds(failures, at.draw, was_ready=agent.was_ready)
     agent = _enter(agent, State.BACKOFF, at, message=why, cause=agent.cause or "crash")
     return _timed(replace(agent, retry_at=at.now + delay), delay)
 
@@ -133,6 +133,10 @@ def _start_resting(agent: Agent, _event: Event, at: Moment) -> Step:
 
 def _start_now(agent: Agent, _event: Event, at: Moment) -> Step:
     return _wait(replace(agent, desired=Desired.UP, failures=0), at)
+
+
+def _try_again(agent: Agent, _event: Event, at: Moment) -> Step:
+    return _wait(agent, at)
 
 
 def _want_up(agent: Agent, _event: Event, _at: Moment) -> Step:
@@ -191,6 +195,7 @@ def _spawn(agent: Agent, _event: Event, at: Moment) -> Step:
         at,
         generation=agent.generation + 1,
         live=True,
+        was_ready=False,
         restarts=agent.restarts + restarting,
         cause=None,
         after=After.EXIT,
@@ -222,7 +227,7 @@ def _spawn_failed(agent: Agent, event: SpawnFailed, at: Moment) -> Step:
 
 
 def _become_ready(agent: Agent, _event: Event, at: Moment) -> Step:
-    ready = _enter(agent, State.READY, at, message="")
+    ready = _enter(agent, State.READY, at, message="", was_ready=True)
     return _timed(ready, ready.policy.reset_after, ObserveStart(at.now - agent.since))
 
 
@@ -387,7 +392,7 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Restart: Row(_start_now, (State.WAITING,)),
         Stop: Row(_stop_without_process, (State.STOPPED,)),
         Redefine: Row(_redefine_waiting_out, (State.WAITING,)),
-        Elapsed: Row(lambda agent, _event, at: _wait(agent, at, message=agent.message), (State.WAITING,)),
+        Elapsed: Row(_try_again, (State.WAITING,)),
     },
     State.FAILED: {
         Start: Row(_start_resting, (State.WAITING, State.KILLING)),

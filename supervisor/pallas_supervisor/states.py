@@ -86,6 +86,8 @@ class Agent:
     live: bool = False
     """Whether a process of this generation exists or may yet come to exist."""
     pid: int | None = None
+    was_ready: bool = False
+    """Whether this generation has been READY."""
     failures: int = 0
     """Failures in a row."""
     restarts: int = 0

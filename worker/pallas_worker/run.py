@@ -111,13 +111,14 @@ async def _serve(
 def _become(spec: WorkerSpec) -> None:
     """Take on the worker's identity: environment, directory, module path, title, randomness, signals."""
     wake_on_parent_death()
+    # Before the environment moves: the title is written over where the kernel put arguments and environment.
+    setproctitle.setproctitle(worker_title(spec))
+    setproctitle.setthreadtitle(f"pallas:{spec.agent}"[:15])
     os.environ.clear()
     os.environ.update(spec.environment)
     os.chdir(spec.directory)
     sys.path.insert(0, spec.directory)
     sys.argv = [f"pallas-worker-{spec.agent}"]
-    setproctitle.setproctitle(worker_title(spec))
-    setproctitle.setthreadtitle(f"pallas:{spec.agent}"[:15])
     random.seed()
     gc.enable()
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):

@@ -16,6 +16,8 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+import setproctitle
+
 from pallas_registry.protocol import Descriptors
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    setproctitle.setproctitle("pallas-zygote")
     _preload()
     gc.disable()
     gc.collect()
