@@ -100,12 +100,16 @@ def _render(line: bytes) -> str:
     level = str(record.get("level", "")).upper()
     time = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
     source = one_line(str(record.get("agent") or "pallas"))
-    fields = "".join(f" {name}={_value(value)}" for name, value in record.items() if name not in _SHOWN)
+    others = {
+        name: value for name, value in record.items() if name not in _SHOWN and value not in (None, "", {})
+    }
+    fields = "".join(f" {name}={_value(value)}" for name, value in others.items())
     blocks = "".join(f"\n{record[name]}" for name in _BLOCKS if record.get(name))
     text = printable(f"{record.get('message', '')}{fields}{blocks}").replace("\n", "\n    ")
     return f"{paint(time, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source}: {text}"
 
 
 def _value(value: object) -> str:
-    plain = isinstance(value, str) and value and not any(character in ' "=' for character in value)
-    return str(value) if plain else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and not any(character in ' "=' for character in value):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -19,6 +19,8 @@ RECORDS = [
         "pid": 7,
         "port": 24201,
         "why": "a b",
+        "span_id": None,
+        "data": {},
     },
     {
         "time": "2026-01-31T12:00:01Z",
