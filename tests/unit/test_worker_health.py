@@ -1,0 +1,271 @@
+"""The agent's health: what outcomes mean, when rounds are made, and what is answered in between."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pallas_registry.protocol import (
+    DownstreamHealth,
+    HealthReport,
+    ProviderHealth,
+    decode_report,
+    encode_report,
+)
+from pallas_worker import metrics
+from pallas_worker.downstreams import Downstream
+from pallas_worker.health import Health, assess, health_document
+from peers.downstream import Fault, run_downstream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+NOON = datetime(2026, 3, 12, 12, 0, tzinfo=UTC)
+
+
+def server(name: str) -> Downstream:
+    return Downstream(name=name, transport="http", url="http://127.0.0.1:9/mcp")
+
+
+def outcome(name: str, up: bool = True) -> DownstreamHealth:
+    return DownstreamHealth(name=name, up=up, latency=0.01, error=None if up else "HTTP 500")
+
+
+OPENAI_UP = ProviderHealth(name="openai", up=True)
+OPENAI_DOWN = ProviderHealth(name="openai", up=False, error="model 'bad-model' not found")
+
+
+@pytest.mark.parametrize(
+    ("downstreams", "provider", "failure", "expected"),
+    [
+        ([], None, None, ("ok", None)),
+        ([outcome("a"), outcome("b")], OPENAI_UP, None, ("ok", None)),
+        (
+            [outcome("argos"), outcome("neo4j_cypher", False)],
+            OPENAI_DOWN,
+            None,
+            ("degraded", "Unreachable: neo4j_cypher; LLM: openai: model 'bad-model' not found"),
+        ),
+        ([outcome("b", False), outcome("a", False)], None, None, ("degraded", "Unreachable: b, a")),
+        ([], OPENAI_DOWN, None, ("degraded", "LLM: openai: model 'bad-model' not found")),
+        (
+            [],
+            ProviderHealth(name="openai", up=False),
+            None,
+            ("degraded", "LLM: openai: failed its check"),
+        ),
+        ([outcome("a")], OPENAI_UP, "no instance can be made", ("error", "no instance can be made")),
+        (
+            [outcome("a", False)],
+            None,
+            "no instance can be made",
+            ("error", "no instance can be made; Unreachable: a"),
+        ),
+    ],
+)
+def test_what_outcomes_mean(
+    downstreams: list[DownstreamHealth],
+    provider: ProviderHealth | None,
+    failure: str | None,
+    expected: tuple[str, str | None],
+) -> None:
+    assert assess(downstreams, provider, failure) == expected
+
+
+def test_the_document_has_a_message_only_when_there_is_something_to_say() -> None:
+    ok = HealthReport(status="ok", timestamp="2026-03-12T12:00:00Z", downstreams=(outcome("a"),))
+    assert health_document(ok) == {"status": "ok", "timestamp": "2026-03-12T12:00:00Z"}
+    bad = HealthReport(status="degraded", timestamp="2026-03-12T12:00:00Z", message="Unreachable: a")
+    assert health_document(bad)["message"] == "Unreachable: a"
+
+
+class Outcomes:
+    """A stand-in for all that a round asks, and for the one who is told."""
+
+    def __init__(self) -> None:
+        self.up = {"argos": True, "neo4j": True}
+        self.provider: ProviderHealth | None = OPENAI_UP
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        self.under_way = 0
+        self.most_at_once = 0
+        self.errors: list[Exception] = []
+
+    async def probe(self, downstream: Downstream) -> DownstreamHealth:
+        self.under_way += 1
+        self.most_at_once = max(self.most_at_once, self.under_way)
+        await asyncio.sleep(0)
+        await self.gate.wait()
+        self.under_way -= 1
+        return outcome(downstream.name, self.up[downstream.name])
+
+    async def check(self) -> ProviderHealth | None:
+        if self.errors:
+            raise self.errors.pop()
+        return self.provider
+
+    def health(self, **fields: Any) -> Health:
+        servers = [server(name) for name in self.up]
+        defaults: dict[str, Any] = {"now": lambda: NOON, "probe": self.probe, "interval": 0.0}
+        return Health("research", servers, self.check, self.reports.put_nowait, **defaults | fields)
+
+
+@asynccontextmanager
+async def running(health: Health) -> AsyncIterator[None]:
+    task = asyncio.create_task(health.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def test_rounds_are_parallel_published_and_answered_from(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pallas.worker.health")
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        health = outcomes.health()
+        async with running(health):
+            report = await outcomes.reports.get()
+            assert report == HealthReport(
+                status="ok",
+                timestamp="2026-03-12T12:00:00Z",
+                downstreams=(outcome("argos"), outcome("neo4j")),
+                provider=OPENAI_UP,
+            )
+            assert outcomes.most_at_once == 2
+            assert decode_report(encode_report(report)) == report
+            outcomes.up["neo4j"] = False
+            outcomes.provider = OPENAI_DOWN
+            while (report := await outcomes.reports.get()).status == "ok":
+                pass
+            assert report.message == "Unreachable: neo4j; LLM: openai: model 'bad-model' not found"
+            assert (await health.newest()).status == "degraded"
+            outcomes.up["neo4j"] = True
+            outcomes.provider = None
+            while (report := await outcomes.reports.get()).status != "ok":
+                pass
+            assert report.provider is None
+
+    asyncio.run(run())
+    assert [record.getMessage() for record in caplog.records] == [
+        "downstream server neo4j is down: HTTP 500",
+        "LLM provider openai is down: model 'bad-model' not found",
+        "downstream server neo4j is up again",
+    ]
+
+
+def test_the_gauges_follow_the_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    gauges: dict[tuple[str, ...], bool] = {}
+    monkeypatch.setattr(
+        metrics, "set_downstream_up", lambda agent, name, up: gauges.update({(agent, name): up})
+    )
+    monkeypatch.setattr(metrics, "set_llm_provider_up", lambda name, up: gauges.update({(name,): up}))
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        outcomes.up["argos"] = False
+        async with running(outcomes.health(interval=60)):
+            await outcomes.reports.get()
+
+    asyncio.run(run())
+    assert gauges == {("research", "argos"): False, ("research", "neo4j"): True, ("openai",): True}
+
+
+def test_before_the_first_round_newest_waits_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        outcomes = Outcomes()
+        outcomes.gate.clear()
+        health = outcomes.health(interval=60)
+        async with running(health):
+            monkeypatch.setattr("pallas_worker.health.FIRST_ROUND_TIMEOUT", 0.05)
+            report = await health.newest()
+            assert (report.status, report.message) == (
+                "degraded",
+                "The first health probes are still under way",
+            )
+            assert report.timestamp == "2026-03-12T12:00:00Z"
+            monkeypatch.setattr("pallas_worker.health.FIRST_ROUND_TIMEOUT", 60)
+            waiting = asyncio.create_task(health.newest())
+            await asyncio.sleep(0)
+            outcomes.gate.set()
+            assert (await waiting).status == "ok"
+
+    asyncio.run(run())
+
+
+def test_a_round_that_fails_is_logged_and_the_next_one_is_made(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        outcomes = Outcomes()
+        outcomes.errors = [OSError("no descriptors left")]
+        async with running(outcomes.health()):
+            assert (await outcomes.reports.get()).status == "ok"
+
+    asyncio.run(run())
+    assert "a round of health probes failed" in caplog.text
+
+
+def test_an_agent_that_cannot_answer_says_so_at_once() -> None:
+    async def run() -> None:
+        outcomes = Outcomes()
+        health = outcomes.health(interval=60)
+        health.fail("no instance can be made")
+        async with running(health):
+            assert (await outcomes.reports.get()).status == "error"
+            health.fail(None)
+            assert (await outcomes.reports.get()).status == "ok"
+            health.fail(None)
+            health.fail("again")
+            assert (await health.newest()).message == "again"
+            assert outcomes.reports.qsize() == 1
+
+    asyncio.run(run())
+
+
+def test_timestamps_are_utc() -> None:
+    async def run() -> None:
+        outcomes = Outcomes()
+        here = timezone(timedelta(hours=2))
+        async with running(outcomes.health(now=lambda: NOON.astimezone(here), interval=60)):
+            assert (await outcomes.reports.get()).timestamp == "2026-03-12T12:00:00Z"
+
+    asyncio.run(run())
+
+
+def test_against_real_servers() -> None:
+    async def no_provider() -> None:
+        return None
+
+    async def run() -> None:
+        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        with run_downstream(era="modern") as modern, run_downstream(era="legacy") as legacy:
+            servers = [
+                Downstream(name="modern", transport="http", url=modern.url),
+                Downstream(name="legacy", transport="http", url=legacy.url),
+                Downstream(name="tool", transport="stdio", command="sh"),
+            ]
+            health = Health("research", servers, no_provider, reports.put_nowait, interval=0.05)
+            async with running(health):
+                assert (await reports.get()).status == "ok"
+                legacy.fault = Fault(status=503)
+                while (report := await reports.get()).status == "ok":
+                    pass
+                assert health_document(report)["message"] == "Unreachable: legacy"
+                assert {entry.name: entry.error for entry in report.downstreams} == {
+                    "modern": None,
+                    "legacy": "HTTP 503",
+                    "tool": None,
+                }
+                legacy.fault = None
+                while (await reports.get()).status != "ok":
+                    pass
+
+    asyncio.run(run())

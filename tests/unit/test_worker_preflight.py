@@ -1,0 +1,233 @@
+"""Preflight of LLM providers against a real stand-in server, and where its settings come from."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fast_agent.config import AnthropicSettings, OpenAISettings, Settings
+
+from pallas_registry.protocol import ProviderHealth
+from pallas_worker.preflight import Preflight, check_provider
+from pallas_worker.provider_settings import (
+    ProviderName,
+    ProviderSettings,
+    active_provider,
+    forget_unresolved,
+    provider_settings,
+)
+from peers.llm_stub import Fault, LlmStub, run_llm_stub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = "sk-s3cret"
+
+
+@pytest.fixture
+def stub() -> Iterator[LlmStub]:
+    with run_llm_stub(models=["good-model", "claude-sonnet-4-5", "org/model:8b"]) as running:
+        yield running
+
+
+def openai(stub: LlmStub, **fields: Any) -> ProviderSettings:
+    return ProviderSettings(**{"name": "openai", "api_key": KEY, "base_url": stub.openai_url, **fields})
+
+
+def anthropic(stub: LlmStub, **fields: Any) -> ProviderSettings:
+    return ProviderSettings(**{"name": "anthropic", "api_key": KEY, "base_url": stub.anthropic_url, **fields})
+
+
+def check(provider: ProviderSettings, model: str | None = None) -> str | None:
+    return asyncio.run(check_provider(provider, model))
+
+
+def test_openai_lists_its_models(stub: LlmStub) -> None:
+    assert check(openai(stub), "good-model") is None
+    assert check(openai(stub), "org/model:8b") is None
+    assert check(openai(stub)) is None
+    assert check(openai(stub, base_url=stub.openai_url + "/"), "good-model") is None
+    assert check(openai(stub), "bad-model") == "model 'bad-model' not found"
+    for request in stub.requests:
+        assert (request.method, request.path) == ("GET", "/v1/models")
+        assert request.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_anthropic_is_asked_for_the_model_or_for_a_usual_one(stub: LlmStub) -> None:
+    assert check(anthropic(stub), "good-model") is None
+    assert check(anthropic(stub)) is None
+    assert check(anthropic(stub, base_url=stub.anthropic_url + "/v1"), "org/model:8b") is None
+    assert check(anthropic(stub), "bad-model") == "model 'bad-model' not found"
+    paths = [request.path for request in stub.requests]
+    names = ["good-model", "claude-sonnet-4-5", "org/model:8b", "bad-model"]
+    assert paths == [f"/v1/models/{name}" for name in names]
+    for request in stub.requests:
+        assert request.headers["x-api-key"] == KEY
+        assert request.headers["anthropic-version"] == "2023-06-01"
+        assert "authorization" not in request.headers
+
+
+@pytest.mark.parametrize("make", [openai, anthropic])
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault(status=401, body=KEY), "HTTP 401: the API key is not accepted"),
+        (Fault(status=403, body=KEY), "HTTP 403: the API key is not accepted"),
+        (Fault(status=500, body=KEY), "HTTP 500"),
+        (Fault(status=302, headers={"location": "http://127.0.0.1:9/"}), "HTTP 302"),
+        (Fault(reset=True), "the connection broke off"),
+    ],
+)
+def test_failures_are_said_without_the_key(stub: LlmStub, make: Any, fault: Fault, error: str) -> None:
+    stub.loopback.fault = lambda _: fault
+    assert check(make(stub), "good-model") == error
+
+
+def test_openai_compatible_servers_that_answer_something_else(stub: LlmStub) -> None:
+    wrong = openai(stub, base_url=stub.anthropic_url)
+    assert check(wrong) == "HTTP 404 for the list of models: is base_url right?"
+    for body in ("[]", "{}", '{"data": 1}', '{"data": [{}]}', '{"data": [{"id": []}]}', "<html>"):
+        stub.loopback.fault = lambda _, body=body: Fault(status=200, body=body)
+        assert check(openai(stub), "good-model") == "the answer is not a list of models"
+
+
+def test_what_cannot_be_asked(stub: LlmStub) -> None:
+    assert check(openai(stub, api_key=None)) == "no API key is configured"
+    assert check(openai(stub, api_key="s3crét\n")) == "a configured header is not valid"
+    assert check(openai(stub, base_url="nonsense")) == "the URL is not valid"
+    port = stub.loopback.port
+    stub.loopback.stop()
+    assert check(openai(stub, base_url=f"http://127.0.0.1:{port}/v1")) == "cannot connect"
+    assert KEY not in repr(openai(stub))
+
+
+def test_a_provider_that_does_not_answer_is_given_up(stub: LlmStub) -> None:
+    stub.loopback.fault = lambda _: Fault(hold=True)
+
+    async def run() -> ProviderHealth | None:
+        return await Preflight([openai(stub)], "openai.good-model", timeout=0.2).active()
+
+    assert asyncio.run(run()) == ProviderHealth(name="openai", up=False, error="no answer within 0.2 s")
+
+
+def test_only_the_active_provider_counts_and_all_with_a_key_are_asked(
+    stub: LlmStub, caplog: pytest.LogCaptureFixture
+) -> None:
+    stub.models.remove("claude-sonnet-4-5")
+    caplog.set_level(logging.INFO, "pallas.worker.preflight")
+
+    async def run() -> None:
+        preflight = Preflight([anthropic(stub), openai(stub)], "openai.good-model")
+        assert {(health.name, health.up) for health in await preflight.check_all()} == {
+            ("anthropic", False),
+            ("openai", True),
+        }
+        assert await preflight.active() == ProviderHealth(name="openai", up=True)
+
+    asyncio.run(run())
+    assert [request.path for request in stub.requests].count("/v1/models") == 1
+    assert "LLM provider anthropic failed its check: model 'claude-sonnet-4-5' not found" in caplog.text
+    assert "LLM provider openai is ready" in caplog.text
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "model", ["passthrough", "playback", "silent", "slow", "generic.qwen3", "unknown", None]
+)
+def test_without_a_provider_to_check_there_is_nothing_to_report(stub: LlmStub, model: str | None) -> None:
+    preflight = Preflight([anthropic(stub, api_key=None), openai(stub)], model)
+    assert asyncio.run(preflight.active()) is None
+    assert [health.name for health in asyncio.run(preflight.check_all())] == ["openai"]
+
+
+def test_an_active_provider_without_a_key_is_down(stub: LlmStub) -> None:
+    preflight = Preflight([openai(stub, api_key=None)], "openai.good-model")
+    expected = ProviderHealth(name="openai", up=False, error="no API key is configured")
+    assert asyncio.run(preflight.check_all()) == (expected,)
+    assert asyncio.run(preflight.active()) == expected
+
+
+def test_the_outcome_is_kept_for_a_minute(stub: LlmStub) -> None:
+    clock = iter([1000.0, 1000.1, 1059.9, 1060.0, 1060.1, 1060.1, 1121.0, 1121.0])
+
+    async def run() -> list[bool]:
+        preflight = Preflight([openai(stub)], "openai.good-model", clock=lambda: next(clock))
+        await preflight.check_all()
+
+        async def up() -> bool:
+            health = await preflight.active()
+            assert health is not None
+            return health.up
+
+        stub.models.clear()
+        kept = [await up() for _ in range(3)]
+        assert len(stub.requests) == 1
+        asked_again = await up()
+        stub.models.append("good-model")
+        return [*kept, asked_again, await up()]
+
+    assert asyncio.run(run()) == [True, True, True, False, True]
+    assert len(stub.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("openai.my-model", "openai"),
+        ("gpt-5", "openai"),
+        ("responses.gpt-5", "openai"),
+        ("sonnet", "anthropic"),
+        ("anthropic.claude-sonnet-4-5", "anthropic"),
+        ("passthrough", None),
+        ("generic.qwen3", None),
+        (None, None),
+    ],
+)
+def test_the_active_provider_is_the_models(model: str | None, name: ProviderName | None) -> None:
+    assert active_provider(model) == name
+
+
+def settings(**sections: Any) -> Settings:
+    """Settings as from a file with these sections, without looking for files."""
+    made = Settings.model_construct()
+    for name, section in sections.items():
+        setattr(made, name, section)
+    return made
+
+
+def test_settings_come_from_the_file_then_the_environment_then_the_default() -> None:
+    environment = {
+        "OPENAI_API_KEY": "env-openai",
+        "OPENAI_BASE_URL": "http://env.example/v1",
+        "ANTHROPIC_API_KEY": "",
+    }
+    made = settings(openai=OpenAISettings(api_key="file-openai"), anthropic=AnthropicSettings())
+    anthropic_, openai_ = provider_settings(made, environment)
+    assert openai_ == ProviderSettings(name="openai", api_key="file-openai", base_url="http://env.example/v1")
+    assert anthropic_ == ProviderSettings(
+        name="anthropic", api_key=None, base_url="https://api.anthropic.com"
+    )
+    assert [provider.base_url for provider in provider_settings(settings(), {})] == [
+        "https://api.anthropic.com",
+        "https://api.openai.com/v1",
+    ]
+    hinted = settings(openai=OpenAISettings(api_key="<your-api-key-here>"))
+    assert provider_settings(hinted, {})[1].api_key is None
+
+
+def test_unset_variables_count_as_absent_with_a_warning() -> None:
+    made = settings(
+        openai=OpenAISettings(api_key="${OPENAI_API_KEY}", base_url="${OPENAI_BASE_URL}"),
+        anthropic=AnthropicSettings(api_key="resolved"),
+    )
+    assert [provider.api_key for provider in provider_settings(made, {})] == ["resolved", None]
+    assert forget_unresolved(made) == (
+        "openai.api_key refers to ${OPENAI_API_KEY}, which is not set: it counts as absent",
+        "openai.base_url refers to ${OPENAI_BASE_URL}, which is not set: it counts as absent",
+    )
+    assert made.openai is not None
+    assert (made.openai.api_key, made.openai.base_url) == (None, None)
+    assert forget_unresolved(made) == ()
+    assert provider_settings(made, {"OPENAI_API_KEY": "env"})[1].api_key == "env"
