@@ -16,16 +16,16 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pallas_registry.protocol import ReadyReport, Report, WorkerSpec, decode_report, encode_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 START_TIMEOUT = 60.0
-"""Seconds within which a worker must be ready or have failed; generous, because it only bounds a failing test."""
+"""Seconds within which a worker must be ready or have failed: it only bounds a failing test."""
 
 
 @dataclass
@@ -37,6 +37,8 @@ class RunningWorker:
     reports: list[Report] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     """Its log records: name, level, message, and what the record carries besides."""
+    ended: bool = False
+    """It has written its last; its exit follows or has happened."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -80,6 +82,7 @@ class RunningWorker:
                     self.records.append(json.loads(line[2:]))
                 self._changed.notify_all()
         with self._changed:
+            self.ended = True
             self._changed.notify_all()
 
 
@@ -141,11 +144,9 @@ def run_worker(
         process.stdin.close()
         if ready:
             worker.wait_until(
-                lambda it: (
-                    it.process.poll() is not None or any(isinstance(r, ReadyReport) for r in it.reports)
-                )
+                lambda it: it.ended or any(isinstance(report, ReadyReport) for report in it.reports)
             )
-            assert process.poll() is None, worker.records[-10:]
+            assert not worker.ended, (process.wait(), worker.reports, worker.records[-10:])
         yield worker
     finally:
         if process.poll() is None:
@@ -177,7 +178,7 @@ def _write(line: bytes) -> None:
 def _main() -> None:
     spec = WorkerSpec.from_json(sys.stdin.buffer.read())
     listener = socket.socket(fileno=int(sys.argv[1]))
-    global _OUTPUT  # noqa: PLW0603
+    global _OUTPUT
     _OUTPUT = os.dup(1)
     os.dup2(2, 1)
     sys.path.insert(0, spec.directory)
@@ -196,6 +197,7 @@ def _main() -> None:
 
     try:
         asyncio.run(run())
+        os._exit(0)  # as a worker does: the interpreter's own end takes half a second
     except AgentError as error:
         from pallas_registry.protocol import EXIT_FAILURE, EXIT_PERMANENT, FailedReport
 

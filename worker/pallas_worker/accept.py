@@ -1,7 +1,7 @@
-"""HTTP on a listening socket that is not ours alone: accept, serve, and stop accepting between two connections.
+"""HTTP on a listening socket that is not ours alone: accept, serve, stop accepting between two connections.
 
-Knows sockets and uvicorn's HTTP protocol; must not know MCP. Never binds, never closes the listening socket: the
-supervisor has its own copy, and what waits in the backlog belongs to the next worker.
+Knows sockets and uvicorn's HTTP protocol; must not know MCP. Never binds, never closes the listening socket:
+the supervisor has its own copy, and what waits in the backlog belongs to the next worker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pallas.worker.accept")
 
 KEEP_ALIVE = 75
-"""Seconds after which an idle connection is closed; above the 60 s of common proxies, so that they close first."""
+"""Seconds after which an idle connection is closed: above the 60 s of common proxies, which close first."""
 FIRST_REQUEST = 1.0
 """Seconds that a drain leaves to a connection that was accepted but has not sent a request yet."""
 ACCEPT_RETRY = 0.1
@@ -59,6 +59,11 @@ class HttpServer:
         self._opening: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._state.connections)
+
     def start(self) -> None:
         """Begin to accept."""
         self._tick()
@@ -69,8 +74,8 @@ class HttpServer:
         self._stopped = True
         self._loop.remove_reader(self._listener.fileno())
 
-    async def drain(self, timeout: float) -> None:
-        """Let the requests in flight finish, for `timeout` seconds at most; then cancel what is left.
+    async def drain(self, grace: float) -> None:
+        """Let the requests in flight finish, for `grace` seconds at most; then cancel what is left.
 
         Idle connections are closed at once, unless a request has arrived on them already.
         """
@@ -78,7 +83,7 @@ class HttpServer:
         # In place: responses of requests in flight that have not begun yet say it, too.
         self._state.default_headers.append((b"connection", b"close"))
         began = self._loop.time()
-        while (self._state.connections or self._opening) and self._loop.time() < began + timeout:
+        while (self._state.connections or self._opening) and self._loop.time() < began + grace:
             patient = self._loop.time() < began + FIRST_REQUEST
             for connection in list(self._state.connections):
                 if isinstance(connection, H11Protocol):

@@ -29,6 +29,7 @@ from starlette.routing import Route
 from pallas_worker import metrics
 from pallas_worker.bearer import inbound_bearer
 from pallas_worker.errors import ArgumentError
+from pallas_worker.health import health_document
 from pallas_worker.tools import GET_HEALTH, history_prompt, list_tools, refuse_arguments
 
 if TYPE_CHECKING:
@@ -125,10 +126,8 @@ class WorkerApp:
         except ArgumentError as error:
             return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
         report = await self._health.newest()
-        answer = {"status": report.status, "timestamp": report.timestamp}
-        if report.message is not None and report.status != "ok":
-            answer["message"] = report.message
-        return CallToolResult(content=[TextContent(type="text", text=json.dumps(answer))])
+        text = json.dumps(health_document(report))
+        return CallToolResult(content=[TextContent(type="text", text=text)])
 
     async def _list_prompts(
         self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -146,7 +145,7 @@ class WorkerApp:
 
 
 class _PostOnly:
-    """Answers 405 to everything but POST at `/mcp`: without sessions there is nothing to listen to or to delete."""
+    """Answers 405 to all but POST at `/mcp`: without sessions there is nothing to listen to or to delete."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""One `send_message` call: a fresh instance, the history, the answer, the figures, and disposal whatever happens.
+"""One `send_message` call: a fresh instance, the history, the answer, the figures, and always disposal.
 
 Knows what a call is made of; must not know transports or fast-agent's internals.
 """
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pallas_worker.fastagent import AgentRuntime, Instance
     from pallas_worker.progress import Send
     from pallas_worker.redact import Redactor
-    from pallas_worker.served_model import ServedModel
     from pallas_worker.tools import SendMessage
 
 _log = logging.getLogger("pallas.worker.calls")
@@ -39,20 +38,20 @@ _log = logging.getLogger("pallas.worker.calls")
 MAX_CALLS = 32
 """Calls that run at a time in one worker; the others wait for their turn."""
 MAX_CREATIONS = 8
-"""Instances that are made at a time: beyond that, connecting to downstream servers runs into its time limit."""
+"""Instances made at a time: beyond that, connecting to downstream servers runs into its time limit."""
 
 _OPERATIONS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
-"""fast-agent's operation types in the words of the metrics reference; the others are kept, `/` becoming `-`."""
+"""fast-agent's operation types in the words of the metrics reference; in others, `/` becomes `-`."""
 
 
 class Calls:
     """Answers `send_message` calls of one agent."""
 
-    def __init__(self, agent: str, runtime: AgentRuntime, model: ServedModel, redactor: Redactor) -> None:
+    def __init__(self, agent: str, runtime: AgentRuntime, *, vision: bool, redact: Redactor) -> None:
         self._agent = agent
         self._runtime = runtime
-        self._model = model
-        self._redact = redactor
+        self._vision = vision
+        self._redact = redact
         self._slots = asyncio.Semaphore(MAX_CALLS)
         self._creations = asyncio.Semaphore(MAX_CREATIONS)
 
@@ -76,16 +75,17 @@ class Calls:
             outcome = "ok"
             return CallToolResult(content=result_content(answer))
         except (ArgumentError, CallError) as error:
-            return self._failed(str(error))
+            return self._failed(str(error), bearer)
         except FastAgentError as error:
             _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)
-            return self._failed(f"{type(error).__name__}: {error.message}")
-        except Exception as error:
+            return self._failed(f"{type(error).__name__}: {error.message}", bearer)
+        except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
             reference = secrets.token_hex(4)
             _log.exception("a call failed, reference %s", reference)
             return self._failed(
                 f"the call failed inside the worker ({type(error).__name__}); "
-                f"its log has the details, reference {reference}"
+                f"its log has the details, reference {reference}",
+                bearer,
             )
         finally:
             metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
@@ -93,17 +93,14 @@ class Calls:
     async def _run(
         self, request: SendMessage, bearer: str | None, progress: Progress
     ) -> PromptMessageExtended:
-        for index, image in enumerate(request.images):
-            if not self._model.takes_image(image.mime_type):
-                model = self._model.qualified or "this agent's model"
-                raise ArgumentError(f"images[{index}]: {model} does not take {image.mime_type}")
+        if request.images and not self._vision:
+            raise ArgumentError("images: this agent's model has no vision")
         with offered_to_llm(bearer):
             async with AsyncExitStack() as stack:
                 async with self._creations:
                     instance = await stack.enter_async_context(self._runtime.instance(bearer, self._observe))
                 stack.callback(self._count, instance)
-                vision = self._model.takes_image("image/png")
-                instance.load_history(history_messages(request.history, vision=vision))
+                instance.load_history(history_messages(request.history, vision=self._vision))
                 try:
                     return await instance.generate(user_turn(request.message, request.images), progress)
                 finally:
@@ -128,5 +125,6 @@ class Calls:
         named = _OPERATIONS.get(operation, operation.replace("/", "-"))
         metrics.observe_tool_call(self._agent, server, named, "ok" if well else "error", seconds)
 
-    def _failed(self, text: str) -> CallToolResult:
-        return CallToolResult(is_error=True, content=[TextContent(type="text", text=self._redact(text))])
+    def _failed(self, text: str, bearer: str | None) -> CallToolResult:
+        text = self._redact(text, bearer)
+        return CallToolResult(is_error=True, content=[TextContent(type="text", text=text)])

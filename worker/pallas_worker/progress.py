@@ -1,7 +1,7 @@
 """What a running call tells its client: fast-agent's tool events as MCP progress, strictly increasing.
 
-Knows the message patterns of the interface document and the shape of fast-agent's tool execution handler; must
-not know transports: it is given a `send`, which does nothing for a client that did not ask.
+Knows the message patterns of the interface document and the shape of fast-agent's tool execution handler;
+must not know transports: it is given a `send`, which does nothing for a client that did not ask.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOP = "agent_loop"
 """fast-agent's name for the tool that stands for the agent's own loop."""
 
 _PATTERN = re.compile(r"[^\s/]+/\S+: (started|completed|failed)|\S.* step \d+ \((llm|tool)\)")
-"""The messages that clients know. A downstream agent sends them too, and then they are passed on as they are."""
+"""The messages that clients know. A downstream agent sends them, too; then they are passed on as they are."""
 
 
 class _Open(NamedTuple):
@@ -106,7 +106,7 @@ class Progress:
         return await self.on_tool_start(tool_name, server_name, arguments, tool_use_id)
 
     async def close(self) -> None:
-        """The call has ended: tools that are still open failed (fast-agent does not say so when cancelled)."""
+        """The call has ended: tools that are still open have failed (fast-agent does not say so itself)."""
         for call_id in list(self._open):
             await self.on_tool_complete(call_id, False, None, None)
 

@@ -5,6 +5,7 @@ Knows the order of things; must not know the process: its signals, descriptors, 
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
@@ -20,19 +21,25 @@ from fast_agent.core.exceptions import (
     format_fast_agent_error,
 )
 
-from pallas_registry.protocol import HealthReport, ReadyReport, StageReport
+from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.protocol import ReadyReport, StageReport
 from pallas_worker.accept import HttpServer
 from pallas_worker.app import WorkerApp
 from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
-from pallas_worker.fastagent import open_runtime
-from pallas_worker.redact import Redactor, secrets_of
-from pallas_worker.served_model import resolve_model
+from pallas_worker.fastagent import open_runtime, settings_of
+from pallas_worker.health import Health
+from pallas_worker.models import model_reference, published_capabilities, register_model, supports_vision
+from pallas_worker.preflight import Preflight
+from pallas_worker.provider_settings import forget_unresolved, provider_settings
+from pallas_worker.redact import Redactor, secrets_in
+from pallas_worker.servers import unset_variables
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
     from collections.abc import Callable
+
+    from fast_agent.config import Settings
 
     from pallas_registry.protocol import Report, WorkerSpec
     from pallas_worker.fastagent import AgentRuntime
@@ -45,8 +52,8 @@ async def serve(
 ) -> None:
     """Serve the agent of `spec` on `listener` until `stopping` is set, then drain and return.
 
-    The working directory is `spec.directory` and is on the module path. `listener` is listening and non-blocking;
-    it is neither bound nor closed here. `report` is told of the stages, of readiness and of each health report.
+    The working directory is `spec.directory` and is on the module path. `listener` is listening and does not
+    block; it is neither bound nor closed here. `report` is told of stages, readiness and each health report.
 
     Raises:
         AgentError: the agent cannot be served; its text is what people need to know.
@@ -54,10 +61,12 @@ async def serve(
     report(StageReport(stage="importing"))
     fast = _import_agent(spec.module)
     report(StageReport(stage="creating"))
+    settings = settings_of(fast)
+    _complete(settings, spec)
     try:
         async with open_runtime(fast, spec.agent) as runtime:
             await _try_one_instance(runtime)
-            await _serve(spec, runtime, listener, report, stopping)
+            await _serve(spec, runtime, settings, listener, report, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -68,22 +77,34 @@ async def serve(
 async def _serve(
     spec: WorkerSpec,
     runtime: AgentRuntime,
+    settings: Settings,
     listener: socket.socket,
     report: Callable[[Report], None],
     stopping: asyncio.Event,
 ) -> None:
-    model = resolve_model(runtime.context, runtime.served.model)
-    calls = Calls(spec.agent, runtime, model, Redactor(secrets_of(os.environ)))
-    app = WorkerApp(spec, calls, _Unprobed())
+    model = _qualified(runtime.model)
+    preflight = Preflight(provider_settings(settings, os.environ), model)
+    health = Health(spec.agent, runtime.downstreams, preflight.active, report)
+    redact = Redactor([*secrets_in(os.environ), *secrets_in(settings.model_dump())])
+    vision = runtime.model is not None and supports_vision(runtime.model)
+    calls = Calls(spec.agent, runtime, vision=vision, redact=redact)
+    app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))
     asgi = app.asgi(spec.allowed_hosts)
-    async with app.server.session_manager.run():
-        http = HttpServer(asgi, listener)
-        http.start()
-        report(ReadyReport(model=model.qualified, capabilities=spec.capabilities))
-        await stopping.wait()
-        http.stop_accepting()
-        await http.drain(spec.stop_timeout)
+    background = [asyncio.create_task(preflight.check_all()), asyncio.create_task(health.run())]
+    try:
+        async with app.server.session_manager.run():
+            http = HttpServer(asgi, listener)
+            http.start()
+            published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)
+            report(ReadyReport(model=model, capabilities=published))
+            await stopping.wait()
+            http.stop_accepting()
+            await http.drain(spec.stop_timeout)
+    finally:
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
 
 
 def _import_agent(module: str) -> FastAgent:
@@ -106,14 +127,35 @@ def _import_agent(module: str) -> FastAgent:
     return fast
 
 
+def _complete(settings: Settings, spec: WorkerSpec) -> None:
+    """Put right what fast-agent would misread: placeholders that nothing fills, an unknown model."""
+    for warning in forget_unresolved(settings):
+        _log.warning("%s", warning)
+    if settings.default_model is None:
+        settings.default_model = spec.default_model
+    if spec.default_model is not None:
+        register_model(spec.default_model, spec.capabilities or ModelCapabilities())
+
+
+def _qualified(model: str | None) -> str | None:
+    """The model as `provider.model-name`."""
+    if model is None:
+        return None
+    reference = model_reference(model)
+    return f"{reference.provider}.{reference.name}" if reference.provider is not None else reference.name
+
+
 async def _try_one_instance(runtime: AgentRuntime) -> None:
-    """Make an instance and dispose of it: what is wrong shows now, and the first caller does not pay for imports."""
+    """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports."""
+    for server in runtime.downstreams:
+        for header, variable in unset_variables(server):
+            _log.warning("server %s: the header %s names %s, which is not set", server.name, header, variable)
     try:
         async with runtime.instance(None, lambda *_: None) as instance:
-            for server, reason in instance.unreachable.items():
-                _log.warning("downstream server %s cannot be reached: %s", server, reason)
+            for name, reason in instance.unreachable.items():
+                _log.warning("downstream server %s cannot be reached: %s", name, reason)
     except ProviderKeyError as error:
-        # Preflight only warns: the key may come with a later request, or with a reload.
+        # Like preflight, this only warns: some providers take the key of each caller.
         _log.warning("the agent's LLM has no key: %s", error.message)
     except FastAgentError:
         raise
@@ -122,14 +164,6 @@ async def _try_one_instance(runtime: AgentRuntime) -> None:
 
 
 def _last_line(error: BaseException) -> str:
-    """The last line of the error's traceback that says something, as in `ModuleNotFoundError: No module named 'x'`."""
+    """The last line of the error's traceback, as in `ModuleNotFoundError: No module named 'x'`."""
     lines = [line.strip() for part in traceback.format_exception_only(error) for line in part.splitlines()]
     return next((line for line in reversed(lines) if line), type(error).__name__)
-
-
-class _Unprobed:
-    async def newest(self) -> HealthReport:
-        import datetime
-
-        now = datetime.datetime.now(datetime.UTC)
-        return HealthReport(status="ok", timestamp=now.isoformat(timespec="seconds").replace("+00:00", "Z"))

@@ -1,19 +1,22 @@
 """The tools that a worker lists, and the arguments that they take.
 
-Pure. Knows the client's interface document; must not know agents or transports. The MCP SDK's low-level server
-checks no argument against a schema, so that this is the place where it is done.
+Pure. Knows the client's interface document; must not know agents or transports. The MCP SDK's low-level
+server checks no argument against a schema, so that this is the place where it is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mcp_types import Prompt, Tool
 
 from pallas_worker.errors import ArgumentError
 from pallas_worker.history import Row, Skipped, parse_history
 from pallas_worker.images import MIME_TYPES, Image, parse_images
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SEND_MESSAGE = "send_message"
 GET_HEALTH = "get_health"
@@ -38,7 +41,7 @@ SEND_MESSAGE_SCHEMA = {
         | {"description": "Images attached to this turn only. Requires a vision-capable model."},
         "history": {
             "type": "array",
-            "description": "The conversation so far, in chronological order; the agent itself remembers nothing.",
+            "description": "The conversation so far, in chronological order: the agent remembers nothing.",
             "items": {
                 "type": "object",
                 "properties": {
@@ -74,7 +77,7 @@ class SendMessage:
 
 
 def list_tools(agent: str, title: str, description: str) -> tuple[Tool, ...]:
-    """`send_message`, the same under the agent's name (orchestrators pick tools by name), and `get_health`."""
+    """`send_message`, the same under the agent's name (LLMs pick tools by name), and `get_health`."""
     tools = [
         Tool(
             name=SEND_MESSAGE,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One round-trip to an LLM provider: the model's own name, and tokens by kind, without the kinds of none."""
+    """One round-trip to an LLM provider: the model's own name, and tokens by kind; no kind has none."""
 
     model: str
     tokens: Mapping[TokenKind, int]

@@ -1,0 +1,173 @@
+"""The accept loop on a listening socket that outlives it, with a small application and real connections."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pallas_worker import accept
+from pallas_worker.accept import HttpServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class App:
+    """Answers 200 once `go` is set; `began` says that a request has arrived, `ended` how it ended."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.began.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.ended = "cancelled"
+            raise
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+        self.ended = "answered"
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        made.listen(16)
+        made.setblocking(False)
+        yield made
+
+
+@asynccontextmanager
+async def connected(
+    listener: socket.socket,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def accepted_one(http: HttpServer) -> None:
+    """Wait until the server holds a connection."""
+    while not http.connections:  # noqa: ASYNC110 - it has no event for this, and the loop is at work
+        await asyncio.sleep(0)
+
+
+def test_requests_are_answered_on_one_connection(listener: socket.socket) -> None:
+    async def run() -> None:
+        app = App()
+        app.go.set()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (reader, writer):
+            for _ in range(2):
+                writer.write(REQUEST)
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200")
+                assert b"\r\ndate: " in head
+                assert b"connection: close" not in head
+                assert await reader.readexactly(2) == b"ok"
+            await http.drain(10)
+            assert await reader.read() == b""  # an idle connection is closed at once
+
+    asyncio.run(run())
+
+
+def test_after_stop_a_connection_waits_for_the_next_worker(listener: socket.socket) -> None:
+    async def run() -> None:
+        old, new = App(), App()
+        new.go.set()
+        first, second = HttpServer(old, listener), HttpServer(new, listener)
+        first.start()
+        first.stop_accepting()
+        async with connected(listener) as (reader, writer):
+            writer.write(REQUEST)
+            await first.drain(10)
+            second.start()
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            await second.drain(10)
+        assert not old.began.is_set()
+        assert listener.fileno() >= 0
+
+    asyncio.run(run())
+
+
+def test_a_request_in_flight_is_answered_and_its_connection_closed(listener: socket.socket) -> None:
+    async def run() -> None:
+        app = App()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (reader, writer):
+            writer.write(REQUEST)
+            await app.began.wait()
+            drained = asyncio.create_task(http.drain(10))
+            await asyncio.sleep(0)
+            app.go.set()
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert b"connection: close" in answer
+            assert answer.endswith(b"ok")
+            await drained
+
+    asyncio.run(run())
+
+
+def test_what_takes_too_long_is_cancelled(listener: socket.socket) -> None:
+    async def run() -> App:
+        app = App()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (reader, writer):
+            writer.write(REQUEST)
+            await app.began.wait()
+            await http.drain(0.05)
+            assert not (await reader.read()).startswith(b"HTTP/1.1 200")
+        return app
+
+    assert asyncio.run(run()).ended == "cancelled"
+
+
+def test_an_accepted_connection_may_still_send_its_first_request(listener: socket.socket) -> None:
+    async def run() -> None:
+        app = App()
+        app.go.set()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (reader, writer):
+            await accepted_one(http)
+            drained = asyncio.create_task(http.drain(10))
+            await asyncio.sleep(0)
+            writer.write(REQUEST)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+            await drained
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_never_asks_does_not_hold_the_drain(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accept, "FIRST_REQUEST", 0.05)
+
+    async def run() -> None:
+        http = HttpServer(App(), listener)
+        http.start()
+        async with connected(listener) as (reader, _):
+            await accepted_one(http)
+            await http.drain(60)
+            assert await reader.read() == b""
+
+    asyncio.run(run())

@@ -1,0 +1,29 @@
+"""What callers are told holds no secret."""
+
+from __future__ import annotations
+
+from pallas_worker.redact import Redactor, secrets_in
+
+
+def test_known_secrets_are_hidden() -> None:
+    environment = {"OPENAI_API_KEY": "sk-0123456789", "HOME": "/home/nobody", "X_TOKEN": "short"}
+    clean = Redactor(secrets_in(environment))
+    assert clean("key sk-0123456789 of /home/nobody, short") == "key [redacted] of /home/nobody, short"
+
+
+def test_secrets_in_nested_settings_are_found() -> None:
+    settings = {
+        "openai": {"api_key": "key-of-openai", "base_url": "http://llm"},
+        "mcp": {"servers": [{"headers": {"Authorization": "Bearer token-of-argos", "X": "y"}}]},
+    }
+    assert set(secrets_in(settings)) == {"key-of-openai", "Bearer token-of-argos", "token-of-argos"}
+
+
+def test_the_token_of_the_call_is_hidden_too() -> None:
+    clean = Redactor([])
+    assert clean("invalid key hf_abcdefgh", "hf_abcdefgh") == "invalid key [redacted]"
+    assert clean("nothing here", None) == "nothing here"
+
+
+def test_a_longer_secret_goes_before_one_that_is_part_of_it() -> None:
+    assert Redactor(["12345678", "1234567890"])("a 1234567890 b") == "a [redacted] b"
