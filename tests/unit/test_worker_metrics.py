@@ -6,16 +6,20 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pallas_worker import metrics
-from pallas_worker.metrics_files import reserve, slot_files
+from pallas_worker.metrics_files import ReservedFile, reserve, slot_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -274,7 +278,9 @@ def test_a_slot_does_not_take_in_its_neighbours(tmp_path: Path) -> None:
         b"\x40\0\0\0" + bytes(4092),
         b"\x40\0\0\0\0\0\0\0\xf0\xff\xff\xff" + bytes(4084),
         b"\x28\0\0\0\0\0\0\0\x04\0\0\0nope" + bytes(4080),
-        os.urandom(4096),
+        b"\xff\xff\xff\xff" + bytes(4092),
+        b"\x01\0\0\0" + bytes(4092),
+        b"\x40\0\0\0\0\0\0\0\x08\0\0\0[1,2,3] " + bytes(4076),
         b"\x08\0\0\0" + bytes(5),
     ],
 )
@@ -289,6 +295,17 @@ def test_a_damaged_file_is_set_aside(
     assert path.stat().st_size == 65536
     reserve(str(path))
     assert len(caplog.records) == 1
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=0, max_size=200), st.sampled_from([0, 8, 16, 40, 64]))
+def test_no_content_can_hang_or_crash_the_check(content: bytes, used: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "counter_a0.db")
+        path.write_bytes((used.to_bytes(4, "little") + bytes(4) + content).ljust(4096, b"\0"))
+        reserve(str(path))
+        list(MmapedDict.read_all_values_from_file(str(path)))
+        ReservedFile(str(path)).close()
 
 
 @contextmanager

@@ -154,8 +154,8 @@ def _is_sound(data: bytes) -> bool:
 def _keys(data: bytes) -> Iterator[bytes]:
     """The keys of a values file; raises ValueError or struct.error where it is not one."""
     used, _ = _HEADER.unpack_from(data)
-    if used > len(data) or len(data) % mmap.PAGESIZE:
-        raise ValueError("the file is shorter than it says")
+    if used > len(data) or len(data) % mmap.PAGESIZE or (used != 0 and used < _HEADER.size):
+        raise ValueError("the used part is not inside the file")
     position = _HEADER.size
     while position < used:
         (length,) = _LENGTH.unpack_from(data, position)
