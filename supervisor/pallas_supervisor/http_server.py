@@ -45,6 +45,7 @@ class HttpServer:
         config = uvicorn.Config(
             application,
             log_config=None,
+            log_level="warning",
             access_log=False,
             lifespan="off",
             ws="none",

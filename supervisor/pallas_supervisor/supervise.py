@@ -153,8 +153,7 @@ class _Supervisor:
                 fleet.launcher.kill(name, agent.generation)
             await stopping
         impatient.cancel()
-        for server in servers:
-            await server.close()
+        await asyncio.gather(*(server.close() for server in servers))
         for name in list(fleet.agents):
             fleet.remove_stand_in(name)
         if self._assignment.zygote is not None:

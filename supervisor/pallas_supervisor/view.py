@@ -26,9 +26,9 @@ def say_why(agent: Agent, waiting_for: tuple[str, ...], agents: Mapping[str, Age
         names = ", ".join(f"{name} ({agents[name].state})" for name in waiting_for)
         return f"waiting for {names}"
     if agent.state is State.BACKOFF and agent.retry_at is not None:
-        wait = describe_seconds(max(agent.retry_at - now, 0.0))
-        budget = f"failure {agent.failures}/{agent.policy.max_failures}"
-        return f"{agent.message}; restarting in {wait}, {budget}"
+        wait = agent.retry_at - now
+        when = f"in {describe_seconds(wait)}" if wait >= 0.05 else "now"
+        return f"{agent.message}; restarting {when}, failure {agent.failures}/{agent.policy.max_failures}"
     return agent.message
 
 

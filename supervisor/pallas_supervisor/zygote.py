@@ -124,10 +124,14 @@ class Zygote:
         os.close(self._pidfd)
         self._pidfd = None
         self.pid = None
-        expected = self._channel is None
+        expected, was_ready = self._channel is None, self._ready
         self.close()
-        if not expected:
-            _log.warning("the zygote died (%s); running workers are not concerned", describe_exit(exit_))
+        if expected:
+            return
+        _log.warning("the zygote died (%s); running workers are not concerned", describe_exit(exit_))
+        if was_ready:  # the next start should not have to wait; one that never came up is left to that start
+            self.start()
+            self.watch()
 
 
 def zygote_for(deployment: Deployment, environ: Mapping[str, str]) -> Zygote | None:
