@@ -7,18 +7,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, TextContent
+from mcp_types import INVALID_PARAMS
 
 from pallas_registry.protocol import HealthReport, ReadyReport, StageReport
 from system.worker_process import RunningWorker, run_worker
+from system.worker_project import MODES, ask, call, project, text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from mcp_types import CallToolResult
+    from mcp.client import Client
 
 AGENTS = '''
 import json
@@ -46,52 +46,17 @@ class Historian(McpAgent):
 async def historian(): ...
 '''
 
-MODES = ("auto", "legacy")
-
-
-def project(directory: Path, agents: str = AGENTS, config: str = "default_model: passthrough\n") -> Path:
-    """A project folder with the module `agents.demo`."""
-    (directory / "agents").mkdir()
-    (directory / "agents" / "__init__.py").touch()
-    (directory / "agents" / "demo.py").write_text(agents)
-    (directory / "fastagent.config.yaml").write_text(config)
-    return directory
-
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
-    with run_worker(project(tmp_path_factory.mktemp("project"))) as running:
+    with run_worker(project(tmp_path_factory.mktemp("project"), agents=AGENTS)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def historian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
-    with run_worker(project(tmp_path_factory.mktemp("project")), agent="historian") as running:
+    with run_worker(project(tmp_path_factory.mktemp("project"), agents=AGENTS), agent="historian") as running:
         yield running
-
-
-def ask[T](worker: RunningWorker, mode: str, act: Callable[[Client], Awaitable[T]]) -> T:
-    """What `act` returns on a client of the worker."""
-
-    async def run() -> T:
-        async with Client(worker.url, mode=mode) as client:
-            return await act(client)
-
-    return asyncio.run(run())
-
-
-def call(worker: RunningWorker, mode: str, tool: str, **arguments: Any) -> CallToolResult:
-    async def act(client: Client) -> CallToolResult:
-        return await client.call_tool(tool, arguments)
-
-    return ask(worker, mode, act)
-
-
-def text(result: CallToolResult) -> str:
-    """The one text block of a result."""
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
 
 
 def test_the_stages_of_the_start(worker: RunningWorker) -> None:
@@ -106,7 +71,7 @@ def test_the_stages_of_the_start(worker: RunningWorker) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_listed_tools(worker: RunningWorker, mode: str) -> None:
-    tools = {tool.name: tool for tool in ask(worker, mode, lambda client: client.list_tools()).tools}
+    tools = {tool.name: tool for tool in ask(worker.url, mode, lambda client: client.list_tools()).tools}
     assert list(tools) == ["send_message", "demo", "get_health"]
     assert tools["demo"].description == "An agent of the tests"
     assert tools["demo"].input_schema == tools["send_message"].input_schema
@@ -126,14 +91,14 @@ def test_the_listed_tools(worker: RunningWorker, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tool", ["send_message", "demo"])
 def test_a_message_is_answered(worker: RunningWorker, mode: str, tool: str) -> None:
-    result = call(worker, mode, tool, message="Hello, world", conversation_id="c-7")
+    result = call(worker.url, mode, tool, message="Hello, world", conversation_id="c-7")
     assert not result.is_error
     assert text(result) == "Hello, world"
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_health(worker: RunningWorker, mode: str) -> None:
-    health = json.loads(text(call(worker, mode, "get_health")))
+    health = json.loads(text(call(worker.url, mode, "get_health")))
     assert health["status"] == "ok"
     assert "timestamp" in health
     assert "message" not in health
@@ -146,7 +111,7 @@ def test_the_history_prompt_is_empty(worker: RunningWorker, mode: str) -> None:
         prompt = await client.get_prompt("demo_history")
         return [prompt.name for prompt in prompts.prompts], prompt.messages
 
-    assert ask(worker, mode, act) == (["demo_history"], [])
+    assert ask(worker.url, mode, act) == (["demo_history"], [])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -158,7 +123,7 @@ def test_unknown_names_are_protocol_errors(worker: RunningWorker, mode: str) -> 
             await client.get_prompt("nothing")
         assert tool.value.code == prompt.value.code == INVALID_PARAMS
 
-    ask(worker, mode, act)
+    ask(worker.url, mode, act)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -171,15 +136,15 @@ def test_bad_arguments_are_error_results(worker: RunningWorker, mode: str) -> No
         ),
         ({"message": "x", "unknown": 1}, "unknown argument 'unknown'"),
     ):
-        result = call(worker, mode, "send_message", **arguments)
+        result = call(worker.url, mode, "send_message", **arguments)
         assert result.is_error
         assert reason in text(result)
-    assert "takes none" in text(call(worker, mode, "get_health", x=1))
+    assert "takes none" in text(call(worker.url, mode, "get_health", x=1))
 
 
 def test_images_need_a_model_with_vision(worker: RunningWorker) -> None:
     result = call(
-        worker, "auto", "send_message", message="x", images=[{"data": "AAAA", "mime_type": "image/png"}]
+        worker.url, "auto", "send_message", message="x", images=[{"data": "AAAA", "mime_type": "image/png"}]
     )
     assert result.is_error
     assert text(result) == "images: this agent's model has no vision"
@@ -196,7 +161,9 @@ def test_a_long_history_with_three_malformed_rows(historian: RunningWorker, mode
         {"role": "user", "content": 5},
     )
     conversation = f"conversation-{mode}"
-    result = call(historian, mode, "send_message", message="now", history=rows, conversation_id=conversation)
+    result = call(
+        historian.url, mode, "send_message", message="now", history=rows, conversation_id=conversation
+    )
     good = [[row["role"], row["content"]] for n, row in enumerate(rows) if n not in (3, 100, 199)]
     answer = json.loads(text(result))
     assert answer["history"] == good
@@ -222,21 +189,19 @@ def test_concurrent_calls_see_nothing_of_each_other(historian: RunningWorker, mo
 
         await asyncio.gather(*(one(number) for number in range(50)))
 
-    ask(historian, mode, act)
+    ask(historian.url, mode, act)
 
 
 def test_nothing_is_written_into_the_working_directory(tmp_path: Path) -> None:
-    with run_worker(project(tmp_path)) as running:
-        call(running, "auto", "demo", message="x")
+    with run_worker(project(tmp_path, agents=AGENTS)) as running:
+        call(running.url, "auto", "demo", message="x")
         assert running.stop() == 0
     found = {path.name for path in tmp_path.iterdir()}
     assert found == {"agents", "fastagent.config.yaml", "metrics"}
 
 
 def test_fast_agents_own_records_reach_the_log(tmp_path: Path) -> None:
-    (directory := project(tmp_path)).joinpath("fastagent.config.yaml").write_text(
-        "default_model: passthrough\nlogger: {level: info}\n"
-    )
-    with run_worker(directory) as running:
-        call(running, "auto", "demo", message="x")
+    config = "default_model: passthrough\nlogger: {level: info}\n"
+    with run_worker(project(tmp_path, agents=AGENTS, config=config)) as running:
+        call(running.url, "auto", "demo", message="x")
         running.wait_until(lambda it: any(record["name"] == "fast_agent" for record in it.records))

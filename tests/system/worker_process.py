@@ -94,16 +94,20 @@ def run_worker(
     agent: str = "demo",
     ready: bool = True,
     environment: dict[str, str] | None = None,
+    listener: socket.socket | None = None,
     **changes: Any,
 ) -> Iterator[RunningWorker]:
     """Run a worker for `agent` of `module` in `directory` until the block ends; wait until it is ready.
 
-    `changes` are fields of the `WorkerSpec`; `environment` is added to a small one without any key.
+    `changes` are fields of the `WorkerSpec`; `environment` is added to a small one without any key. With a
+    `listener` of an earlier worker, this one takes over from it.
     """
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(128)
-    listener.setblocking(False)
+    if listener is None:
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(128)
+        listener.setblocking(False)
+    listener = listener.dup()
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     metrics = directory / "metrics"
     metrics.mkdir(exist_ok=True)

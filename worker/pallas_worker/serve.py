@@ -100,6 +100,7 @@ async def _serve(
             report(ReadyReport(model=model, capabilities=published))
             await stopping.wait()
             http.stop_accepting()
+            _log.info("draining, for %g s at most", spec.stop_timeout)
             await http.drain(spec.stop_timeout)
     finally:
         for task in background:
