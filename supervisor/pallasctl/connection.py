@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from pallasctl.failures import Failure, Refused, Unreachable
+from pallasctl.failures import Failure, Forbidden, Refused, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ class Control:
                 "start it with `pallas` or name another socket with --socket"
             ) from None
         except PermissionError:
-            raise Unreachable(
+            raise Forbidden(
                 f"no permission for {self.path}: join the group that owns it, or use sudo"
             ) from None
         except TimeoutError:

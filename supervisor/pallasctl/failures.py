@@ -43,6 +43,10 @@ class Unreachable(Failure):
     """No supervisor answers on the control socket."""
 
 
+class Forbidden(Unreachable):
+    """The control socket is there, and this user may not use it."""
+
+
 class StatusUnknown(Failure):
     """`status` could not find out."""
 

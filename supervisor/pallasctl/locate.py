@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallasctl.connection import Control, not_running
-from pallasctl.failures import Failure, Unreachable
+from pallasctl.failures import Failure, Forbidden, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 SOCKET_VARIABLE = "PALLAS_CONTROL_SOCKET"
 SYSTEM_SOCKET = Path("/run/pallas/control.sock")
@@ -41,12 +41,14 @@ def control_socket_path(named: str | None, environ: Mapping[str, str] = os.envir
     own = _by_rule(deployment, environ) if deployment is not None else None
     if own is not None and own.exists():
         return own
-    living = [path for path, name in _living(environ) if deployment in (None, name)]
+    living, forbidden = _look_around(environ, deployment)
     if len(living) == 1:
         return living[0]
     if living:
         message = "more than one supervisor runs here; name one with --socket"
         raise Unreachable(message, details=[str(path) for path in living])
+    if forbidden is not None:
+        raise forbidden
     if own is not None:
         raise Unreachable(not_running(own))
     raise Unreachable(
@@ -93,14 +95,23 @@ def _by_rule(deployment: str, environ: Mapping[str, str]) -> Path:
         raise Failure(str(error)) from None
 
 
-def _living(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """The sockets in the usual places on which a supervisor answers, each with its deployment."""
+def _look_around(environ: Mapping[str, str], deployment: str | None) -> tuple[list[Path], Forbidden | None]:
+    """The sockets in the usual places on which that deployment's supervisor answers, or any if it is None.
+
+    And the failure of a place that this user may not look into.
+    """
     from pallas_registry.runtime_directory import SOCKET_NAME, runtime_directory
 
     of_this_user = runtime_directory("any", environ).parent
+    living, forbidden = [], None
     for path in [*sorted(of_this_user.glob(f"*/{SOCKET_NAME}")), SYSTEM_SOCKET]:
         try:
             status = Control(path).get("/v1/status", timeout=_PROBE_TIMEOUT)
+        except Forbidden as failure:
+            forbidden = failure
         except Failure:
             continue
-        yield path, str(status.get("deployment"))
+        else:
+            if deployment in (None, status.get("deployment")):
+                living.append(path)
+    return living, forbidden

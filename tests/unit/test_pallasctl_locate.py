@@ -150,9 +150,15 @@ def test_a_socket_of_others(runtime, monkeypatch):
     def refuse(_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    path = runtime("a")
+    path = runtime("a", "system.sock")
     monkeypatch.setattr("pallasctl.connection._UnixConnection.connect", refuse)  # root may use every socket
-    assert "join the group that owns it" in run("--socket", str(path), "status").stderr
+    for arguments in (["--socket", str(path), "status"], ["status"]):
+        result = run(*arguments)
+        assert result.exit_code == 4
+        assert (
+            result.stderr
+            == f"pallasctl: no permission for {path}: join the group that owns it, or use sudo\n"
+        )
 
 
 def test_a_path_that_is_too_long(runtime):
