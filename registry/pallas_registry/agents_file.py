@@ -82,7 +82,8 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
             message = f"no namespace is given, and {complaint.message}"
             fields.refuse("name", message, "set `namespace:`, as in `namespace: com.example.project`")
             namespace = None
-    registry_port = fields.whole_number("registry_port", 1, 65535)
+    default_port = None if "registry_port" in fields else DEFAULT_REGISTRY_PORT
+    registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
     bind = fields.text("bind", rules.bind)
 
     agents: dict[str, Agent] = {}
@@ -97,7 +98,7 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
             section.refuse(
                 "", "names no agent", "describe at least one: its name, then `module:` and `port:`"
             )
-        _check_ports(agents, sections, registry_port, by_default="registry_port" not in fields)
+        _check_ports(agents, sections, registry_port, by_default=default_port is not None)
         _check_slugs(agents, sections)
         _check_server_names(agents, sections, namespace)
         _check_cycles(agents, sections)
@@ -107,7 +108,7 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
         version=version or "1.0.0",
         host=host,
         namespace=namespace or "",
-        registry_port=registry_port or DEFAULT_REGISTRY_PORT,
+        registry_port=registry_port or UNREAD_PORT,
         bind=bind or rules.default_bind(host),
         path=path.absolute(),
     )

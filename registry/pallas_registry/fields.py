@@ -82,7 +82,7 @@ class Fields:
 
     def require(self, key: str, remedy: str) -> None:
         """Refuse the mapping if it lacks `key`."""
-        if key not in self:
+        if self.is_mapping and key not in self:
             self.add(self._line, key, "is missing", remedy)
 
     def is_empty(self, key: str) -> bool:

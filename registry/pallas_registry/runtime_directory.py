@@ -84,7 +84,7 @@ def ensure_private(directory: Path) -> None:
 def path_name(name: str) -> str:
     """The name as one path component of `[A-Za-z0-9._-]`; different names stay different."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_SLUG_LENGTH]
-    if plain == name:
+    if plain == name != "":
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{plain}-{digest}" if plain else digest

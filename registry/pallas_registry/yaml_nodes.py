@@ -14,7 +14,7 @@ import yaml
 from pallas_registry.problems import ConfigurationError, Problem, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 MAXIMUM_BYTES = 1 << 20
 """A configuration file beyond this is taken for a mistake."""
@@ -112,55 +112,59 @@ class Mappings:
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self._file = file
         self._problems = problems
-        self._seen: set[int] = set()
+        self._done: dict[int, dict[str, Entry]] = {}
+        self._open: list[int] = []
 
     def entries(self, node: yaml.MappingNode, field: str) -> dict[str, Entry]:
         """The entries of `node` by key, in file order, its own before the merged ones.
 
-        Of a key that is given twice the first entry is kept.
+        Of a key that is given twice the first entry is kept. `field` is the path of the mapping.
         """
-        return self._entries(node, field, _MERGE_DEPTH)
+        if id(node) not in self._done:
+            self._open.append(id(node))
+            self._done[id(node)] = self._entries(node, field)
+            self._open.pop()
+        return self._done[id(node)]
 
-    def _entries(self, node: yaml.MappingNode, field: str, depth: int) -> dict[str, Entry]:
-        judge = id(node) not in self._seen
-        self._seen.add(id(node))
+    def _entries(self, node: yaml.MappingNode, field: str) -> dict[str, Entry]:
         own: dict[str, Entry] = {}
-        merged: dict[str, Entry] = {}
-        merges = 0
+        merges: list[tuple[int, yaml.Node]] = []
         for key, value in node.value:
             line = line_of(key)
             if key.tag == _MERGE_TAG:
-                merges += 1
-                if merges > 1 and judge:
-                    self._add(
-                        line, field, "merges (`<<`) more than once", "give one `<<` a list: `<<: [*a, *b]`"
-                    )
-                for source in self._sources(value, field):
-                    if depth == 0:
-                        self._add(line, field, "merges (`<<`) too deeply", "write the keys out")
-                        return own
-                    for name, entry in self._entries(source, field, depth - 1).items():
-                        merged.setdefault(name, entry)
-                continue
-            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
-                if judge:
-                    shown = quoted(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
-                    self._add(line, field, f"the key {shown} is not text", "put the key in quotes")
-                continue
-            if key.value in own:
-                if judge:
-                    self._add(
-                        line,
-                        joined(field, key.value),
-                        f"is given twice, first on line {own[key.value].line}",
-                        "keep one of the two",
-                    )
-                continue
-            own[key.value] = Entry(key.value, value, line)
-        return own | {name: entry for name, entry in merged.items() if name not in own}
+                merges.append((line, value))
+            elif not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                shown = quoted(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+                self._add(line, field, f"the key {shown} is not text", "put the key in quotes")
+            elif key.value in own:
+                message = f"is given twice, first on line {own[key.value].line}"
+                self._add(line, joined(field, key.value), message, "keep one of the two")
+            else:
+                own[key.value] = Entry(key.value, value, line)
+        for line, _ in merges[1:]:
+            self._add(line, field, "merges (`<<`) more than once", "give one `<<` a list: `<<: [*a, *b]`")
+        return own | self._merged(merges, field, own)
+
+    def _merged(
+        self, merges: list[tuple[int, yaml.Node]], field: str, own: Mapping[str, Entry]
+    ) -> dict[str, Entry]:
+        """What the merges add to `own`; an earlier source wins over a later one."""
+        merged: dict[str, Entry] = {}
+        for line, value in merges:
+            for source in self._sources(value, field):
+                if id(source) in self._open:
+                    self._add(line, field, "merges itself", "merge another mapping")
+                elif len(self._open) > _MERGE_DEPTH:
+                    self._add(line, field, "merges (`<<`) too deeply", "write the keys out")
+                else:
+                    for name, entry in self.entries(source, field).items():
+                        if name not in own:
+                            merged.setdefault(name, entry)
+        return merged
 
     def _sources(self, value: yaml.Node, field: str) -> Iterator[yaml.MappingNode]:
-        for node in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+        nodes = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        for node in {id(node): node for node in nodes}.values():
             if isinstance(node, yaml.MappingNode):
                 yield node
             else:
@@ -172,9 +176,7 @@ class Mappings:
                 )
 
     def _add(self, line: int, field: str, message: str, remedy: str) -> None:
-        problem = Problem(self._file, line, field, message, remedy)
-        if problem not in self._problems:
-            self._problems.append(problem)
+        self._problems.append(Problem(self._file, line, field, message, remedy))
 
 
 def joined(field: str, key: str) -> str:

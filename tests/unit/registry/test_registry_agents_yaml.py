@@ -1,0 +1,142 @@
+"""`agents.yaml` as YAML: what is no deployment, what is not YAML, and what only a fuzzer writes."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from unit.registry.agents_text import problems, problems_or_none
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("name: demo\n", 1, "agents: is missing"),
+        ("name: demo\nagents:\n", 2, "agents: is empty, not a mapping"),
+        ("name: demo\nagents: {}\n", 2, "agents: names no agent"),
+        ("name: demo\nagents: [a]\n", 2, "agents: is a list, not a mapping"),
+        ("name: demo\nagents:\n  a:\n", 3, "agents.a: is empty, not a mapping"),
+        ("name: demo\nagents:\n  a: !x {}\n", 3, "agents.a: is tagged '!x', not a mapping"),
+        ("- a\n", 1, "is a list, not a mapping"),
+        ("demo\n", 1, "is text, not a mapping"),
+        ("", None, "is empty; write at least `name:` and `agents:`"),
+        ("# nothing\n", None, "is empty"),
+    ],
+)
+def test_what_is_no_deployment(text: str, line: int | None, part: str) -> None:
+    [problem] = problems(text)
+    assert problem.line == line
+    assert part in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "part"),
+    [
+        (b"name: demo\n\tagents: x\n", 2, "indent with spaces, not with tabs"),
+        (b"name: [demo\n", 2, "close the quote or the bracket"),
+        (b"name: 'demo\n", 2, "close the quote or the bracket"),
+        (b"name: a: b\n", 1, "put a value that contains a colon in quotes"),
+        (b"name: @a\n", 1, "put the value in quotes"),
+        (b"name: *a\n", 1, "define the anchor"),
+        (b"a: &x 1\nb: &x 2\n", 2, "give each anchor a name of its own"),
+        (b"a: 1\n---\nb: 2\n", 2, "keep one document"),
+        (b"- a\nb: c\n", 2, "check the indentation"),
+        (b"name: a\nfoo\nbar: 1\n", 3, "write the line as `key: value`"),
+        (b"name: a\n\xff: b\n", 2, "the byte 0xff is not UTF-8"),
+        (b"\xef\xbb\xbfname: a\n", 1, "byte order mark"),
+        ("name: a\n".encode("utf-16"), 1, "is UTF-16"),
+        (b"name: a\nb: \x01\n", 2, "U+0001 is not allowed"),
+        (b'name: "\\UFFFFFFFF"\n', None, "check the escapes"),
+        (b"[" * 5000, None, "nests too deeply"),
+        (b"# " + b"x" * (1 << 20), None, "more than any real configuration"),
+    ],
+)
+def test_what_is_not_yaml(data: bytes, line: int | None, part: str) -> None:
+    [problem] = problems(data)
+    assert problem.line == line
+    assert part in str(problem)
+
+
+def test_bombs_of_aliases_and_merges_end_soon() -> None:
+    rows = ["a0: &a0 {k0: v}"]
+    rows += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}], k{n}: v}}" for n in range(1, 40)]
+    found = problems("\n".join(["name: demo", *rows, "agents: {x: {<<: *a39, module: m, port: 1}}"]))
+    assert any("too deeply" in problem.message for problem in found)
+
+
+def test_a_mapping_that_merges_itself_is_refused() -> None:
+    found = problems("name: demo\nagents:\n  a: &a\n    module: m\n    port: 1\n    <<: *a\n")
+    assert [(problem.line, problem.message) for problem in found] == [(6, "merges itself")]
+
+
+def test_a_node_that_holds_itself_is_refused() -> None:
+    assert problems("name: demo\nagents: &a\n  x: *a\n")
+
+
+MARKS = [*"[]{}:,-?&*!|>'\"%@`#\n\t ~", "  ", "\n  ", ": ", "- ", "<<: ", "*a", "&a ", "!!str ", "---\n"]
+NAMES = [
+    "name",
+    "agents",
+    "port",
+    "module",
+    "depends_on",
+    "env",
+    "python",
+    "a",
+    "1",
+    "0x1",
+    "1:30",
+    ".inf",
+    "true",
+]
+WORDS = st.lists(st.sampled_from([*MARKS, *NAMES])).map(lambda words: "".join(words).encode())
+ANY_TEXT = st.text().map(lambda text: text.encode("utf-8", "surrogatepass"))
+
+
+@given(st.one_of(st.binary(), ANY_TEXT, WORDS))
+@example(b"%YAML " + b"9" * 5000 + b".1\n---\na")
+@example(b"a: &a [*a]")
+@example(b"? {a: b}\n: c")
+def test_the_reader_raises_nothing_else(data: bytes) -> None:
+    for problem in problems_or_none(data):
+        assert str(problem).isprintable()
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.text(max_size=3), max_size=2),
+)
+AGENT_KEYS = [
+    "module",
+    "port",
+    "title",
+    "depends_on",
+    "env",
+    "icon",
+    "python",
+    "restart",
+    "start_timeout",
+    "<<",
+]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["name", "version", "host", "namespace", "registry_port", "bind", "agents", "x"]),
+        VALUES
+        | st.dictionaries(
+            st.text(max_size=4),
+            VALUES | st.dictionaries(st.sampled_from(AGENT_KEYS), VALUES, max_size=5),
+            max_size=3,
+        ),
+    )
+)
+def test_the_reader_takes_any_shape(document: dict[str, object]) -> None:
+    data = yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass")
+    problems_or_none(data)
