@@ -46,7 +46,7 @@ def test_a_loop_with_a_tool_call() -> None:
         await progress.on_tool_progress(tool, 50, 100, "half way")
         await progress.on_tool_progress(tool, 51, 100, "research step 2 (tool)")
         await progress.on_tool_complete(tool, True, None, None)
-        await progress.on_tool_progress(loop, 2, None, "step 2 (tool)")
+        await progress.on_tool_progress(loop, 2, None, "step 2 (tool argos__search_web)")
         await progress.on_tool_complete(loop, True, None, None)
         await progress.close()
 

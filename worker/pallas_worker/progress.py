@@ -26,6 +26,7 @@ SEND_TIMEOUT = 5.0
 LOOP = "agent_loop"
 """fast-agent's name for the tool that stands for the agent's own loop."""
 
+_STEP = re.compile(r"step (\d+) \((llm|tool)\b")
 _PATTERN = re.compile(r"[^\s/]+/\S+: (started|completed|failed)|\S.* step \d+ \((llm|tool)\)")
 """The messages that clients know. A downstream agent sends them, too; then they are passed on as they are."""
 
@@ -73,7 +74,9 @@ class Progress:
         del progress, total
         tool = self._open.get(tool_call_id)
         if tool is not None and tool.is_loop:
-            await self._report(f"{tool.label} {message}")
+            # fast-agent adds the tool's name in the parentheses.
+            step = _STEP.match(message or "")
+            await self._report(f"{tool.label} step {step[1]} ({step[2]})" if step else None)
         else:
             known = message is not None and _PATTERN.fullmatch(message)
             await self._report(message if known else None)

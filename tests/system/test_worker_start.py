@@ -1,0 +1,103 @@
+"""How a worker starts, or why it does not: each reason in its own words."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pallas_registry.protocol import EXIT_PERMANENT, FailedReport, ReadyReport
+from system.worker_process import RunningWorker, run_worker
+from system.worker_project import call, project, text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = "from fast_agent import FastAgent\nfast = FastAgent('tests')\n"
+AGENT = HEAD + "@fast.agent(name='demo', {})\nasync def demo(): ...\n"
+
+
+def failure(worker: RunningWorker) -> FailedReport:
+    """The report with which the worker gives up; its exit status says the same."""
+    worker.wait_until(lambda it: it.ended)
+    (report,) = [report for report in worker.reports if isinstance(report, FailedReport)]
+    assert (worker.process.wait(30) == EXIT_PERMANENT) == report.permanent
+    assert not any(isinstance(report, ReadyReport) for report in worker.reports)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import nothing_like_this\n", "ModuleNotFoundError: No module named 'nothing_like_this'"),
+        ("x = 1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("def broken(:\n", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("agent = None\n", "agents.demo has no `fast`: add fast = FastAgent(...) at module level"),
+        ("fast = 'quick'\n", "`fast` of agents.demo must be a FastAgent, not str"),
+        (HEAD, "AgentConfigError: No agents defined*"),
+        (AGENT.format("servers=['unknown']"), "ServerConfigError: *unknown*"),
+        (
+            HEAD + "@fast.chain(name='demo', sequence=['nobody'])\nasync def demo(): ...\n",
+            "AgentConfigError: *nobody*",
+        ),
+    ],
+    ids=["module", "error", "syntax", "exit", "no-fast", "not-fast", "no-agent", "server", "reference"],
+)
+def test_a_broken_definition_is_permanent(tmp_path: Path, source: str, message: str) -> None:
+    with run_worker(project(tmp_path, agents=source), ready=False) as worker:
+        report = failure(worker)
+        assert report.permanent
+        assert "\n" not in report.message
+        assert fnmatch(report.message, message.replace("[", "[[]")), report.message
+
+
+def test_a_module_that_is_not_there(tmp_path: Path) -> None:
+    with run_worker(project(tmp_path), module="agents.nope", ready=False) as worker:
+        assert failure(worker) == FailedReport(
+            message="ModuleNotFoundError: No module named 'agents.nope'", permanent=True
+        )
+
+
+def test_no_model_at_all(tmp_path: Path) -> None:
+    with run_worker(project(tmp_path, config=""), ready=False) as worker:
+        assert failure(worker).message.startswith("ModelConfigError: No model configured")
+
+
+def test_a_failure_of_the_moment_is_not_permanent(tmp_path: Path) -> None:
+    source = HEAD + (
+        "from fast_agent.agents import McpAgent\n"
+        "class Moody(McpAgent):\n"
+        "    async def initialize(self):\n"
+        "        raise ConnectionError('the database is not up yet')\n"
+        "@fast.custom(Moody, name='moody')\n"
+        "async def moody(): ...\n"
+    )
+    with run_worker(project(tmp_path, agents=source), agent="moody", ready=False) as worker:
+        assert failure(worker) == FailedReport(
+            message="ConnectionError: the database is not up yet", permanent=False
+        )
+
+
+def test_arguments_of_the_process_are_not_the_agents(tmp_path: Path) -> None:
+    source = "import sys\nassert len(sys.argv) == 1, sys.argv\n" + AGENT.format("")
+    with run_worker(project(tmp_path, agents=source)) as worker:
+        assert text(call(worker.url, "auto", "demo", message="x")) == "x"
+
+
+def test_the_agent_of_that_name_is_served_or_else_the_default(tmp_path: Path) -> None:
+    source = (
+        "from fast_agent import FastAgent\nfrom fast_agent.agents import McpAgent\n"
+        "from fast_agent.mcp.prompt import Prompt\nfast = FastAgent('tests')\n"
+        "class Named(McpAgent):\n"
+        "    async def generate(self, messages, request_params=None, tools=None):\n"
+        "        return Prompt.assistant(self.name)\n"
+        "@fast.custom(Named, name='first')\nasync def first(): ...\n"
+        "@fast.custom(Named, name='second', default=True)\nasync def second(): ...\n"
+    )
+    directory = project(tmp_path, agents=source)
+    with run_worker(directory, agent="first") as worker:
+        assert text(call(worker.url, "auto", "first", message="who?")) == "first"
+    with run_worker(directory, agent="somebody") as worker:
+        assert text(call(worker.url, "auto", "somebody", message="who?")) == "second"
