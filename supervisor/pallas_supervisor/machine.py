@@ -218,7 +218,7 @@ def _kill_late(agent: Agent, event: Spawned, _at: Moment) -> Step:
 
 
 def _spawn_failed(agent: Agent, event: SpawnFailed, at: Moment) -> Step:
-    agent = replace(agent, live=False)
+    agent = replace(agent, pid=None, live=False)
     if agent.desired is Desired.DOWN:
         return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
     if agent.after is After.RESTART:
@@ -349,7 +349,7 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Redefine: Row(_redefine_running, (State.STOPPING,)),
         DependencyLost: Row(_lose_dependency, (State.STOPPING,)),
         Spawned: Row(_learn_pid),
-        SpawnFailed: Row(_spawn_failed, _AFTER_PROCESS),
+        SpawnFailed: Row(_spawn_failed, (State.BACKOFF, State.FAILED)),
         Ready: Row(_become_ready, (State.READY,)),
         Complained: Row(_note),
         Died: Row(_die_unasked, (State.KILLING,)),

@@ -1,0 +1,437 @@
+"""The machine's promises, whatever happens in whatever order: the pure machine alone, and under the engine.
+
+`PureMachine` throws every event at one agent, sensible or not. `Fleet` runs the real engine with simulated processes,
+a clock of its own and four agents that depend on each other; processes only do there what processes can do.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
+from unit.supervisor_fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, make_engine
+
+from pallas_supervisor.engine import Engine, Transition
+from pallas_supervisor.graph import Graph
+from pallas_supervisor.machine import KILL_TIMEOUT, TABLE, step
+from pallas_supervisor.states import (
+    OF_GENERATION,
+    RESTING,
+    WITH_PROCESS,
+    Agent,
+    Complained,
+    DependenciesReady,
+    DependencyLost,
+    Desired,
+    Died,
+    Elapsed,
+    Event,
+    Exit,
+    Policy,
+    Ready,
+    Redefine,
+    Restart,
+    SetTimer,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    Start,
+    State,
+    Stop,
+    Swept,
+    Unhealthy,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TIMED = frozenset({State.STARTING, State.STOPPING, State.KILLING, State.BACKOFF})
+"""States that hold a timer for as long as they last."""
+
+policies = st.builds(
+    Policy,
+    restart=st.sampled_from(["always", "on-failure", "never"]),
+    start_timeout=st.sampled_from([5.0, 60.0]),
+    stop_timeout=st.sampled_from([1.0, 10.0]),
+    max_failures=st.integers(1, 4),
+    reset_after=st.sampled_from([20.0, 60.0]),
+    on_dependency_loss=st.sampled_from(["keep", "restart"]),
+)
+exits = st.one_of(
+    st.sampled_from([0, 1, 70, 78]).map(lambda status: Exit(status=status)),
+    st.sampled_from([9, 11, 15]).map(lambda number: Exit(signal=number)),
+)
+
+
+@dataclass(frozen=True)
+class OffBy:
+    """An event that belongs to the agent's own generation or epoch, or to one beside it."""
+
+    event: Event
+    distance: int
+
+    def of(self, agent: Agent) -> Event:
+        if isinstance(self.event, Elapsed):
+            return Elapsed(agent.epoch + self.distance)
+        if isinstance(self.event, OF_GENERATION):
+            return replace(self.event, generation=agent.generation + self.distance)
+        return self.event
+
+
+happenings = st.builds(
+    OffBy,
+    st.one_of(
+        st.sampled_from([Start(), Stop(), Restart(), DependenciesReady(), DependencyLost("library")]),
+        st.builds(Redefine, policies, st.booleans()),
+        st.builds(Spawned, st.just(0), st.integers(2, 9)),
+        st.builds(SpawnFailed, st.just(0), st.just("no memory"), st.booleans()),
+        st.sampled_from(
+            [Ready(0), Swept(0), Elapsed(0), Complained(0, "ImportError"), Unhealthy(0, "frozen")]
+        ),
+        st.builds(Died, st.just(0), exits),
+    ),
+    st.sampled_from([0, 0, 0, 0, -1, 1]),
+)
+"""Every kind of event, mostly of the agent's own generation and epoch."""
+
+
+class PureMachine(RuleBasedStateMachine):
+    """One agent, and every event at any time."""
+
+    @initialize(policy=policies)
+    def begin(self, policy: Policy) -> None:
+        self.agent = Agent(name="research", policy=policy)
+        self.now = 0.0
+
+    @rule(
+        happening=happenings, draw=st.sampled_from([0.0, 0.5, 0.999]), wait=st.sampled_from([0.0, 1.0, 61.0])
+    )
+    def happen(self, happening: OffBy, draw: float, wait: float) -> None:
+        self.now += wait
+        before, event = self.agent, happening.of(self.agent)
+        taken = step(before, event, now=self.now, draw=draw)
+        after = self.agent = taken.agent
+
+        assert after.state in (before.state, *TABLE[before.state, type(event)].to)
+        if happening.distance and isinstance(event, (*OF_GENERATION, Elapsed)):
+            assert (after, taken.effects) == (before, ())
+        if after.state is before.state:
+            assert after.epoch == before.epoch, "an epoch is a stay in a state"
+        else:
+            assert after.epoch == before.epoch + 1
+            assert after.since == self.now
+            timers = [effect for effect in taken.effects if isinstance(effect, SetTimer)]
+            assert [timer.epoch for timer in timers] == [after.epoch] * len(timers)
+            assert len(timers) == (after.state in TIMED or after.state is State.READY)
+        for effect in taken.effects:
+            if isinstance(effect, Spawn):
+                assert isinstance(event, DependenciesReady)
+                assert not before.live
+                assert effect.generation == after.generation == before.generation + 1
+            else:
+                assert getattr(effect, "generation", after.generation) == after.generation
+
+    @invariant()
+    def hangs_together(self) -> None:
+        agent = getattr(self, "agent", None)
+        if agent is None:
+            return
+        if agent.state in WITH_PROCESS:
+            assert agent.live
+        elif agent.state is not State.FAILED:  # which may be one that cannot be killed
+            assert not agent.live
+        if agent.state in (State.WAITING, State.STARTING, State.READY, State.BACKOFF):
+            assert agent.desired is Desired.UP
+        if agent.state is State.STOPPED:
+            assert agent.desired is Desired.DOWN
+        assert (agent.retry_at is not None) == (agent.state is State.BACKOFF)
+        if agent.state in (State.BACKOFF, State.FAILED):
+            assert agent.message
+        if agent.state is State.BACKOFF:
+            assert agent.failures > 0
+
+    @precondition(lambda self: hasattr(self, "agent"))
+    @invariant()
+    def comes_down_when_told_to(self) -> None:
+        """After `Stop`, timers alone bring it to rest, even if no process ever answers."""
+        agent = step(self.agent, Stop(), now=self.now, draw=0.0).agent
+        for _ in range(3):
+            if agent.state in RESTING:
+                break
+            agent = step(agent, Elapsed(agent.epoch), now=self.now, draw=0.0).agent
+        assert agent.state in RESTING
+        assert agent.desired is Desired.DOWN
+
+
+TestPureMachine = PureMachine.TestCase
+TestPureMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def run(agent: Agent, *happened: Event | Callable[[Agent], Event], now: float = 0.0) -> Agent:
+    for event in happened:
+        known = event if isinstance(event, Event) else event(agent)
+        agent = step(agent, known, now=now, draw=0.5).agent
+    return agent
+
+
+CRASH: tuple[Callable[[Agent], Event], ...] = (
+    lambda agent: Died(agent.generation, Exit(signal=9)),
+    lambda agent: Swept(agent.generation),
+)
+
+
+@given(max_failures=st.integers(1, 8), became_ready=st.lists(st.booleans(), min_size=8, max_size=8))
+def test_as_many_failures_in_a_row_as_are_allowed_lead_to_failed(max_failures: int, became_ready: list[bool]):
+    agent = run(Agent(name="research", policy=Policy(max_failures=max_failures)), Start())
+    for number in range(1, max_failures + 1):
+        assert agent.state is State.WAITING
+        agent = run(agent, DependenciesReady())
+        if became_ready[number - 1]:
+            agent = run(agent, lambda agent: Ready(agent.generation))
+        agent = run(agent, *CRASH)
+        assert agent.failures == number
+        if number < max_failures:
+            assert agent.state is State.BACKOFF
+            agent = run(agent, lambda agent: Elapsed(agent.epoch))
+    assert agent.state is State.FAILED
+    assert run(agent, Start()).failures == 0
+
+
+@given(before=st.integers(0, 3))
+def test_ready_for_reset_after_clears_the_failures(before: int):
+    agent = run(Agent(name="research", policy=Policy(max_failures=5)), Start(), DependenciesReady())
+    for _ in range(before):
+        agent = run(agent, *CRASH, lambda agent: Elapsed(agent.epoch), DependenciesReady())
+    taken = step(agent, Ready(agent.generation), now=0.0, draw=0.5)
+    assert taken.agent.failures == before
+    assert SetTimer(taken.agent.epoch, agent.policy.reset_after) in taken.effects
+    assert run(taken.agent, lambda agent: Elapsed(agent.epoch)).failures == 0
+
+
+# --- the engine -----------------------------------------------------------------------------------------
+
+DEPENDENCIES = {"library": (), "research": ("library",), "engineering": ("library",), "jarvis": ()}
+"""`jarvis` depends on both in the middle or, after a reload, on one of them; see `reload`."""
+
+GRAPHS = (
+    {**DEPENDENCIES, "jarvis": ("research", "engineering")},
+    {**DEPENDENCIES, "jarvis": ("engineering",)},
+    {**DEPENDENCIES, "engineering": (), "jarvis": ("research", "engineering")},
+)
+
+names = st.sampled_from(sorted(DEPENDENCIES))
+
+
+class Fleet(RuleBasedStateMachine):
+    """The engine, four agents, and processes that come up, die, hang and vanish as they like."""
+
+    processes_seen = Bundle("processes_seen")
+
+    engine: Engine
+    world: FakeProcesses
+    loop: FakeLoop
+
+    @initialize(policy=policies, graph=st.sampled_from(GRAPHS), seed=st.integers(0, 9))
+    def begin(self, policy: Policy, graph: dict[str, tuple[str, ...]], seed: int) -> None:
+        rules = {name: policy for name in graph}
+        self.engine, self.world, self.loop = make_engine(graph, rules, rng=random.Random(seed))
+        self.engine.transition_observers.append(self._check_transition)
+        self.shutting_down: Driven | None = None
+
+    def _check_transition(self, change: Transition) -> None:
+        name = change.after.name
+        agents, graph = self.engine.agents, self.engine.graph
+        if change.after.state is State.STARTING:
+            needs = {need: agents[need].state for need in graph.dependencies(name)}
+            assert set(needs.values()) <= {State.READY}, f"{name} starts while {needs}"
+        if self.shutting_down is not None and change.after.state is State.STOPPING:
+            busy = [n for n in graph.dependents(name) if agents[n].state not in RESTING]
+            assert change.after.desired is Desired.UP or not busy, f"{name} is stopped before {busy}"
+
+    # --- what the operator does ---------------------------------------------------------------------------
+
+    @rule(wanted=st.sets(names))
+    def start(self, wanted: set[str]) -> None:
+        self.engine.start(wanted)
+
+    @rule(name=names)
+    def stop(self, name: str) -> None:
+        self.engine.post(name, Stop())
+
+    @rule(name=names)
+    def restart(self, name: str) -> None:
+        self.engine.post(name, Restart())
+
+    @rule(name=names, policy=policies, respawn=st.booleans())
+    def redefine(self, name: str, policy: Policy, respawn: bool) -> None:
+        self.engine.post(name, Redefine(policy, respawn))
+
+    @rule(graph=st.sampled_from(GRAPHS))
+    def reload(self, graph: dict[str, tuple[str, ...]]) -> None:
+        self.engine.redefine(Graph(graph), {name: self.engine.agents[name].policy for name in graph})
+
+    # --- what processes do --------------------------------------------------------------------------------
+
+    def _some(self, data: st.DataObject, *, spawned: bool, dead: bool) -> FakeProcess | None:
+        found = [p for p in self.world.live.values() if (p.spawned, p.dead) == (spawned, dead)]
+        return data.draw(st.sampled_from(found)) if found else None
+
+    @rule(data=st.data())
+    def appear(self, data: st.DataObject) -> None:
+        if process := self._some(data, spawned=False, dead=False):
+            process.spawned = True
+            self.engine.post(process.name, Spawned(process.generation, 100 + process.generation))
+
+    @rule(data=st.data(), permanent=st.booleans())
+    def cannot_appear(self, data: st.DataObject, permanent: bool) -> None:
+        if process := self._some(data, spawned=False, dead=False):
+            del self.world.live[process.name]
+            self.engine.post(process.name, SpawnFailed(process.generation, "no memory", permanent))
+
+    @rule(data=st.data())
+    def come_up(self, data: st.DataObject) -> None:
+        if process := self._some(data, spawned=True, dead=False):
+            self.engine.post(process.name, Ready(process.generation))
+
+    @rule(data=st.data(), what=st.sampled_from([Complained, Unhealthy]))
+    def speak(self, data: st.DataObject, what: type[Complained] | type[Unhealthy]) -> None:
+        if process := self._some(data, spawned=True, dead=False):
+            self.engine.post(process.name, what(process.generation, "said so"))
+
+    @rule(data=st.data(), exit_=exits)
+    def die(self, data: st.DataObject, exit_: Exit) -> None:
+        if process := self._some(data, spawned=True, dead=False):
+            process.dead = True
+            self.engine.post(process.name, Died(process.generation, exit_))
+            assert "sweep" in process.asked
+
+    @rule(target=processes_seen, data=st.data())
+    def vanish(self, data: st.DataObject) -> object:
+        if process := self._some(data, spawned=True, dead=True):
+            del self.world.live[process.name]
+            self.engine.post(process.name, Swept(process.generation))
+            return process
+        return multiple()
+
+    @rule(process=processes_seen, late=st.sampled_from([Ready, Swept]))
+    def say_something_late(self, process: FakeProcess, late: type[Ready] | type[Swept]) -> None:
+        before = self.engine.agents[process.name]
+        if before.generation > process.generation:
+            self.engine.post(process.name, late(process.generation))
+            assert self.engine.agents[process.name] == before
+
+    # --- what time does -----------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.0, 0.1, 0.6, 2.0, 10.0, 31.0, 61.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.loop.advance(seconds)
+
+    @rule()
+    def shut_down(self) -> None:
+        if self.shutting_down is None:
+            self.shutting_down = Driven(self.engine.shut_down())
+
+    # --- what holds always --------------------------------------------------------------------------------
+
+    @precondition(lambda self: hasattr(self, "engine"))
+    @invariant()
+    def knows_its_processes(self) -> None:
+        for name, agent in self.engine.agents.items():
+            process = self.world.live.get(name)
+            assert (process is not None) == agent.live
+            assert (process is not None and process.spawned) == (agent.pid is not None)
+            if process is not None:
+                assert process.generation == agent.generation
+
+    @precondition(lambda self: hasattr(self, "engine"))
+    @invariant()
+    def nobody_is_forgotten(self) -> None:
+        """A state that is not a resting one holds a timer or awaits a named event."""
+        for name, agent in self.engine.agents.items():
+            if agent.state in TIMED:
+                timer = self.engine._timers[name]
+                assert not timer.cancelled()
+                assert timer.when() > self.loop.now
+            elif agent.state is State.WAITING and self.shutting_down is None:
+                assert self.engine.awaited(name), "it could start"
+            elif agent.state is State.READY:
+                process = self.world.live[name]
+                assert not process.dead
+
+    @precondition(lambda self: hasattr(self, "engine"))
+    @invariant()
+    def a_live_process_is_asked_to_end_where_it_should(self) -> None:
+        for name, agent in self.engine.agents.items():
+            process = self.world.live.get(name)
+            if process is None or process.dead or not process.spawned:
+                continue
+            if agent.state is State.STOPPING:
+                assert "terminate" in process.asked
+            if agent.state in (State.KILLING, State.FAILED):
+                assert "kill" in process.asked
+
+    def teardown(self) -> None:
+        """In the end everything comes down, with processes that die when killed, or with ones that never do."""
+        if not hasattr(self, "engine"):
+            return
+        mortal = self.engine.agents["library"].generation % 2 == 0
+        if self.shutting_down is None:
+            self.shutting_down = Driven(self.engine.shut_down())
+        for _ in range(len(self.engine.agents)):
+            self.loop.advance(10.0 + KILL_TIMEOUT)
+            for process in list(self.world.live.values()) if mortal else ():
+                self._end(process)
+        self.shutting_down.go_on()
+        assert self.shutting_down.done
+        states = {agent.state for agent in self.engine.agents.values()}
+        assert states <= RESTING
+        assert all(agent.desired is Desired.DOWN for agent in self.engine.agents.values())
+        if mortal:
+            assert not self.world.live
+
+    def _end(self, process: FakeProcess) -> None:
+        if not process.spawned:
+            process.spawned = True
+            self.engine.post(process.name, Spawned(process.generation, 7))
+        if not process.dead:
+            process.dead = True
+            self.engine.post(process.name, Died(process.generation, Exit(signal=9)))
+        del self.world.live[process.name]
+        self.engine.post(process.name, Swept(process.generation))
+
+
+TestFleet = Fleet.TestCase
+TestFleet.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+@given(policy=policies, exits_=st.lists(exits, min_size=1, max_size=12))
+def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list[Exit]):
+    """However it dies, it is started again, in `backoff` with a time, or at rest with a message."""
+    engine, world, loop = make_engine({"research": ()}, {"research": replace(policy, reset_after=1e6)})
+    engine.start(["research"])
+    for exit_ in exits_:
+        if not (process := world.live.get("research")):
+            break
+        engine.post("research", Spawned(process.generation, 7))
+        process.dead = process.spawned = True
+        engine.post("research", Died(process.generation, exit_))
+        del world.live["research"]
+        engine.post("research", Swept(process.generation))
+        loop.advance(40.0)
+    agent = engine.agents["research"]
+    assert agent.state in (State.STARTING, State.STOPPED, State.FAILED, State.STOPPING, State.KILLING)
+    assert agent.generation <= policy.max_failures
+    if agent.state in RESTING:
+        assert agent.message
