@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 RING_LENGTH = 2_000
-"""Lines kept per agent for `pallasctl logs`."""
+RING_BYTES = 2 * 1024 * 1024
+"""Lines, and bytes of them, kept per agent for `pallasctl logs`: whichever bound is reached first."""
 
 FOLLOWER_LENGTH = 5_000
 """Lines that a follower may be behind before it loses some."""
@@ -31,6 +32,20 @@ class Line(NamedTuple):
 
     time: str
     text: bytes
+
+
+class _Ring:
+    """The newest lines of one agent."""
+
+    def __init__(self) -> None:
+        self.lines: deque[Line] = deque()
+        self._size = 0
+
+    def append(self, line: Line) -> None:
+        self.lines.append(line)
+        self._size += len(line.text)
+        while len(self.lines) > RING_LENGTH or (self._size > RING_BYTES and len(self.lines) > 1):
+            self._size -= len(self.lines.popleft().text)
 
 
 class Follower:
@@ -56,7 +71,7 @@ class LogHub:
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
-        self._rings: dict[str, deque[Line]] = {}
+        self._rings: dict[str, _Ring] = {}
         self.followers: set[Follower] = set()
 
     def put(self, agent: str, record: dict[str, object]) -> None:
@@ -67,7 +82,7 @@ class LogHub:
         """Take in one finished record."""
         ring = self._rings.get(agent)
         if ring is None:
-            ring = self._rings[agent] = deque(maxlen=RING_LENGTH)
+            ring = self._rings[agent] = _Ring()
         ring.append(line)
         self._write(line.text)
         for follower in self.followers:
@@ -81,7 +96,7 @@ class LogHub:
         """
         wanted = [ring for agent, ring in self._rings.items() if not agents or agent in agents]
         lines = sorted(
-            (line for ring in wanted for line in ring if line.time >= since), key=lambda line: line.time
+            (line for ring in wanted for line in ring.lines if line.time >= since), key=lambda line: line.time
         )
         return [line.text for line in lines[-count:]] if count else []
 
