@@ -105,7 +105,14 @@ def test_values_that_json_has_no_form_for() -> None:
         "(1, 2)": "key",
     }
     for endless in (loop, deep):
-        assert parse_record(record_line({"message": "m", "x": endless}))
+        shortened = parse_record(record_line({"message": "m", "x": endless}))
+        assert shortened is not None
+        assert shortened["message"] == "m"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_in_json_becomes_text(value: float) -> None:
+    assert json.loads(record_line({"x": value, "y": [value]})) == {"x": str(value), "y": [str(value)]}
 
 
 def test_secrets_go_wherever_they_stand() -> None:
