@@ -140,3 +140,8 @@ AGENT_KEYS = [
 def test_the_reader_takes_any_shape(document: dict[str, object]) -> None:
     data = yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass")
     problems_or_none(data)
+
+
+def test_what_aliases_share_is_judged_once() -> None:
+    found = problems("name: d\nagents:\n  a: &a {module: m, port: 1, port: 2}\n  b: {<<: *a, port: 3}\n")
+    assert [(problem.line, problem.field) for problem in found] == [(3, "agents.a.port")]
