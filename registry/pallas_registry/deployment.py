@@ -79,6 +79,9 @@ def slug(agent: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """The model's own name: what follows the provider's dot, `openai.gpt-5` → `gpt-5`."""
-    _, dot, name = model.partition(".")
-    return name if dot else model
+    """The model's own name: what follows the provider's dot, `openai.gpt-4.1` → `gpt-4.1`.
+
+    Providers are called by letters alone, so that a model without one keeps its dots: `gpt-4.1` → `gpt-4.1`.
+    """
+    provider, dot, name = model.partition(".")
+    return name if dot and provider.isalpha() else model
