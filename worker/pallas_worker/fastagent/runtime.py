@@ -1,9 +1,8 @@
-"""fast-agent, driven as a library: one runtime a process, and a fresh instance for every call.
+"""One fast-agent runtime a process, and a fresh instance of the served agent for every call.
 
-The only file that touches fast-agent's private names and undocumented modules; `check_names` says at the
-start which of them has moved. It must not know MCP requests, metrics files or the supervisor.
+Knows how fast-agent makes instances; must not know MCP requests, metrics or the supervisor.
 """
-# ruff: noqa: SLF001 - this is the file in which fast-agent's private names may be used
+# ruff: noqa: SLF001 - this folder is where fast-agent's private names may be used
 
 from __future__ import annotations
 
@@ -11,156 +10,44 @@ import asyncio
 import contextlib
 import copy
 import dataclasses
-import inspect
 import logging
-import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from fast_agent.agents import mcp_agent
-from fast_agent.core.fastagent import FastAgent, RunRuntime
-from fast_agent.core.harness import AgentHarness
 from fast_agent.core.model_resolution import resolve_model_spec
 from fast_agent.core.validation import get_agent_dependencies
-from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
 from fast_agent.types import LlmStopReason, RequestParams
 from mcp_types import Implementation
 
 from pallas_worker.errors import AgentError, CallError
+from pallas_worker.fastagent.aggregator import Aggregator, Call
+from pallas_worker.fastagent.names import check_names, unsupported
+from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.quiet import join_logging, trim_filters, write_no_files
 from pallas_worker.servers import downstreams_of, forwarding_servers, registry_for_call
 from pallas_worker.usage import Turn, turn_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from fast_agent.config import MCPServerSettings, Settings
     from fast_agent.context import Context
-    from fast_agent.core.fastagent import AgentInstance
+    from fast_agent.core.fastagent import AgentInstance, FastAgent, RunRuntime
+    from fast_agent.mcp.mcp_aggregator import MCPAggregator
     from fast_agent.types import PromptMessageExtended
 
     from pallas_worker.downstreams import Downstream
+    from pallas_worker.fastagent.aggregator import ObserveOperation
     from pallas_worker.progress import Progress
 
-    type ObserveOperation = Callable[[str, str, bool, float], None]
-    """Told of each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
-
-VERSION = metadata.version("fast-agent-mcp")
 DISPOSAL_TIMEOUT = 5.0
 """Seconds that the disposal of an instance may take before what hangs is abandoned."""
-SLOW_ATTACH = 1.0
-AVOID_FOR = 15.0
-"""A server that let a call wait for `SLOW_ATTACH` seconds and then failed is left out for so many seconds."""
 
 _log = logging.getLogger("pallas.worker.fastagent")
-_trace = logging.getLogger("pallas.forward.trace")
-
-_NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
-    (FastAgent, "_instantiate_agent_instance", ("runtime",)),
-    (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),
-    (RunRuntime, "__init__", ("managed_instances", "instance_lock", "global_prompt_context")),
-    (AgentHarness, "__init__", ("fast_agent",)),
-    (mcp_agent, "MCPAggregator", ("server_names", "context")),
-    (MCPAggregator, "load_servers", ("force_connect",)),
-    (MCPAggregator, "attach_server", ("server_name", "options")),
-    (MCPAggregator, "_reset_runtime_indexes", ()),
-    (MCPAggregator, "_require_server_registry", ()),
-    (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
-    (MCPAggregator, "_execute_session_method", ("client", "method_name")),
-)
-
-
-def check_names() -> None:
-    """Make sure that every undocumented name that this file uses is where it was.
-
-    Raises:
-        AgentError: this version of fast-agent has moved one.
-    """
-    for owner, name, parameters in _NAMES:
-        found = getattr(owner, name, None)
-        known = set(inspect.signature(found).parameters) if callable(found) else set()
-        if not callable(found) or not known.issuperset(parameters):
-            raise _unsupported(f"{getattr(owner, '__name__', owner)}.{name} is not what it was")
-
-
-def _unsupported(what: str) -> AgentError:
-    advice = "install the version that pallas-mcp asks for"
-    return AgentError(f"fast-agent {VERSION} is not supported: {what}; {advice}", permanent=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What the parts of one instance share; it travels in the instance's own fast-agent context."""
-
-    observe: ObserveOperation
-    avoid: dict[str, float]
-    """When, on the monotonic clock, a server may be tried again; shared by all calls of the worker."""
-    unreachable: dict[str, str] = field(default_factory=dict)
-    aggregators: list[MCPAggregator] = field(default_factory=list)
-
-
-class _Aggregator(MCPAggregator):
-    """fast-agent's connections of one agent, except that they do without a server that cannot be reached."""
-
-    @property
-    def _call(self) -> _Call | None:
-        return getattr(self.context, "pallas_call", None)
-
-    async def __aenter__(self) -> Self:
-        if self._call is not None:
-            self._call.aggregators.append(self)
-        await super().__aenter__()  # type: ignore[no-untyped-call]
-        return self
-
-    async def load_servers(self, *, force_connect: bool = False) -> None:
-        call = self._call
-        if call is None:
-            await super().load_servers(force_connect=force_connect)
-        elif force_connect or not self.initialized:
-            await self._reset_runtime_indexes()
-            for name in self._configured_server_names:
-                settings = self._require_server_registry().get_server_config(name)
-                if settings is None or settings.load_on_start or force_connect:
-                    await self._attach(name, call)
-            self.initialized = True
-
-    async def _attach(self, name: str, call: _Call) -> None:
-        began = time.monotonic()
-        if began < call.avoid.get(name, 0.0):
-            call.unreachable[name] = "it did not answer a moment ago"
-            return
-        try:
-            await self.attach_server(server_name=name, options=MCPAttachOptions())
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a server, the agent does without it
-            now = time.monotonic()
-            if now - began >= SLOW_ATTACH:
-                call.avoid[name] = now + AVOID_FOR
-            call.unreachable[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
-            _trace.warning("%s: cannot attach %s", self.agent_name, name, exc_info=error)
-
-    async def _execute_on_server(
-        self, server_name: str, operation_type: str, *args: Any, **kwargs: Any
-    ) -> Any:
-        began = time.monotonic()
-        well = False
-        try:
-            result: Any = await super()._execute_on_server(server_name, operation_type, *args, **kwargs)
-            well = not getattr(result, "is_error", False)
-            return result
-        finally:
-            if self._call is not None:
-                self._call.observe(server_name, operation_type, well, time.monotonic() - began)
-
-    async def _execute_session_method(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return await super()._execute_session_method(*args, **kwargs)
-        except Exception:
-            # fast-agent makes one line for the LLM of this; operators need the traceback.
-            _trace.exception("%s: %s failed downstream", self.agent_name, kwargs.get("method_name"))
-            raise
 
 
 class Instance:
@@ -238,7 +125,7 @@ class AgentRuntime:
         Raises:
             fast_agent.core.exceptions.FastAgentError: the agent cannot be made, for want of an LLM key say.
         """
-        call = _Call(observe, self._avoid)
+        call = Call(observe, self._avoid)
         fast, runtime = self._fast_for(call, bearer), self._runtime_for_call()
         try:
             made = await fast._instantiate_agent_instance(runtime)
@@ -261,7 +148,7 @@ class AgentRuntime:
             global_prompt_context=dict(prompt) if prompt is not None else None,
         )
 
-    def _fast_for(self, call: _Call, bearer: str | None) -> FastAgent:
+    def _fast_for(self, call: Call, bearer: str | None) -> FastAgent:
         """The application as this call sees it: own context, own server settings, own agent definitions."""
         registry = registry_for_call(self._servers, self._forwarding, bearer, self._client)
         fast = copy.copy(self._fast)
@@ -291,7 +178,8 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     """
     check_names()
     # The one hook into the making of agents: they look the class up here.
-    mcp_agent.__dict__["MCPAggregator"] = _Aggregator
+    mcp_agent.__dict__["MCPAggregator"] = Aggregator
+    take_shortcuts()
     write_no_files(settings_of(fast))
     async with fast.harness() as harness:
         join_logging()
@@ -299,7 +187,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
         if name is None:
             raise AgentError("no agent is defined: decorate a function with @fast.agent(...)", permanent=True)
         if harness._runtime is None:
-            raise _unsupported("its harness has no runtime")
+            raise unsupported("its harness has no runtime")
         yield AgentRuntime(fast, harness._runtime, name)
 
 
