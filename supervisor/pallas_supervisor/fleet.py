@@ -11,26 +11,24 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from pallas_registry.environment import worker_environment
 from pallas_registry.protocol import (
     FailedReport,
     HealthReport,
     ReadyReport,
     Report,
     StageReport,
-    WorkerSpec,
 )
-from pallas_supervisor.children import OWNER_VARIABLE
 from pallas_supervisor.engine import Engine, Transition
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.intake import Intake
 from pallas_supervisor.launch import Launcher
-from pallas_supervisor.listeners import connectable, served_hosts
+from pallas_supervisor.listeners import connectable
 from pallas_supervisor.metrics import Metrics
 from pallas_supervisor.readiness import until_answered
 from pallas_supervisor.rollup import agent_health, roll_up
+from pallas_supervisor.specs import policy_of, worker_spec
 from pallas_supervisor.standin import Absence, StandIn
-from pallas_supervisor.states import Complained, Desired, Policy, Ready, State
+from pallas_supervisor.states import Complained, Desired, Ready, State
 from pallas_supervisor.view import agent_status, say_why, timestamp
 from pallas_supervisor.wording import describe_exit
 
@@ -38,10 +36,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable, Mapping
 
-    from pallas_registry.deployment import Agent as AgentFacts
     from pallas_registry.deployment import Deployment, ModelSettings
     from pallas_registry.logs import Levels
-    from pallas_registry.protocol import Status
+    from pallas_registry.protocol import Status, WorkerSpec
     from pallas_supervisor.hub import LogHub
     from pallas_supervisor.slots import Slots
     from pallas_supervisor.states import Agent
@@ -59,18 +56,6 @@ FAILED_RETRY_AFTER = 30
 _LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
 
 _log = logging.getLogger("pallas.supervisor.fleet")
-
-
-def policy_of(agent: AgentFacts) -> Policy:
-    """The machine's part of an agent's definition."""
-    return Policy(
-        restart=agent.restart,
-        start_timeout=agent.start_timeout,
-        stop_timeout=agent.stop_timeout,
-        max_failures=agent.max_failures,
-        reset_after=agent.reset_after,
-        on_dependency_loss=agent.on_dependency_loss,
-    )
 
 
 class Fleet:
@@ -211,28 +196,15 @@ class Fleet:
     # --- workers ------------------------------------------------------------------------------------------
 
     def _describe(self, name: str, generation: int) -> WorkerSpec:
-        agent = self.deployment.agents[name]
-        environment = worker_environment(os.environ, agent.env)
-        environment[OWNER_VARIABLE] = f"{name}/{generation}"
-        return WorkerSpec(
-            agent=name,
-            module=agent.module,
-            title=agent.title,
-            description=agent.description,
-            version=self.deployment.version,
-            deployment=self.deployment.name,
-            port=agent.port,
+        return worker_spec(
+            self.deployment,
+            self.settings,
+            name=name,
             generation=generation,
+            environ=os.environ,
             directory=self._directory,
-            allowed_hosts=served_hosts(self.deployment.host, self.deployment.bind),
-            metrics_directory=str(self.slots.directory),
-            metrics_slot=self.slots.slot(name),
-            stop_timeout=agent.stop_timeout,
-            log_level=self._levels.pallas,
-            root_log_level=self._levels.root,
-            default_model=self.settings.default_model,
-            capabilities=self.settings.capabilities,
-            environment=environment,
+            metrics=(str(self.slots.directory), self.slots.slot(name)),
+            levels=self._levels,
         )
 
     def _reported(self, name: str, generation: int, report: Report) -> None:

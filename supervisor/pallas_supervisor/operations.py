@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pallas_registry.agents_file import read_deployment
 from pallas_registry.model_settings import read_model_settings
-from pallas_supervisor.fleet import graph_of, policy_of
+from pallas_supervisor.fleet import graph_of
 from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.plan import Plan, plan_reload
+from pallas_supervisor.specs import policy_of
 from pallas_supervisor.states import Redefine, Restart, Start, State, Stop
 
 if TYPE_CHECKING:

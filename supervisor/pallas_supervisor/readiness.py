@@ -58,5 +58,5 @@ async def _exchange(host: str, port: int) -> str | None:
 
 async def until_answered(host: str, port: int) -> None:
     """Probe until it is answered; the caller bounds the time."""
-    while await probe(host, port) is not None:
+    while await probe(host, port) is not None:  # noqa: ASYNC110 - a port has no event for us
         await asyncio.sleep(PROBE_INTERVAL)

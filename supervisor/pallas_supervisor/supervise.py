@@ -14,7 +14,6 @@ import signal
 import socket
 import stat
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_registry.logs import configure_logging, levels
@@ -36,6 +35,8 @@ from pallas_supervisor.public_api import public_api
 from pallas_supervisor.slots import Slots
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pallas_registry.deployment import Deployment, ModelSettings
     from pallas_supervisor.zygote import Zygote
 

@@ -1,0 +1,72 @@
+"""From a deployment to what one worker is told. Pure but for the environment that it is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pallas_registry.environment import worker_environment
+from pallas_registry.protocol import WorkerSpec
+from pallas_supervisor.children import OWNER_VARIABLE
+from pallas_supervisor.listeners import served_hosts
+from pallas_supervisor.states import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_registry.deployment import Agent, Deployment, ModelSettings
+    from pallas_registry.logs import Levels
+
+
+def policy_of(agent: Agent) -> Policy:
+    """The machine's part of an agent's definition."""
+    return Policy(
+        restart=agent.restart,
+        start_timeout=agent.start_timeout,
+        stop_timeout=agent.stop_timeout,
+        max_failures=agent.max_failures,
+        reset_after=agent.reset_after,
+        on_dependency_loss=agent.on_dependency_loss,
+    )
+
+
+def worker_spec(
+    deployment: Deployment,
+    settings: ModelSettings,
+    *,
+    name: str,
+    generation: int,
+    environ: Mapping[str, str],
+    directory: str,
+    metrics: tuple[str, str],
+    levels: Levels,
+) -> WorkerSpec:
+    """What the worker of this start of an agent is told.
+
+    Args:
+        environ: the supervisor's environment.
+        directory: the worker's working directory.
+        metrics: directory and slot in which it counts.
+    """
+    agent = deployment.agents[name]
+    environment = worker_environment(environ, agent.env)
+    environment[OWNER_VARIABLE] = f"{name}/{generation}"
+    return WorkerSpec(
+        agent=name,
+        module=agent.module,
+        title=agent.title,
+        description=agent.description,
+        version=deployment.version,
+        deployment=deployment.name,
+        port=agent.port,
+        generation=generation,
+        directory=directory,
+        allowed_hosts=served_hosts(deployment.host, deployment.bind),
+        metrics_directory=metrics[0],
+        metrics_slot=metrics[1],
+        stop_timeout=agent.stop_timeout,
+        log_level=levels.pallas,
+        root_log_level=levels.root,
+        default_model=settings.default_model,
+        capabilities=settings.capabilities,
+        environment=environment,
+    )
