@@ -1,7 +1,8 @@
 """The machine's promises, whatever happens in whatever order: the pure machine alone, and under the engine.
 
-`PureMachine` throws every event at one agent, sensible or not. `Fleet` runs the real engine with simulated processes,
-a clock of its own and four agents that depend on each other; processes only do there what processes can do.
+`PureMachine` throws every event at one agent, sensible or not. `Fleet` runs the real engine with simulated
+processes, a clock of its own and four agents that depend on each other; processes only do
+what processes can do.
 """
 
 from __future__ import annotations
@@ -21,11 +22,9 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from unit.supervisor_fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, make_engine
 
-from pallas_supervisor.engine import Engine, Transition
 from pallas_supervisor.graph import Graph
-from pallas_supervisor.machine import KILL_TIMEOUT, TABLE, step
+from pallas_supervisor.machine import _IGNORE, KILL_TIMEOUT, TABLE, step
 from pallas_supervisor.states import (
     OF_GENERATION,
     RESTING,
@@ -53,9 +52,12 @@ from pallas_supervisor.states import (
     Swept,
     Unhealthy,
 )
+from unit.supervisor_fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, make_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pallas_supervisor.engine import Engine, Transition
 
 TIMED = frozenset({State.STARTING, State.STOPPING, State.KILLING, State.BACKOFF})
 """States that hold a timer for as long as they last."""
@@ -119,6 +121,29 @@ class PureMachine(RuleBasedStateMachine):
         happening=happenings, draw=st.sampled_from([0.0, 0.5, 0.999]), wait=st.sampled_from([0.0, 1.0, 61.0])
     )
     def happen(self, happening: OffBy, draw: float, wait: float) -> None:
+        """Anything, sensible or not."""
+        self._take(happening, draw, wait)
+
+    @rule(number=st.integers(0, 100), policy=policies, exit_=exits, yes=st.booleans())
+    def move(self, number: int, policy: Policy, exit_: Exit, yes: bool) -> None:
+        """Something that the present state does not ignore: it is what leads far."""
+        acting = [
+            event for (state, event), row in TABLE.items() if state is self.agent.state and row != _IGNORE
+        ]
+        made: dict[type[Event], Event] = {
+            Redefine: Redefine(policy, yes),
+            DependencyLost: DependencyLost("library"),
+            Spawned: Spawned(0, 7),
+            SpawnFailed: SpawnFailed(0, "no memory", yes),
+            Complained: Complained(0, "ImportError"),
+            Unhealthy: Unhealthy(0, "frozen"),
+            Died: Died(0, exit_),
+        }
+        event_type = acting[number % len(acting)]
+        event = made.get(event_type) or event_type(*([0] * len(event_type.__dataclass_fields__)))
+        self._take(OffBy(event, 0), 0.5, 0.0)
+
+    def _take(self, happening: OffBy, draw: float, wait: float) -> None:
         self.now += wait
         before, event = self.agent, happening.of(self.agent)
         taken = step(before, event, now=self.now, draw=draw)
@@ -245,10 +270,11 @@ class Fleet(RuleBasedStateMachine):
 
     @initialize(policy=policies, graph=st.sampled_from(GRAPHS), seed=st.integers(0, 9))
     def begin(self, policy: Policy, graph: dict[str, tuple[str, ...]], seed: int) -> None:
-        rules = {name: policy for name in graph}
+        rules = dict.fromkeys(graph, policy)
         self.engine, self.world, self.loop = make_engine(graph, rules, rng=random.Random(seed))
         self.engine.transition_observers.append(self._check_transition)
-        self.shutting_down: Driven | None = None
+        self.shutting_down = False
+        self.engine.start(graph)
 
     def _check_transition(self, change: Transition) -> None:
         name = change.after.name
@@ -256,7 +282,7 @@ class Fleet(RuleBasedStateMachine):
         if change.after.state is State.STARTING:
             needs = {need: agents[need].state for need in graph.dependencies(name)}
             assert set(needs.values()) <= {State.READY}, f"{name} starts while {needs}"
-        if self.shutting_down is not None and change.after.state is State.STOPPING:
+        if self.shutting_down and change.after.state is State.STOPPING:
             busy = [n for n in graph.dependents(name) if agents[n].state not in RESTING]
             assert change.after.desired is Desired.UP or not busy, f"{name} is stopped before {busy}"
 
@@ -291,8 +317,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(data=st.data())
     def appear(self, data: st.DataObject) -> None:
         if process := self._some(data, spawned=False, dead=False):
-            process.spawned = True
-            self.engine.post(process.name, Spawned(process.generation, 100 + process.generation))
+            self._spawned(process)
 
     @rule(data=st.data(), permanent=st.booleans())
     def cannot_appear(self, data: st.DataObject, permanent: bool) -> None:
@@ -306,7 +331,7 @@ class Fleet(RuleBasedStateMachine):
             self.engine.post(process.name, Ready(process.generation))
 
     @rule(data=st.data(), what=st.sampled_from([Complained, Unhealthy]))
-    def speak(self, data: st.DataObject, what: type[Complained] | type[Unhealthy]) -> None:
+    def speak(self, data: st.DataObject, what: type[Complained | Unhealthy]) -> None:
         if process := self._some(data, spawned=True, dead=False):
             self.engine.post(process.name, what(process.generation, "said so"))
 
@@ -326,7 +351,7 @@ class Fleet(RuleBasedStateMachine):
         return multiple()
 
     @rule(process=processes_seen, late=st.sampled_from([Ready, Swept]))
-    def say_something_late(self, process: FakeProcess, late: type[Ready] | type[Swept]) -> None:
+    def say_something_late(self, process: FakeProcess, late: type[Ready | Swept]) -> None:
         before = self.engine.agents[process.name]
         if before.generation > process.generation:
             self.engine.post(process.name, late(process.generation))
@@ -338,10 +363,31 @@ class Fleet(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.loop.advance(seconds)
 
+    # --- what leads far -----------------------------------------------------------------------------------
+
     @rule()
-    def shut_down(self) -> None:
-        if self.shutting_down is None:
-            self.shutting_down = Driven(self.engine.shut_down())
+    def all_come_up(self) -> None:
+        for name in self.engine.graph.start_order:
+            self.engine.post(name, Start())
+            process = self.world.live.get(name)
+            if process is not None and not process.dead and not process.spawned:
+                self._spawned(process)
+            if process is not None and not process.dead:
+                self.engine.post(name, Ready(process.generation))
+
+    @rule(name=names, helped=st.booleans())
+    def cannot_be_killed(self, name: str, helped: bool) -> None:
+        """It is told to stop and never does, whether its process exists already or is still to come."""
+        process = self.world.live.get(name)
+        if helped and process is not None and not process.spawned:
+            self._spawned(process)
+        self.engine.post(name, Stop())
+        self.loop.advance(10.0 + KILL_TIMEOUT)
+        assert self.engine.agents[name].state in RESTING
+
+    def _spawned(self, process: FakeProcess) -> None:
+        process.spawned = True
+        self.engine.post(process.name, Spawned(process.generation, 100 + process.generation))
 
     # --- what holds always --------------------------------------------------------------------------------
 
@@ -364,8 +410,8 @@ class Fleet(RuleBasedStateMachine):
                 timer = self.engine._timers[name]
                 assert not timer.cancelled()
                 assert timer.when() > self.loop.now
-            elif agent.state is State.WAITING and self.shutting_down is None:
-                assert self.engine.awaited(name), "it could start"
+            elif agent.state is State.WAITING:
+                assert self.engine.awaited(name) != ()
             elif agent.state is State.READY:
                 process = self.world.live[name]
                 assert not process.dead
@@ -383,18 +429,18 @@ class Fleet(RuleBasedStateMachine):
                 assert "kill" in process.asked
 
     def teardown(self) -> None:
-        """In the end everything comes down, with processes that die when killed, or with ones that never do."""
+        """In the end everything comes down, with processes that die when killed, or that never do."""
         if not hasattr(self, "engine"):
             return
         mortal = self.engine.agents["library"].generation % 2 == 0
-        if self.shutting_down is None:
-            self.shutting_down = Driven(self.engine.shut_down())
+        self.shutting_down = True
+        shutdown = Driven(self.engine.shut_down())
         for _ in range(len(self.engine.agents)):
             self.loop.advance(10.0 + KILL_TIMEOUT)
             for process in list(self.world.live.values()) if mortal else ():
                 self._end(process)
-        self.shutting_down.go_on()
-        assert self.shutting_down.done
+        shutdown.go_on()
+        assert shutdown.done
         states = {agent.state for agent in self.engine.agents.values()}
         assert states <= RESTING
         assert all(agent.desired is Desired.DOWN for agent in self.engine.agents.values())
@@ -403,8 +449,7 @@ class Fleet(RuleBasedStateMachine):
 
     def _end(self, process: FakeProcess) -> None:
         if not process.spawned:
-            process.spawned = True
-            self.engine.post(process.name, Spawned(process.generation, 7))
+            self._spawned(process)
         if not process.dead:
             process.dead = True
             self.engine.post(process.name, Died(process.generation, Exit(signal=9)))

@@ -122,7 +122,8 @@ class FakeProcesses:
         process = self.live.get(name)
         assert process is not None, f"{what} of {name}, of which nothing is left"
         assert process.generation == generation, f"{what} of another generation: {process}"
-        process.asked.add(what)
+        if process.spawned:  # nothing can be asked of one that is still to come
+            process.asked.add(what)
 
     def took(self) -> list[tuple[str, str, int]]:
         """The calls since the last time."""

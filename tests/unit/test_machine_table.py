@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 import pytest
-from unit.supervisor_fakes import agent
 
 from pallas_supervisor.machine import _IGNORE, _IGNORED, _ROWS, TABLE, step
 from pallas_supervisor.states import (
@@ -34,6 +33,7 @@ from pallas_supervisor.states import (
     Swept,
     Unhealthy,
 )
+from unit.supervisor_fakes import agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
