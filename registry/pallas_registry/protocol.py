@@ -1,9 +1,9 @@
 """What supervisor and worker say to each other, and nothing else.
 
 Down: a `WorkerSpec` as JSON in an anonymous memory file, and the descriptors of `Descriptors`. Up: `Report`
-messages, one JSON object a line, on the `report` pipe; log records, one JSON object a line, on the
-`records` pipe; whatever the agent prints, on `output` (its stdout and stderr). The lifeline is never written to: its end
-of file means that the supervisor is gone.
+messages, one JSON object a line, on the `report` pipe; log records, one JSON object a line, on the `records` pipe;
+whatever the agent prints, on `output` (its stdout and stderr). The lifeline is never written to: its end of file
+means that the supervisor is gone.
 """
 
 from __future__ import annotations
