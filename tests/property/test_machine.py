@@ -409,7 +409,7 @@ class Fleet(RuleBasedStateMachine):
             if agent.state in TIMED:
                 timer = self.engine._timers[name]
                 assert not timer.cancelled()
-                assert timer.when() > self.loop.now
+                assert timer.when() >= self.loop.now
             elif agent.state is State.WAITING:
                 assert self.engine.awaited(name) != ()
             elif agent.state is State.READY:
