@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from mcp.client import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from system.worker_process import RunningWorker, run_worker
-from system.worker_project import MODES, ask, call, project, text
+from system.worker_project import MODES, ask, bearing, call, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from mcp.client import Client
     from mcp_types import CallToolResult
 
 EXPLICIT = "Bearer of-the-configuration"
@@ -86,15 +85,11 @@ def test_a_tool_is_called(setting: Setting, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_callers_bearer_goes_where_it_may_and_nowhere_else(setting: Setting, mode: str) -> None:
     async def one(number: int) -> None:
-        headers = {"Authorization": f"Bearer token-{mode}-{number}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-            transport = streamable_http_client(setting.worker.url, http_client=http)
-            async with Client(transport, mode=mode) as client:
-                for server in ("opted", "plain", "explicit"):
-                    told = f"{server} {mode}-{number}"
-                    assert text(await client.call_tool("demo", {"message": echo(server, told)})) == echoed(
-                        told
-                    )
+        async with bearing(setting.worker.url, f"token-{mode}-{number}", mode) as client:
+            for server in ("opted", "plain", "explicit"):
+                told = f"{server} {mode}-{number}"
+                result = await client.call_tool("demo", {"message": echo(server, told)})
+                assert text(result) == echoed(told)
 
     async def run() -> None:
         await asyncio.gather(*(one(number) for number in range(20)))

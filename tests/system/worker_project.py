@@ -6,13 +6,16 @@ Knows what a user writes; must not know how a worker is run.
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from mcp_types import CallToolResult
@@ -58,6 +61,16 @@ def ask[T](url: str, mode: str, act: Callable[[Client], Awaitable[T]]) -> T:
             return await act(client)
 
     return asyncio.run(run())
+
+
+@asynccontextmanager
+async def bearing(url: str, token: str, mode: str = "auto") -> AsyncIterator[Client]:
+    """A client whose requests carry this bearer token."""
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+    ):
+        yield client
 
 
 def call(url: str, mode: str, tool: str, **arguments: Any) -> CallToolResult:

@@ -74,7 +74,10 @@ class Calls:
                 answer = await self._run(request, bearer, Progress(send_progress))
             outcome = "ok"
             return CallToolResult(content=result_content(answer))
-        except (ArgumentError, CallError) as error:
+        except ArgumentError as error:
+            return self._failed(str(error), bearer)
+        except CallError as error:
+            _log.warning("the model gave no answer: %s", self._redact(str(error), bearer))
             return self._failed(str(error), bearer)
         except FastAgentError as error:
             _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)

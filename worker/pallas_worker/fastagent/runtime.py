@@ -70,7 +70,14 @@ class Instance:
             CallError: the LLM could not be asked, or gave no answer.
         """
         params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
-        answer: PromptMessageExtended = await self._agent.generate([message], params)
+        try:
+            answer: PromptMessageExtended = await self._agent.generate([message], params)
+        except Exception as error:
+            # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
+            status = getattr(error, "status_code", None)
+            if not isinstance(status, int):
+                raise
+            raise CallError(f"the LLM provider answered with HTTP {status}: {error}") from error
         if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
             raise CallError(answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})")
         return answer
