@@ -143,7 +143,10 @@ class Engine:
             name: self.agents.get(name) or Agent(name=name, policy=policy, since=now)
             for name, policy in policies.items()
         }
+        for name in self._timers.keys() - self.agents.keys():
+            self._timers.pop(name).cancel()
         self._reconcile()
+        self._wake()
 
     # --- events -------------------------------------------------------------------------------------------
 
@@ -160,6 +163,9 @@ class Engine:
                     self._reconcile()
         finally:
             self._draining = False
+        self._wake()
+
+    def _wake(self) -> None:
         for change in self._changed:
             if not change.done():
                 change.set_result(None)
@@ -175,14 +181,22 @@ class Engine:
         if after.state is not before.state:
             self._announce(Transition(before, after))
         for effect in taken.effects:
-            self._carry_out(name, effect)
+            self._attempt(self._carry_out, name, effect)
 
     def _announce(self, change: Transition) -> None:
         for observe in self.transition_observers:
-            observe(change)
+            self._attempt(observe, change)
         if change.before.state is State.READY:
             for dependent in self.graph.dependents(change.after.name):
                 self._mailbox.append((dependent, DependencyLost(change.after.name)))
+
+    @staticmethod
+    def _attempt[*Arguments](do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
+        """Do it, and log it if it fails: a defect elsewhere must not cost an agent its timer."""
+        try:
+            do(*arguments)
+        except Exception:  # noqa: BLE001 - whatever it is
+            _log.exception("%s failed", getattr(do, "__qualname__", do))
 
     def _carry_out(self, name: str, effect: Effect) -> None:
         match effect:
@@ -198,10 +212,10 @@ class Engine:
                 self._timers[name] = self._loop.call_later(seconds, self.post, name, Elapsed(epoch))
             case CountRestart(reason):
                 for count in self.restart_observers:
-                    count(name, reason)
+                    self._attempt(count, name, reason)
             case ObserveStart(seconds):
                 for observe in self.start_observers:
-                    observe(name, seconds)
+                    self._attempt(observe, name, seconds)
 
     # --- reconciliation -----------------------------------------------------------------------------------
 

@@ -281,10 +281,12 @@ class Fleet(RuleBasedStateMachine):
         agents, graph = self.engine.agents, self.engine.graph
         if change.after.state is State.STARTING:
             needs = {need: agents[need].state for need in graph.dependencies(name)}
-            assert set(needs.values()) <= {State.READY}, f"{name} starts while {needs}"
+            self.world.insist(set(needs.values()) <= {State.READY}, f"{name} starts while {needs}")
         if self.shutting_down and change.after.state is State.STOPPING:
             busy = [n for n in graph.dependents(name) if agents[n].state not in RESTING]
-            assert change.after.desired is Desired.UP or not busy, f"{name} is stopped before {busy}"
+            self.world.insist(
+                change.after.desired is Desired.UP or not busy, f"{name} is stopped before {busy}"
+            )
 
     # --- what the operator does ---------------------------------------------------------------------------
 
@@ -393,6 +395,11 @@ class Fleet(RuleBasedStateMachine):
 
     @precondition(lambda self: hasattr(self, "engine"))
     @invariant()
+    def no_promise_is_broken(self) -> None:
+        assert not self.world.broken
+
+    @precondition(lambda self: hasattr(self, "engine"))
+    @invariant()
     def knows_its_processes(self) -> None:
         for name, agent in self.engine.agents.items():
             process = self.world.live.get(name)
@@ -441,6 +448,7 @@ class Fleet(RuleBasedStateMachine):
                 self._end(process)
         shutdown.go_on()
         assert shutdown.done
+        assert not self.world.broken
         states = {agent.state for agent in self.engine.agents.values()}
         assert states <= RESTING
         assert all(agent.desired is Desired.DOWN for agent in self.engine.agents.values())
