@@ -37,7 +37,7 @@ DRAIN_INTERVAL = 0.01
 
 
 class HttpServer:
-    """Serves one ASGI application on a listening, non-blocking socket, in the running loop."""
+    """Serves one ASGI application on a listening socket, in the running loop."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
         self._listener = listener
@@ -66,6 +66,7 @@ class HttpServer:
 
     def start(self) -> None:
         """Begin to accept."""
+        self._listener.setblocking(False)
         self._tick()
         self._resume()
 

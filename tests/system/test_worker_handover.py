@@ -1,0 +1,61 @@
+"""Workers that follow each other on one listening socket, under load: no request is lost."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import httpx
+
+from system.worker_process import run_worker
+from system.worker_project import project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENTS = 4
+HANDOVERS = 3
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "send_message", "arguments": {"message": "still there?"}},
+}
+HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+
+
+def test_no_request_is_lost_when_workers_follow_each_other(tmp_path: Path) -> None:
+    failures: list[str] = []
+    answered = [0] * CLIENTS
+    done = threading.Event()
+
+    def ask(number: int, url: str) -> None:
+        while not done.is_set():
+            try:
+                response = httpx.post(url, json=CALL, headers=HEADERS, timeout=60)
+                if response.status_code != 200 or "still there?" not in response.text:
+                    failures.append(f"{response.status_code} {response.text}")
+            except httpx.HTTPError as error:
+                failures.append(repr(error))
+            answered[number] += 1
+
+    directory = project(tmp_path)
+    with ExitStack() as stack:
+        current = stack.enter_context(run_worker(directory, metrics_slot="demo0"))
+        clients = [threading.Thread(target=ask, args=(n, current.url)) for n in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        try:
+            for number in range(1, HANDOVERS + 1):
+                following = stack.enter_context(
+                    run_worker(directory, listener=current.listener, metrics_slot=f"demo{number}")
+                )
+                assert current.stop() == 0
+                current = following
+        finally:
+            done.set()
+            for client in clients:
+                client.join(60)
+    assert failures == []
+    assert min(answered) > 0

@@ -1,0 +1,91 @@
+"""The guard around fast-agent's private names, and what one call's instance may share with another's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fast_agent.agents.agent_types import AgentConfig
+from fast_agent.core.fastagent import FastAgent
+from fast_agent.core.managed_runtime import ManagedRuntimeMixin
+from fast_agent.mcp import client_gateway, mcp_connection_manager
+from fast_agent.types import RequestParams
+
+from pallas_worker.errors import AgentError
+from pallas_worker.fastagent import names, runtime, shortcuts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_installed_version_has_all_names() -> None:
+    names.check_names()
+
+
+def test_a_name_that_has_moved_is_an_error_with_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ManagedRuntimeMixin, "_instantiate_agent_instance")
+    with pytest.raises(AgentError) as caught:
+        names.check_names()
+    assert caught.value.permanent
+    assert f"fast-agent {names.VERSION} is not supported" in str(caught.value)
+    assert "FastAgent._instantiate_agent_instance" in str(caught.value)
+
+
+def test_a_parameter_that_has_moved_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def other(self: object) -> None: ...
+
+    monkeypatch.setattr(FastAgent, "_finalize_initial_agent_instance", other)
+    with pytest.raises(AgentError, match="_finalize_initial_agent_instance is not what it was"):
+        names.check_names()
+
+
+def test_a_shortcut_that_has_moved_is_only_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    originals = {
+        (mcp_connection_manager, "_wait_for_initialized_with_startup_budget"),
+        (mcp_connection_manager, "_subscription_filter"),
+        (client_gateway, "httpx2"),
+    }
+    for module, name in originals:
+        monkeypatch.setattr(module, name, getattr(module, name))  # so that it is put back afterwards
+    monkeypatch.delattr(mcp_connection_manager, "_subscription_filter")
+    shortcuts.take_shortcuts()
+    assert "_subscription_filter has moved" in caplog.text
+    assert not hasattr(mcp_connection_manager, "_subscription_filter")
+
+
+def test_configurations_of_two_calls_share_no_container() -> None:
+    def tool() -> None: ...
+
+    params = RequestParams(temperature=0.5)
+    original = AgentConfig("a", servers=["s"], function_tools=[tool], default_request_params=params)
+    own: Any = runtime._own_config(original)
+    own.servers.append("t")
+    own.default_request_params.temperature = 1.0
+    assert original.servers == ["s"]
+    assert original.default_request_params is not None
+    assert original.default_request_params.temperature == 0.5
+    assert own.function_tools == [tool]
+
+
+def test_only_what_the_served_agent_is_made_of_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # fast-agent reads its configuration there
+    fast = FastAgent("tests", parse_cli_args=False)
+
+    @fast.agent(name="leaf")
+    async def leaf() -> None: ...
+
+    @fast.agent(name="middle", agents=["leaf"])
+    async def middle() -> None: ...
+
+    @fast.agent(name="other")
+    async def other() -> None: ...
+
+    @fast.chain(name="top", sequence=["middle", "leaf"])
+    async def top() -> None: ...
+
+    assert list(runtime._needed_by("top", fast.agents)) == ["leaf", "middle", "top"]
+    assert list(runtime._needed_by("other", fast.agents)) == ["other"]
