@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -147,7 +148,7 @@ class _ControlApi:
         query = request.query_params
         names = query.getlist("agent")
         agents = self._operations.resolve(names) if names else ()
-        count = _count(query.get("n"))
+        count = _count(query.get("n"), everything="since" in query)
         lines = self._fleet.hub.newest(agents, count, _since(query.get("since")))
         if query.get("follow") != "1":
             return Response(b"".join(line + b"\n" for line in lines), media_type="application/x-ndjson")
@@ -216,9 +217,10 @@ def _parse_verb(body: dict[str, Any]) -> _Verb:
     return _Verb(tuple(agents), wait, float(timeout))
 
 
-def _count(text: str | None) -> int:
+def _count(text: str | None, *, everything: bool) -> int:
+    """How many lines are wanted; without a number the newest ones, or all of those that `since` leaves."""
     if text is None:
-        return DEFAULT_LINES
+        return sys.maxsize if everything else DEFAULT_LINES
     with contextlib.suppress(ValueError):
         if (count := int(text)) >= 0:
             return count

@@ -160,8 +160,8 @@ class Fleet:
         if agent.state is State.READY and report is not None:
             health = report.status
             message = message or report.message or ""
-        elif agent.state is not State.READY:
-            health = "error" if agent.desired is Desired.UP else "unknown"
+        elif agent.state in (State.BACKOFF, State.FAILED):
+            health = "error"
         return agent_status(
             agent,
             port=self.deployment.agents[agent.name].port,

@@ -25,9 +25,6 @@ _LEVEL_COLOURS: Mapping[str, Colour] = {
     "CRITICAL": "red",
 }
 
-_EVERYTHING = 1_000_000
-"""More records than a supervisor keeps."""
-
 _BLOCKS = ("stack", "exception")
 _SHOWN = {"time", "level", "logger", "message", "agent", "pid", "generation", *_BLOCKS}
 """What has its own place in a line of text, or is left to `-o json`."""
@@ -80,8 +77,6 @@ def logs(
 
     Those of the named agents, or of all agents and the supervisor.
     """
-    if count is None and since is not None:
-        count = _EVERYTHING
     query: dict[str, Any] = {"agent": agents, "n": count, "since": since, "follow": 1 if follow else None}
     chosen = {name: value for name, value in query.items() if value is not None}
     try:
