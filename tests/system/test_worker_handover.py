@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from system.worker_process import run_worker
 from system.worker_project import project
@@ -25,20 +26,23 @@ CALL = {
 HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 
 
-def test_no_request_is_lost_when_workers_follow_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [True, False], ids=["kept-connections", "new-connections"])
+def test_no_request_is_lost_when_workers_follow_each_other(tmp_path: Path, kept: bool) -> None:
     failures: list[str] = []
     answered = [0] * CLIENTS
     done = threading.Event()
 
     def ask(number: int, url: str) -> None:
-        while not done.is_set():
-            try:
-                response = httpx.post(url, json=CALL, headers=HEADERS, timeout=60)
-                if response.status_code != 200 or "still there?" not in response.text:
-                    failures.append(f"{response.status_code} {response.text}")
-            except httpx.HTTPError as error:
-                failures.append(repr(error))
-            answered[number] += 1
+        limits = httpx.Limits(max_keepalive_connections=None if kept else 0)
+        with httpx.Client(timeout=60, limits=limits) as client:
+            while not done.is_set():
+                try:
+                    response = client.post(url, json=CALL, headers=HEADERS)
+                    if response.status_code != 200 or "still there?" not in response.text:
+                        failures.append(f"{response.status_code} {response.text}")
+                except httpx.HTTPError as error:
+                    failures.append(repr(error))
+                answered[number] += 1
 
     directory = project(tmp_path)
     with ExitStack() as stack:

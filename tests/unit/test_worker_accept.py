@@ -81,7 +81,7 @@ def test_requests_are_answered_on_one_connection(listener: socket.socket) -> Non
                 assert b"connection: close" not in head
                 assert await reader.readexactly(2) == b"ok"
             await http.drain(10)
-            assert await reader.read() == b""  # an idle connection is closed at once
+            assert await reader.read() == b""
 
     asyncio.run(run())
 
@@ -157,10 +157,30 @@ def test_an_accepted_connection_may_still_send_its_first_request(listener: socke
     asyncio.run(run())
 
 
+def test_an_idle_client_that_asks_again_is_answered_and_told_to_leave(listener: socket.socket) -> None:
+    async def run() -> None:
+        app = App()
+        app.go.set()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (reader, writer):
+            writer.write(REQUEST)
+            await reader.readuntil(b"\r\n\r\nok")
+            drained = asyncio.create_task(http.drain(10))
+            await asyncio.sleep(0)
+            writer.write(REQUEST)
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert b"connection: close" in answer
+            await drained
+
+    asyncio.run(run())
+
+
 def test_a_connection_that_never_asks_does_not_hold_the_drain(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accept, "FIRST_REQUEST", 0.05)
+    monkeypatch.setattr(accept, "LINGER", 0.05)
 
     async def run() -> None:
         http = HttpServer(App(), listener)

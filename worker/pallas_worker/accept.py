@@ -28,8 +28,12 @@ _log = logging.getLogger("pallas.worker.accept")
 
 KEEP_ALIVE = 75
 """Seconds after which an idle connection is closed: above the 60 s of common proxies, which close first."""
-FIRST_REQUEST = 1.0
-"""Seconds that a drain leaves to a connection that was accepted but has not sent a request yet."""
+LINGER = 0.5
+"""Seconds that a connection must have been idle in a drain before it is closed.
+
+A client that sends again in the meantime is answered, and told `Connection: close`. Closing at once would cut those
+off whose next request is under way.
+"""
 ACCEPT_RETRY = 0.1
 """Seconds without accepting when descriptors have run out."""
 DRAIN_INTERVAL = 0.01
@@ -78,17 +82,19 @@ class HttpServer:
     async def drain(self, grace: float) -> None:
         """Let the requests in flight finish, for `grace` seconds at most; then cancel what is left.
 
-        Idle connections are closed at once, unless a request has arrived on them already.
+        Idle connections are closed once they have been idle for `LINGER` seconds.
         """
         self.stop_accepting()
         # In place: responses of requests in flight that have not begun yet say it, too.
         self._state.default_headers.append((b"connection", b"close"))
-        began = self._loop.time()
-        while (self._state.connections or self._opening) and self._loop.time() < began + grace:
-            patient = self._loop.time() < began + FIRST_REQUEST
-            for connection in list(self._state.connections):
-                if isinstance(connection, H11Protocol):
-                    _end_if_idle(connection, patient=patient)
+        deadline = self._loop.time() + grace
+        idle_since: dict[H11Protocol, float] = {}
+        while (self._state.connections or self._opening) and (now := self._loop.time()) < deadline:
+            for connection in self._connections():
+                if _is_busy(connection):
+                    idle_since.pop(connection, None)
+                elif now - idle_since.setdefault(connection, now) >= LINGER:
+                    connection.shutdown()
             await asyncio.sleep(DRAIN_INTERVAL)
         for timer in self._timers.values():
             timer.cancel()
@@ -102,9 +108,11 @@ class HttpServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in list(self._state.connections):
-            if isinstance(connection, H11Protocol):
-                connection.transport.abort()
+        for connection in self._connections():
+            connection.transport.abort()
+
+    def _connections(self) -> list[H11Protocol]:
+        return [entry for entry in self._state.connections if isinstance(entry, H11Protocol)]
 
     def _resume(self) -> None:
         if not self._stopped:
@@ -142,13 +150,11 @@ class HttpServer:
         self._timers["date"] = self._loop.call_later(1.0, self._tick)
 
 
-def _end_if_idle(connection: H11Protocol, *, patient: bool) -> None:
-    """Close a connection that waits for nothing; make a busy one close after its response."""
-    # `cycle` is uvicorn's request in hand; None on a connection that has not sent one yet.
-    unused = connection.cycle is None
-    if connection.transport.is_closing() or (unused and patient) or _bytes_waiting(connection.transport):
-        return
-    connection.shutdown()
+def _is_busy(connection: H11Protocol) -> bool:
+    """Whether the connection has a request in hand, or in its buffer, or is closing already."""
+    # `cycle` is uvicorn's newest request on it; None on a connection that has not sent one yet.
+    answering = connection.cycle is not None and not connection.cycle.response_complete
+    return answering or connection.transport.is_closing() or _bytes_waiting(connection.transport)
 
 
 def _bytes_waiting(transport: asyncio.Transport) -> bool:
