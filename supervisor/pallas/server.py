@@ -19,6 +19,7 @@ from pallas_registry.agents_file import deployment_path, read_deployment
 from pallas_registry.environment import load_dotenv
 from pallas_registry.model_settings import read_model_settings
 from pallas_registry.problems import ConfigurationError
+from pallas_supervisor.executing import keep_descriptors
 from pallas_supervisor.zygote import zygote_for
 
 EXIT_FAILED = 1
@@ -47,6 +48,7 @@ def main(agent: str | None, config: Path | None) -> None:
         known = ", ".join(deployment.agents)
         _give_up(f"{deployment.path}: there is no agent {agent!r}; choose one of {known}", EXIT_CONFIGURATION)
 
+    keep_descriptors()
     alone = agent is not None
     zygote = None if alone else zygote_for(deployment, os.environ)
     # Only now, while the zygote is importing beside us: nobody who mistyped a line should wait for these.

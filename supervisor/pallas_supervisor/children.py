@@ -22,6 +22,7 @@ OWNER_VARIABLE = "PALLAS_WORKER"
 
 _TITLE = b"pallas-worker"
 _ZYGOTE_TITLE = b"pallas-zygote"
+_TITLES = b"pallas-"
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -61,7 +62,7 @@ def owner_of(pid: int) -> Owner | None:
     A worker and what it forks bear its title; what it executes bears `OWNER_VARIABLE`.
     """
     process = Path("/proc", str(pid))
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, IndexError):
         words = (process / "cmdline").read_bytes().rstrip(b"\0").split(b" ")
         if words[0] == _TITLE:
             return Owner(words[1].decode(), int(words[2]))
@@ -72,6 +73,8 @@ def owner_of(pid: int) -> Owner | None:
             if name == OWNER_VARIABLE.encode():
                 agent, _, generation = value.decode().rpartition("/")
                 return Owner(agent, int(generation))
+        if words[0].startswith(_TITLES):  # read while the title was being written
+            return NASCENT
     return None
 
 
@@ -83,6 +86,22 @@ def exit_of(pidfd: int) -> Exit | None:
     if info.si_code == os.CLD_EXITED:
         return Exit(status=info.si_status)
     return Exit(signal=info.si_status)
+
+
+def pidfd_of(pid: int) -> int:
+    """Open the pidfd of a child. One that cannot be watched must not live: it is killed and reaped.
+
+    Raises:
+        OSError: there is no such process, or no descriptor is left.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        raise
 
 
 def send(pidfd: int, number: signal.Signals) -> None:
@@ -108,7 +127,9 @@ def kill_group(group: int) -> bool:
 
 
 def kill_strays(known: Collection[int], belongs: Callable[[int, Owner | None], bool]) -> bool:
-    """SIGKILL and reap adopted children of which `belongs(pid, owner)` holds; say whether none is left.
+    """SIGKILL and reap adopted children of which `belongs(pid, owner)` holds; say whether there was none.
+
+    While there was one, another look is needed: its own children are adopted as it dies.
 
     Args:
         known: process IDs that are workers or the zygote, never strays.
@@ -120,8 +141,8 @@ def kill_strays(known: Collection[int], belongs: Callable[[int, Owner | None], b
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
-            if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                clean = False
+            os.waitpid(pid, os.WNOHANG)
+        clean = False
     return clean
 
 

@@ -5,8 +5,10 @@ Knows posix_spawn(3); nothing of what the program is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,13 +17,25 @@ if TYPE_CHECKING:
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
+def keep_descriptors() -> None:
+    """Let no program that is started from now on inherit what this process itself was started with.
+
+    Python's own descriptors are never inherited; a shell's or a service manager's may be.
+    """
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        if int(entry.name) > 2:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.set_inheritable(int(entry.name), False)
+
+
 def execute(
     arguments: Sequence[str], environment: Mapping[str, str], inherited: Iterable[int], output: int | None
 ) -> int:
     """Start `arguments[0]` (a path) and return its process ID.
 
     Args:
-        inherited: descriptors that keep their numbers in the new process; all others are closed there.
+        inherited: descriptors that keep their numbers in the new process; all others are closed there,
+            except inheritable ones, of which `keep_descriptors` leaves none.
         output: descriptor that becomes stdout and stderr, or None to share ours. stdin is always empty.
 
     Raises:

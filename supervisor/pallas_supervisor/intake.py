@@ -69,8 +69,17 @@ class Intake:
         """Make the pipes; the write ends for report, records and output, which the caller closes."""
         self.close(name, generation)
         worker = self._workers[name, generation] = _Worker(name, generation, refilled=self._loop.time())
-        takers = (self._take_report, self._take_record, self._take_output)
-        return tuple(self._open(worker, take) for take in takers)  # type: ignore[return-value]
+        theirs: list[int] = []
+        try:
+            for take in (self._take_report, self._take_record, self._take_output):
+                theirs.append(self._open(worker, take))  # noqa: PERF401 - what was opened must be known
+        except OSError:
+            for descriptor in theirs:
+                os.close(descriptor)
+            self.close(name, generation)
+            raise
+        report, records, output = theirs
+        return report, records, output
 
     def _open(self, worker: _Worker, take: Callable[[_Worker, bytes], None]) -> int:
         ours, theirs = os.pipe()

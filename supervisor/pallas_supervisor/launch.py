@@ -21,6 +21,7 @@ from pallas_supervisor.children import (
     exit_of,
     kill_group,
     kill_strays,
+    pidfd_of,
     reap_zombies,
     send,
     session_of,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 SWEEP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Seconds between looks whether a group is empty; the last one repeats."""
+
+_UNUSABLE_INTERPRETER = (FileNotFoundError, NotADirectoryError, PermissionError)
+"""What trying again does not mend."""
 
 _log = logging.getLogger("pallas.supervisor.launch")
 
@@ -98,7 +102,6 @@ class Launcher:
         self._gone = gone
         self._workers: dict[Owner, Worker] = {}
         self._spawning: set[asyncio.Task[None]] = set()
-        self._executions = asyncio.Semaphore(os.process_cpu_count() or 1)
         # Held open for as long as the supervisor lives; nobody ever writes to it.
         self._lifeline, self._lifeline_held = os.pipe()
 
@@ -124,7 +127,7 @@ class Launcher:
         """Start a worker; answers with `Spawned` or `SpawnFailed`."""
         task = self._loop.create_task(self._spawn(Owner(name, generation)), name=f"spawn {name}")
         self._spawning.add(task)
-        task.add_done_callback(self._spawning.discard)
+        task.add_done_callback(self._spawned)
 
     def terminate(self, name: str, generation: int) -> None:
         """Ask the worker to drain and exit."""
@@ -134,7 +137,8 @@ class Launcher:
         """Kill the worker and its group."""
         worker = self._workers.get(Owner(name, generation))
         if worker is not None:
-            with contextlib.suppress(ProcessLookupError):
+            send(worker.pidfd, signal.SIGKILL)  # it may not have opened its group yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(worker.pid, signal.SIGKILL)
 
     def sweep(self, name: str, generation: int) -> None:
@@ -147,13 +151,21 @@ class Launcher:
         if (worker := self._workers.get(owner)) is not None:
             send(worker.pidfd, number)
 
+    def _spawned(self, task: asyncio.Task[None]) -> None:
+        self._spawning.discard(task)
+        self.reap()  # what ended meanwhile had to be left alone
+
     async def _spawn(self, owner: Owner) -> None:
         try:
             pid = await self._make(owner)
-            worker = self._workers[owner] = Worker(owner, pid, os.pidfd_open(pid))
-        except (OSError, ZygoteError) as error:
+            worker = self._workers[owner] = Worker(owner, pid, pidfd_of(pid))
+        except Exception as error:  # noqa: BLE001 - the engine counts on an answer
+            if not isinstance(error, OSError):
+                _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
             self._pipes.close(*owner)
-            self._emit(owner.name, SpawnFailed(owner.generation, f"cannot be started: {error}"))
+            message = f"cannot be started: {error}"
+            permanent = isinstance(error, _UNUSABLE_INTERPRETER)
+            self._emit(owner.name, SpawnFailed(owner.generation, message, permanent))
             return
         self._loop.add_reader(worker.pidfd, self._ended, worker)
         self._emit(owner.name, Spawned(owner.generation, pid))
@@ -169,8 +181,7 @@ class Launcher:
                     # A worker may have been forked without our having heard of it.
                     kill_strays(self._known(), lambda _pid, whose: whose in (owner, NASCENT))
                     _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
-        async with self._executions:
-            return self._execute(interpreter or sys.executable, owner, spec)
+        return self._execute(interpreter or sys.executable, owner, spec)
 
     async def _fork(self, zygote: Zygote, owner: Owner, spec: WorkerSpec) -> int:
         with self._descriptors(owner, spec) as descriptors:
@@ -220,10 +231,15 @@ class Launcher:
             self._loop.call_later(delay, self._sweep, worker, attempt + 1)
             return
         del self._workers[worker.owner]
+        with contextlib.suppress(ChildProcessError):  # one that ended before it opened its group is left
+            os.waitid(os.P_PIDFD, worker.pidfd, os.WEXITED | os.WNOHANG)
         os.close(worker.pidfd)
         self._pipes.drain(*worker.owner)
         self._pipes.close(*worker.owner)
-        self._gone(worker.owner.name)
+        try:
+            self._gone(worker.owner.name)
+        except OSError as error:
+            _log.warning("%s: %s", worker.owner.name, error, extra={"agent": worker.owner.name})
         self._emit(worker.owner.name, Swept(worker.owner.generation))
 
     def close(self) -> None:

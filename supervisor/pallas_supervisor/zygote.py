@@ -6,6 +6,7 @@ Knows the command channel (`pallas_worker.zygote` is the other end, and never im
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pallas_registry.environment import worker_environment
-from pallas_supervisor.children import exit_of, send
+from pallas_supervisor.children import exit_of, pidfd_of, send
 from pallas_supervisor.executing import execute
 from pallas_supervisor.wording import describe_exit
 
@@ -31,6 +32,9 @@ START_TIMEOUT = 60.0
 ANSWER_TIMEOUT = 15.0
 """Seconds that a fork may take."""
 
+KILL_TIMEOUT = 5.0
+"""Seconds that a killed zygote may take to disappear."""
+
 _log = logging.getLogger("pallas.supervisor.zygote")
 
 
@@ -38,8 +42,38 @@ class ZygoteError(Exception):
     """The zygote could not fork a worker; the message says why."""
 
 
+class _Process:
+    """One zygote process and our end of its command channel."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel.setblocking(False)
+        try:
+            with theirs:
+                command = [sys.executable, "-P", "-m", "pallas_worker.zygote", str(theirs.fileno())]
+                self.pid = execute(command, environment, [theirs.fileno()], None)
+            self.pidfd = pidfd_of(self.pid)
+        except OSError:
+            self.channel.close()
+            raise
+        self.ready = False
+        self.gone = asyncio.Event()
+
+    async def receive(self, timeout: float) -> dict[str, object]:
+        async with asyncio.timeout(timeout):
+            packet = await asyncio.get_running_loop().sock_recv(self.channel, 4096)
+        if not packet:
+            raise ConnectionResetError("the zygote has gone")
+        answer: dict[str, object] = json.loads(packet)
+        return answer
+
+    def kill(self) -> None:
+        if not self.gone.is_set():
+            send(self.pidfd, signal.SIGKILL)
+
+
 class Zygote:
-    """One zygote process at a time; the next `spawn` replaces a dead one.
+    """One zygote process at a time; one that dies is made again.
 
     Args:
         environment: the process's whole environment.
@@ -47,27 +81,23 @@ class Zygote:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._channel: socket.socket | None = None
-        self._pidfd: int | None = None
-        self._ready = False
+        self._process: _Process | None = None
+        self._closed = False
         self._turn = asyncio.Lock()
-        self.pid: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process ID, None while there is none."""
+        return None if self._process is None else self._process.pid
 
     def start(self) -> None:
         """Start the process; returns at once, long before it is ready to fork. Needs no event loop."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        with theirs:
-            command = [sys.executable, "-P", "-m", "pallas_worker.zygote", str(theirs.fileno())]
-            self.pid = execute(command, self._environment, [theirs.fileno()], None)
-        self._pidfd = os.pidfd_open(self.pid)
-        self._channel = ours
-        self._ready = False
+        self._process = _Process(self._environment)
 
     def watch(self) -> None:
         """Notice its death; for the running loop."""
-        if self._pidfd is not None:
-            asyncio.get_running_loop().add_reader(self._pidfd, self._died)
+        if self._process is not None:
+            asyncio.get_running_loop().add_reader(self._process.pidfd, self._died, self._process)
 
     async def spawn(self, descriptors: Descriptors) -> int:
         """Fork a worker that inherits `descriptors`; its process ID.
@@ -76,61 +106,60 @@ class Zygote:
             ZygoteError: it could not be done, and no such worker will come.
         """
         async with self._turn:
-            if self._channel is None:
+            if self._process is None:
                 self.start()
                 self.watch()
-            channel = self._channel
-            assert channel is not None
+            process = self._process
+            assert process is not None
             try:
-                if not self._ready:
-                    await self._receive(channel, START_TIMEOUT)
-                    self._ready = True
-                socket.send_fds(channel, [b"spawn"], list(descriptors))
-                answer = await self._receive(channel, ANSWER_TIMEOUT)
-            except (OSError, TimeoutError) as error:
-                self.kill()
+                if not process.ready:
+                    await process.receive(START_TIMEOUT)
+                    process.ready = True
+                socket.send_fds(process.channel, [b"spawn"], list(descriptors))
+                answer = await process.receive(ANSWER_TIMEOUT)
+            except (OSError, ValueError) as error:
+                process.kill()
+                # Whoever tries again must not meet the same one.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.gone.wait(), KILL_TIMEOUT)
+                process.channel.close()
                 raise ZygoteError(f"the zygote does not answer ({type(error).__name__})") from error
         if "pid" not in answer:
             raise ZygoteError(str(answer.get("error")))
         return int(str(answer["pid"]))
 
-    @staticmethod
-    async def _receive(channel: socket.socket, timeout: float) -> dict[str, object]:
-        async with asyncio.timeout(timeout):
-            packet = await asyncio.get_running_loop().sock_recv(channel, 4096)
-        if not packet:
-            raise ConnectionResetError("the zygote has gone")
-        answer: dict[str, object] = json.loads(packet)
-        return answer
-
     def kill(self) -> None:
         """End the process, if there is one."""
-        if self._pidfd is not None:
-            send(self._pidfd, signal.SIGKILL)
+        if self._process is not None:
+            self._process.kill()
 
     def close(self) -> None:
         """Close the channel, at which the zygote exits by itself."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        self._closed = True
+        if self._process is not None:
+            self._process.channel.close()
 
-    def _died(self) -> None:
-        assert self._pidfd is not None
-        exit_ = exit_of(self._pidfd)
+    def _died(self, process: _Process) -> None:
+        exit_ = exit_of(process.pidfd)
         if exit_ is None:
             return
-        asyncio.get_running_loop().remove_reader(self._pidfd)
-        os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED)
-        os.close(self._pidfd)
-        self._pidfd = None
-        self.pid = None
-        expected, was_ready = self._channel is None, self._ready
-        self.close()
-        if expected:
+        asyncio.get_running_loop().remove_reader(process.pidfd)
+        os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED)
+        os.close(process.pidfd)
+        process.gone.set()
+        self._process = None
+        if not self._turn.locked():  # else a spawn is reading, and closes it once it has read the end
+            process.channel.close()
+        if self._closed:
             return
         _log.warning("the zygote died (%s); running workers are not concerned", describe_exit(exit_))
-        if was_ready:  # the next start should not have to wait; one that never came up is left to that start
-            self.start()
+        if (
+            process.ready
+        ):  # the next start should not have to wait; one that never came up is left to that start
+            try:
+                self.start()
+            except OSError as error:
+                _log.warning("the zygote cannot be started now: %s", error)
             self.watch()
 
 

@@ -1,0 +1,376 @@
+"""Workers from spawn to sweep: events in order, nothing left of a dead one, nothing leaked. Real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pallas_registry.protocol import FailedReport, Report, WorkerSpec, encode_report
+from pallas_supervisor import launch
+from pallas_supervisor.children import OWNER_VARIABLE
+from pallas_supervisor.executing import keep_descriptors
+from pallas_supervisor.hub import LogHub
+from pallas_supervisor.intake import Intake
+from pallas_supervisor.launch import Launcher
+from pallas_supervisor.states import Died, Exit, Spawned, SpawnFailed, Swept
+from pallas_supervisor.zygote import ZygoteError
+from unit.supervisor_processes import (
+    Events,
+    is_gone,
+    nothing_leaked,
+    program,
+    subreaper,
+    until_written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from pallas_registry.protocol import Descriptors
+
+WORKER = """
+import os, signal, sys, time
+spec, listener, lifeline, report, records, output = map(int, sys.argv[-1].split(","))
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    with nothing_leaked(), subreaper():
+        yield
+
+
+class Bench:
+    """A launcher whose workers are the test's own programs."""
+
+    def __init__(self, interpreter: str | None, zygote: Any = None) -> None:
+        self.events = Events()
+        self.reports: list[Report] = []
+        self.lines: list[bytes] = []
+        self.gone: list[str] = []
+        self.interpreter = interpreter
+        self.intake = Intake(lambda _name, _generation, report: self.reports.append(report), self.hub())
+        self.launcher = Launcher(
+            zygote=zygote,
+            describe=self.describe,
+            interpreter=lambda _name: self.interpreter,
+            listener=lambda _name: 0,
+            pipes=self.intake,
+            emit=lambda _name, event: self.events.put(event),
+            gone=self.gone.append,
+        )
+
+    def hub(self) -> LogHub:
+        return LogHub(self.lines.append)
+
+    def describe(self, name: str, generation: int) -> WorkerSpec:
+        return WorkerSpec(
+            agent=name,
+            module="agents.research",
+            title="Research",
+            description="Finds things out",
+            version="1.0.0",
+            deployment="demo",
+            port=24201,
+            generation=generation,
+            directory="/",
+            allowed_hosts=("localhost",),
+            metrics_directory="/nowhere",
+            metrics_slot="a1",
+            stop_timeout=10.0,
+            log_level="INFO",
+            root_log_level="INFO",
+            environment={**os.environ, OWNER_VARIABLE: f"{name}/{generation}"},
+        )
+
+    async def spawned(self, name: str = "research", generation: int = 1) -> int:
+        self.launcher.spawn(name, generation)
+        event = await self.events.next()
+        assert isinstance(event, Spawned), event
+        assert event.generation == generation
+        assert self.launcher.pids[name] == event.pid
+        return event.pid
+
+    async def swept(self, exit_: Exit, generation: int = 1, name: str = "research") -> None:
+        assert await self.events.next() == Died(generation, exit_)
+        self.launcher.sweep(name, generation)
+        assert await self.events.next() == Swept(generation)
+        assert name not in self.launcher.pids
+        assert self.gone[-1] == name
+
+
+def on_bench(
+    do: Callable[[Bench], Awaitable[None]], interpreter: str | None = None, zygote: Any = None
+) -> None:
+    async def run() -> None:
+        bench = Bench(interpreter, zygote)
+        try:
+            async with asyncio.timeout(60.0):
+                await do(bench)
+        finally:
+            bench.launcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_worker_lives_and_dies(tmp_path: Path):
+    report = encode_report(FailedReport(message="ImportError: no module named x", permanent=True))
+    worker = program(
+        tmp_path / "worker",
+        WORKER + f"os.write(report, {report!r}); print('hello'); sys.stdout.flush(); os._exit(78)",
+    )
+
+    async def do(bench: Bench) -> None:
+        pid = await bench.spawned()
+        await bench.swept(Exit(status=78))
+        assert is_gone(pid)
+        assert bench.reports == [FailedReport(message="ImportError: no module named x", permanent=True)]
+        assert len(bench.lines) == 1
+        assert b'"message": "hello"' in bench.lines[0]
+
+    on_bench(do, worker)
+
+
+def test_a_worker_gets_its_specification_and_a_clean_slate(tmp_path: Path):
+    told = tmp_path / "told"
+    worker = program(
+        tmp_path / "worker",
+        WORKER
+        + f"""
+import json
+data = json.loads(os.pread(spec, 1 << 20, 0))
+expected = {{0, 1, 2, spec, listener, lifeline, report, records, output}}
+extra = {{int(name) for name in os.listdir("/proc/self/fd")}} - expected
+extra = {{number for number in extra if os.path.exists(f"/proc/self/fd/{{number}}")}}
+answers = [data["agent"], data["generation"], len(extra), os.getsid(0) == os.getpid()]
+with open({str(told)!r}, "w") as file:
+    print(*answers, os.environ["{OWNER_VARIABLE}"], repr(sys.stdin.read()), file=file)
+""",
+    )
+
+    async def do(bench: Bench) -> None:
+        os.set_inheritable(inherited := os.dup(0), True)
+        keep_descriptors()
+        await bench.spawned(generation=7)
+        os.close(inherited)
+        await bench.swept(Exit(status=0), generation=7)
+        assert told.read_text() == "research 7 0 True research/7 ''\n"
+
+    on_bench(do, worker)
+
+
+def test_terminate_asks_and_kill_does_not(tmp_path: Path):
+    told = tmp_path / "told"
+    polite = program(
+        tmp_path / "polite",
+        WORKER
+        + f"signal.signal(signal.SIGTERM, lambda *_: os._exit(0))\nprint(1, file=open({str(told)!r}, 'w', 1))\n"
+        "while True: time.sleep(3600)",
+    )
+
+    async def do(bench: Bench) -> None:
+        await bench.spawned()
+        until_written(told)
+        bench.launcher.terminate("research", 2)
+        bench.launcher.kill("jarvis", 1)
+        bench.launcher.terminate("research", 1)
+        await bench.swept(Exit(status=0))
+        await bench.spawned(generation=2)
+        bench.launcher.kill("research", 2)
+        await bench.swept(Exit(signal=signal.SIGKILL), generation=2)
+
+    on_bench(do, polite)
+
+
+def test_a_sweep_leaves_neither_group_nor_strays(tmp_path: Path):
+    told = tmp_path / "told"
+    worker = program(
+        tmp_path / "worker",
+        WORKER
+        + f"""
+def linger():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    with open({str(told)!r}, "a") as file:
+        file.write(f"{{os.getpid()}}\\n")
+    time.sleep(3600)
+
+if os.fork() == 0:
+    linger()                       # in the group
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        linger()                   # a daemon, adopted at once
+    os._exit(0)
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    linger()                       # in the session, in a group of its own
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        linger()                   # a stray's own stray
+    linger()
+time.sleep(3600)
+""",
+    )
+
+    async def do(bench: Bench) -> None:
+        pid = await bench.spawned()
+        while len(lingering := until_written(told).split()) < 5:
+            pass
+        bench.launcher.kill("research", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL))
+        assert all(is_gone(int(process)) for process in (pid, *lingering))
+
+    on_bench(do, worker)
+
+
+def test_a_sweep_leaves_other_workers_alone(tmp_path: Path):
+    worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
+
+    async def do(bench: Bench) -> None:
+        await bench.spawned("research")
+        jarvis = await bench.spawned("jarvis")
+        bench.launcher.kill("research", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL))
+        assert not is_gone(jarvis)
+        assert bench.events.empty
+        bench.launcher.kill("jarvis", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL), name="jarvis")
+
+    on_bench(do, worker)
+
+
+def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Path):
+    async def do(bench: Bench) -> None:
+        bench.launcher.spawn("research", 1)
+        event = await bench.events.next()
+        assert isinstance(event, SpawnFailed)
+        assert event.permanent
+        assert "No such file or directory" in event.message
+        assert str(tmp_path / "nowhere") in event.message
+
+    on_bench(do, str(tmp_path / "nowhere"))
+
+
+def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture):
+    async def do(bench: Bench) -> None:
+        def refuse(_name: str, _generation: int) -> WorkerSpec:
+            raise ValueError("embedded null byte")
+
+        bench.launcher._describe = refuse
+        bench.launcher.spawn("research", 1)
+        assert await bench.events.next() == SpawnFailed(1, "cannot be started: embedded null byte")
+
+    on_bench(do, sys.executable)
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("left", range(9))
+def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """`left` descriptors can still be made: a memory file, two copies, three pipes, a pidfd."""
+    worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
+    remaining = left
+
+    def limited[**P, T](make: Callable[P, T]) -> Callable[P, T]:
+        def made(*arguments: P.args, **keywords: P.kwargs) -> T:
+            nonlocal remaining
+            if remaining == 0:
+                raise OSError(24, "Too many open files")
+            remaining -= 1
+            return make(*arguments, **keywords)
+
+        return made
+
+    async def do(bench: Bench) -> None:
+        for name in ("memfd_create", "dup", "pipe", "pidfd_open"):
+            monkeypatch.setattr(os, name, limited(getattr(os, name)))
+        bench.launcher.spawn("research", 1)
+        event = await bench.events.next()
+        monkeypatch.undo()
+        if isinstance(event, Spawned):
+            assert left >= 7
+            bench.launcher.kill("research", 1)
+            await bench.swept(Exit(signal=signal.SIGKILL))
+        else:
+            assert left < 7
+            assert event == SpawnFailed(1, "cannot be started: [Errno 24] Too many open files")
+
+    on_bench(do, worker)
+
+
+class FailingZygote:
+    """A zygote that fails, so many times."""
+
+    pid = None
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.asked = 0
+
+    def watch(self) -> None:
+        pass
+
+    async def spawn(self, descriptors: Descriptors) -> int:
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise ZygoteError("the zygote does not answer (TimeoutError)")
+        arguments = [sys.executable, "-ISc", "import time; time.sleep(3600)"]
+        return launch.execute(arguments, os.environ, [], descriptors.output)
+
+
+@pytest.mark.parametrize(("failures", "asked"), [(0, 1), (1, 2), (2, 2)])
+def test_a_zygote_that_fails_twice_is_done_without(
+    failures: int, asked: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    zygote = FailingZygote(failures)
+    monkeypatch.setattr(sys, "executable", program(tmp_path / "python", WORKER + "time.sleep(3600)"))
+    if failures < 2:
+        monkeypatch.undo()
+
+    async def do(bench: Bench) -> None:
+        await bench.spawned()
+        assert zygote.asked == asked
+        bench.launcher.kill("research", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL))
+
+    on_bench(do, None, zygote)
+
+
+def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path):
+    worker = program(tmp_path / "worker", "")
+
+    async def do(bench: Bench) -> None:
+        def fail(_name: str) -> None:
+            raise OSError(30, "Read-only file system")
+
+        bench.launcher._gone = fail
+        await bench.spawned()
+        assert await bench.events.next() == Died(1, Exit(status=0))
+        bench.launcher.sweep("research", 1)
+        assert await bench.events.next() == Swept(1)
+
+    on_bench(do, worker)
+
+
+def test_zombies_are_reaped_once_no_spawn_is_pending():
+    async def do(bench: Bench) -> None:
+        pid = launch.execute([sys.executable, "-ISc", ""], os.environ, [], None)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
+        pending = asyncio.get_running_loop().create_future()
+        bench.launcher._spawning.add(pending)  # type: ignore[arg-type]
+        bench.launcher.reap()
+        assert not is_gone(pid), "it may be the worker that is being spawned"
+        bench.launcher._spawned(pending)  # type: ignore[arg-type]
+        assert is_gone(pid)
+
+    on_bench(do)
