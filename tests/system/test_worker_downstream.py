@@ -7,11 +7,13 @@ import itertools
 import json
 import re
 import socket
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx2
+import psutil
 import pytest
 
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
@@ -182,6 +184,37 @@ def test_a_server_that_is_down_leaves_the_agent_degraded_and_answering(tmp_path:
                 assert '"status": "degraded"' in health
                 assert "Unreachable: gone, missing" in health
                 assert any("gone cannot be reached" in message for message in worker.messages("WARNING"))
+
+
+STDIO = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("stdio")
+
+@server.tool()
+def pid() -> str:
+    import os
+    return f"pid {os.getpid()}"
+
+server.run("stdio")
+"""
+
+
+def test_a_stdio_server_lives_as_long_as_its_call(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(STDIO)
+    servers = {"local": {"command": sys.executable, "args": ["server.py"]}}
+    with run_worker(project(tmp_path, servers=servers)) as worker:
+        pids = [
+            int(
+                re.findall(
+                    r"pid (\d+)", text(call(worker.url, mode, "demo", message="***CALL_TOOL local__pid {}"))
+                )[0]
+            )
+            for mode in MODES
+        ]
+        assert pids[0] != pids[1]
+        psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+        assert '"status": "ok"' in text(call(worker.url, "auto", "get_health"))
 
 
 def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:

@@ -44,6 +44,14 @@ class Historian(McpAgent):
 
 @fast.custom(Historian, name="historian", instruction="History only.")
 async def historian(): ...
+
+
+@fast.chain(name="chained", sequence=["demo", "demo"])
+async def chained(): ...
+
+
+@fast.parallel(name="fanned", fan_out=["demo", "historian"])
+async def fanned(): ...
 '''
 
 
@@ -190,6 +198,16 @@ def test_concurrent_calls_see_nothing_of_each_other(historian: RunningWorker, mo
         await asyncio.gather(*(one(number) for number in range(50)))
 
     ask(historian.url, mode, act)
+
+
+@pytest.mark.parametrize("agent", ["chained", "fanned"])
+def test_workflows_are_served_like_plain_agents(tmp_path_factory: pytest.TempPathFactory, agent: str) -> None:
+    directory = project(tmp_path_factory.mktemp("project"), agents=AGENTS)
+    with run_worker(directory, agent=agent) as running:
+        history = [{"role": "user", "content": "before"}, {"role": "assistant", "content": "yes"}]
+        result = call(running.url, "auto", agent, message="through the chain", history=history)
+        assert not result.is_error
+        assert "through the chain" in text(result)
 
 
 def test_nothing_is_written_into_the_working_directory(tmp_path: Path) -> None:

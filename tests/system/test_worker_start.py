@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_registry.protocol import EXIT_PERMANENT, FailedReport, ReadyReport
+from peers.downstream import run_downstream
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import call, project, text
 
@@ -58,6 +59,23 @@ def test_a_module_that_is_not_there(tmp_path: Path) -> None:
         assert failure(worker) == FailedReport(
             message="ModuleNotFoundError: No module named 'agents.nope'", permanent=True
         )
+
+
+def test_a_configuration_that_is_no_yaml(tmp_path: Path) -> None:
+    with run_worker(project(tmp_path, config="default_model: [passthrough\n"), ready=False) as worker:
+        report = failure(worker)
+        assert report.permanent
+        assert "fastagent.config.yaml" in report.message
+        assert "\n" not in report.message
+
+
+def test_a_worker_that_is_stopped_while_it_starts(tmp_path: Path) -> None:
+    with run_downstream(hold=True) as server:
+        servers = {"held": {"transport": "http", "url": server.url}}
+        with run_worker(project(tmp_path, servers=servers), ready=False) as worker:
+            server.wait_for(lambda seen: bool(seen))
+            assert worker.stop() == 0
+            assert not any(isinstance(report, ReadyReport | FailedReport) for report in worker.reports)
 
 
 def test_no_model_at_all(tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ MAX_CALLS = 32
 MAX_CREATIONS = 8
 """Instances made at a time: beyond that, connecting to downstream servers runs into its time limit."""
 
+LOGGED_ID = 200
+"""Characters of a conversation's id that are logged: it is the client's, and may be of any length."""
+
 _OPERATIONS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
 """fast-agent's operation types in the words of the metrics reference; in others, `/` becomes `-`."""
 
@@ -112,8 +115,8 @@ class Calls:
     def _announce(self, request: SendMessage) -> None:
         """Put the conversation's id on trace and log, and say which history rows are not used."""
         if request.conversation_id is not None:
-            trace.get_current_span().set_attribute("conversation_id", request.conversation_id)
-        extra = {"conversation_id": request.conversation_id}
+            trace.get_current_span().set_attribute("conversation_id", request.conversation_id[:LOGGED_ID])
+        extra = {"conversation_id": request.conversation_id and request.conversation_id[:LOGGED_ID]}
         _log.info("send_message: %d history rows", len(request.history), extra=extra)
         for row in request.skipped:
             _log.warning("history[%d] skipped: %s", row.index, row.reason, extra=extra)

@@ -37,7 +37,7 @@ from pallas_worker.servers import unset_variables
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from fast_agent.config import Settings
 
@@ -65,8 +65,8 @@ async def serve(
     _complete(settings, spec)
     try:
         async with open_runtime(fast, spec.agent) as runtime:
-            await _try_one_instance(runtime)
-            await _serve(spec, runtime, settings, listener, report, stopping)
+            if await _unless(stopping, _try_one_instance(runtime)):
+                await _serve(spec, runtime, settings, listener, report, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -164,7 +164,26 @@ async def _try_one_instance(runtime: AgentRuntime) -> None:
         raise AgentError(_last_line(error), permanent=False) from error
 
 
+async def _unless(stopping: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Do `work`, but drop it once `stopping` is set; whether it was done."""
+    doing = asyncio.create_task(work)
+    stopped = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            return False
+        await doing
+        return True
+    finally:
+        for task in (doing, stopped):
+            task.cancel()
+        await asyncio.gather(doing, stopped, return_exceptions=True)
+
+
 def _last_line(error: BaseException) -> str:
     """The last line of the error's traceback, as in `ModuleNotFoundError: No module named 'x'`."""
+    if isinstance(error, SystemExit) and error.__context__ is not None:
+        # fast-agent ends the process over a configuration that it cannot read; what it read says more.
+        return f"{type(error.__context__).__name__}: {' '.join(str(error.__context__).split())}"
     lines = [line.strip() for part in traceback.format_exception_only(error) for line in part.splitlines()]
     return next((line for line in reversed(lines) if line), type(error).__name__)

@@ -26,12 +26,21 @@ _trace = logging.getLogger("pallas.forward.trace")
 
 
 @dataclass(frozen=True, slots=True)
+class Reachability:
+    """What the calls of one worker have learnt of its downstream servers."""
+
+    avoided: dict[str, float] = field(default_factory=dict)
+    """Until when, on the monotonic clock, a server is not tried again."""
+    down: set[str] = field(default_factory=set)
+    """The servers that could not be attached the last time, so that each outage is told once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """What the parts of one instance share; it travels in the instance's own fast-agent context."""
 
     observe: ObserveOperation
-    avoid: dict[str, float]
-    """When, on the monotonic clock, a server may be tried again; shared by all calls of the worker."""
+    reachability: Reachability
     unreachable: dict[str, str] = field(default_factory=dict)
     aggregators: list[MCPAggregator] = field(default_factory=list)
 
@@ -63,7 +72,7 @@ class Aggregator(MCPAggregator):
 
     async def _attach(self, name: str, call: Call) -> None:
         began = time.monotonic()
-        if began < call.avoid.get(name, 0.0):
+        if began < call.reachability.avoided.get(name, 0.0):
             call.unreachable[name] = "it did not answer a moment ago"
             return
         try:
@@ -71,9 +80,13 @@ class Aggregator(MCPAggregator):
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a server, the agent does without it
             now = time.monotonic()
             if now - began >= SLOW_ATTACH:
-                call.avoid[name] = now + AVOID_FOR
+                call.reachability.avoided[name] = now + AVOID_FOR
             call.unreachable[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
-            _trace.warning("%s: cannot attach %s", self.agent_name, name, exc_info=error)
+            if name not in call.reachability.down:
+                call.reachability.down.add(name)
+                _trace.warning("%s: cannot attach %s", self.agent_name, name, exc_info=error)
+        else:
+            call.reachability.down.discard(name)
 
     async def _execute_on_server(
         self, server_name: str, operation_type: str, *args: Any, **kwargs: Any

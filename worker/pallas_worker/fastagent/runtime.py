@@ -24,7 +24,7 @@ from fast_agent.types import LlmStopReason, RequestParams
 from mcp_types import Implementation
 
 from pallas_worker.errors import AgentError, CallError
-from pallas_worker.fastagent.aggregator import Aggregator, Call
+from pallas_worker.fastagent.aggregator import Aggregator, Call, Reachability
 from pallas_worker.fastagent.names import check_names, unsupported
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.quiet import join_logging, trim_filters, write_no_files
@@ -100,7 +100,7 @@ class AgentRuntime:
         self._runtime = runtime
         self._agents = _needed_by(agent, fast.agents)
         self._client = Implementation(name="pallas", version=_own_version())
-        self._avoid: dict[str, float] = {}
+        self._reachability = Reachability()
         self.context: Context = fast.context
         """fast-agent's own context of this process; the settings are in it."""
         self.agent = agent
@@ -132,7 +132,7 @@ class AgentRuntime:
         Raises:
             fast_agent.core.exceptions.FastAgentError: the agent cannot be made, for want of an LLM key say.
         """
-        call = Call(observe, self._avoid)
+        call = Call(observe, self._reachability)
         fast, runtime = self._fast_for(call, bearer), self._runtime_for_call()
         try:
             made = await fast._instantiate_agent_instance(runtime)
