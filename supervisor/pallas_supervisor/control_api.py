@@ -27,7 +27,7 @@ from pallas_supervisor.operations import RefusedError, UnknownAgentError
 from pallas_supervisor.view import timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
 
@@ -71,6 +71,7 @@ def control_api(fleet: Fleet, operations: Operations, since: float) -> Starlette
             PortsTakenError: _failure(409),
             ConfigurationError: _refused_configuration,
             HTTPException: _http_failure,
+            Exception: _defect,
         },
     )
 
@@ -82,6 +83,11 @@ def _failure(status: int) -> Callable[[Request, Exception], Response]:
 def _http_failure(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+def _defect(_request: Request, error: Exception) -> Response:
+    message = f"a defect of the supervisor ({type(error).__name__}: {error}); its log has the traceback"
+    return JSONResponse({"error": message}, 500)
 
 
 def _refused_configuration(_request: Request, error: Exception) -> Response:
@@ -149,18 +155,19 @@ class _ControlApi:
         names = query.getlist("agent")
         agents = self._operations.resolve(names) if names else ()
         count = _count(query.get("n"), everything="since" in query)
-        lines = self._fleet.hub.newest(agents, count, _since(query.get("since")))
-        if query.get("follow") != "1":
-            return Response(b"".join(line + b"\n" for line in lines), media_type="application/x-ndjson")
-        follower = Follower(agents)
-        self._fleet.hub.followers.add(follower)
-        return StreamingResponse(self._follow(lines, follower), media_type="application/x-ndjson")
+        since = _since(query.get("since"))
+        if query.get("follow") == "1":
+            return StreamingResponse(self._follow(agents, count, since), media_type="application/x-ndjson")
+        lines = self._fleet.hub.newest(agents, count, since)
+        return Response(b"".join(line + b"\n" for line in lines), media_type="application/x-ndjson")
 
-    async def _follow(self, lines: list[bytes], follower: Follower) -> AsyncIterator[bytes]:
+    async def _follow(self, agents: tuple[str, ...], count: int, since: str) -> AsyncIterator[bytes]:
+        follower = Follower(agents)  # only here: a client that has gone already never gets so far
+        self._fleet.hub.followers.add(follower)
         try:
-            yield b"".join(line + b"\n" for line in lines)
+            yield b"".join(line + b"\n" for line in self._fleet.hub.newest(agents, count, since))
             while True:
-                yield await follower.queue.get() + b"\n"
+                yield await follower.next() + b"\n"
         finally:
             self._fleet.hub.followers.discard(follower)
 
@@ -169,9 +176,9 @@ class _ControlApi:
     ) -> Response:
         done, status, error = False, 200, None
         if verb.wait:
-            reached: Awaitable[bool] = self._operations.wait(targets, goal, beyond=beyond)
             try:
-                done = await asyncio.wait_for(reached, verb.timeout)
+                async with asyncio.timeout(verb.timeout):  # which, at 0, still sees what holds already
+                    done = await self._operations.wait(targets, goal, beyond=beyond)
             except TimeoutError:
                 status, error = 504, f"not {goal} within {verb.timeout:g} s"
         agents = self._fleet.status(name for name in targets if name in self._fleet.agents)

@@ -214,16 +214,18 @@ class Fleet:
         match report:
             case StageReport(stage=stage):
                 _log.debug("%s: %s", name, stage, extra={"agent": name, "generation": generation})
-            case ReadyReport():
+            case ReadyReport() if agent.state is State.STARTING and name not in self._probes:
                 self.models[name] = report
                 self._probes[name] = asyncio.create_task(
                     self._confirm(name, generation), name=f"probe {name}"
                 )
             case FailedReport(message=message):
-                self.engine.post(name, Complained(generation, message))
-            case HealthReport():
+                self.engine.post(name, Complained(generation, " ".join(message.split())))
+            case HealthReport() if agent.state in (State.STARTING, State.READY):
+                before = self.reports.get(name)
                 self.reports[name] = report
-                self._changed()
+                if before is None or (before.status, before.message) != (report.status, report.message):
+                    self._changed()
 
     async def _confirm(self, name: str, generation: int) -> None:
         await until_answered(connectable(self.deployment.bind), self.deployment.agents[name].port)
@@ -234,7 +236,7 @@ class Fleet:
         name = after.name
         if before.state is State.STARTING and (probe := self._probes.pop(name, None)) is not None:
             probe.cancel()
-        if before.state is State.READY:
+        if before.state is State.READY or after.state is State.STARTING:
             self.reports.pop(name, None)
         if (stand_in := self._stand_ins.get(name)) is not None:
             stand_in.switch(on=after.state in UNSERVED)
@@ -246,7 +248,7 @@ class Fleet:
         }
         if after.pid is not None:
             extra["pid"] = after.pid
-        if after.state is State.KILLING and after.last_exit is not None:
+        if after.last_exit is not None and after.last_exit is not before.last_exit:
             extra["exit"] = describe_exit(after.last_exit)
         why = say_why(after, self.engine.awaited(name), self.agents, self.engine.now())
         text = f"{name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")

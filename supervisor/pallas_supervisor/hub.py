@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_registry.logs import record_line, timestamp
@@ -21,7 +23,8 @@ RING_BYTES = 2 * 1024 * 1024
 """Lines, and bytes of them, kept per agent for `pallasctl logs`: whichever bound is reached first."""
 
 FOLLOWER_LENGTH = 5_000
-"""Lines that a follower may be behind before it loses some."""
+FOLLOWER_BYTES = 4 * 1024 * 1024
+"""Lines, and bytes of them, that a follower may be behind before it loses some."""
 
 SUPERVISOR = ""
 """The ring of the supervisor's own records."""
@@ -52,18 +55,40 @@ class Follower:
     """A bounded queue of new lines of some agents."""
 
     def __init__(self, agents: Collection[str]) -> None:
-        self.agents = frozenset(agents)
-        self.queue: asyncio.Queue[bytes] = asyncio.Queue(FOLLOWER_LENGTH)
-        self.lost = 0
+        self._agents = frozenset(agents)
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue(FOLLOWER_LENGTH)
+        self._size = 0
+        self._lost = 0
 
     def offer(self, agent: str, text: bytes) -> None:
         """Queue a line if it is wanted and there is room."""
-        if self.agents and agent not in self.agents:
+        if self._agents and agent not in self._agents:
             return
-        try:
-            self.queue.put_nowait(text)
-        except asyncio.QueueFull:
-            self.lost += 1
+        if self._queue.full() or self._size > FOLLOWER_BYTES:
+            self._lost += 1
+            return
+        self._queue.put_nowait(text)
+        self._size += len(text)
+
+    async def next(self) -> bytes:
+        """The next line, waiting for one if there is none; a record of how many were lost comes in their place."""
+        if self._lost and self._queue.empty():
+            lost, self._lost = self._lost, 0
+            message = f"{lost} lines left out here: the reader was too slow"
+            return _own_record(message)
+        text = await self._queue.get()
+        self._size -= len(text)
+        return text
+
+
+def _own_record(message: str) -> bytes:
+    record = {
+        "time": timestamp(time.time()),
+        "level": "WARNING",
+        "logger": "pallas.supervisor.hub",
+        "message": message,
+    }
+    return record_line(record).rstrip(b"\n")
 
 
 class LogHub:
@@ -95,9 +120,8 @@ class LogHub:
             since: an RFC 3339 UTC time; older lines are left out.
         """
         wanted = [ring for agent, ring in self._rings.items() if not agents or agent in agents]
-        lines = sorted(
-            (line for ring in wanted for line in ring.lines if line.time >= since), key=lambda line: line.time
-        )
+        newest = (line for ring in wanted for line in islice(reversed(ring.lines), count))
+        lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []
 
     def forget(self, agent: str) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CHUNK = 64 * 1024
 LONGEST_LINE = 64 * 1024
 PIPE_SIZE = 1024 * 1024
+COUNTED_LENGTH = 1024
+"""Bytes of a line for which it counts as one line more."""
 LINES_PER_SECOND = 2_000
 BURST = 10_000
 DRAIN_CHUNKS = 32
@@ -139,7 +141,7 @@ class Intake:
         self._reported(worker.name, worker.generation, report)
 
     def _take_record(self, worker: _Worker, line: bytes) -> None:
-        if not line or not self._admit(worker):
+        if not line or not self._admit(worker, line):
             return
         record = parse_record(line)
         if record is None:
@@ -148,7 +150,7 @@ class Intake:
             self._hub.put(worker.name, record)
 
     def _take_output(self, worker: _Worker, line: bytes) -> None:
-        if line and self._admit(worker):
+        if line and self._admit(worker, line):
             self._put_raw(worker, line)
 
     def _put_raw(self, worker: _Worker, line: bytes) -> None:
@@ -164,15 +166,15 @@ class Intake:
             },
         )
 
-    def _admit(self, worker: _Worker) -> bool:
-        """Spend one line of the worker's allowance, which refills by the second."""
+    def _admit(self, worker: _Worker, line: bytes) -> bool:
+        """Spend some of the worker's allowance, which refills by the second; a long line counts as several."""
         now = self._loop.time()
         worker.allowance = min(BURST, worker.allowance + (now - worker.refilled) * LINES_PER_SECOND)
         worker.refilled = now
         if worker.allowance < 1:
             worker.dropped += 1
             return False
-        worker.allowance -= 1
+        worker.allowance -= 1 + len(line) // COUNTED_LENGTH
         if worker.dropped and worker.allowance > LINES_PER_SECOND / 2:
             self._tell_dropped(worker)
         return True

@@ -108,7 +108,7 @@ class Launcher:
     @property
     def pids(self) -> dict[str, int]:
         """The process ID of every live worker by agent."""
-        return {owner.name: worker.pid for owner, worker in self._workers.items()}
+        return {owner.name: worker.pid for owner, worker in self._workers.copy().items()}
 
     def _known(self) -> set[int]:
         known = {worker.pid for worker in self._workers.values()}

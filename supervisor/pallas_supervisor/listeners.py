@@ -27,19 +27,22 @@ class PortsTakenError(Exception):
     """Some ports cannot be listened on; the message has one line for each, with the holder."""
 
 
-def open_listeners(bind: str, ports: Mapping[str, int]) -> dict[str, socket.socket]:
+def open_listeners(
+    bind: str, ports: Mapping[str, int], *, patience: float = ORPHAN_PATIENCE
+) -> dict[str, socket.socket]:
     """Listen on every port, or on none.
 
     Args:
         bind: an IPv4 or IPv6 address, or a name.
         ports: what each port is for → the port.
+        patience: seconds to wait, blocking, for a port that an orphan still holds.
 
     Raises:
         PortsTakenError: with all ports that are taken, and by whom.
     """
     opened: dict[str, socket.socket] = {}
     problems: list[str] = []
-    deadline = time.monotonic() + ORPHAN_PATIENCE
+    deadline = time.monotonic() + patience
     for purpose, port in ports.items():
         try:
             opened[purpose] = _listen_patiently(bind, port, deadline)

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 10 * 1024 * 1024
 BACKUPS = 5
-QUEUE_LENGTH = 20_000
+QUEUE_BYTES = 32 * 1024 * 1024
+"""Bytes of lines that may wait for a slow disk."""
+LINE_OVERHEAD = 100
+CLOSE_TIMEOUT = 4.0
+"""Seconds that the last lines may take."""
 
 
 def log_file_path(environ: Mapping[str, str]) -> Path:
@@ -77,7 +81,9 @@ class LogWriter:
                 path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8", delay=True
             )
         self._stderr = sys.__stderr__ if stderr else None
-        self._queue: queue.Queue[str | None] = queue.Queue(QUEUE_LENGTH)
+        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
         self._lost = 0
@@ -89,21 +95,30 @@ class LogWriter:
 
     def put(self, line: bytes) -> None:
         """Hand over one line without its line feed; count it as lost if the writer is too far behind."""
-        try:
-            self._queue.put_nowait(line.decode("utf-8", "replace"))
-        except queue.Full:
+        if self._waiting > QUEUE_BYTES:
             self._lost += 1
+            return
+        text = line.decode("utf-8", "replace")
+        with self._lock:
+            self._waiting += len(text) + LINE_OVERHEAD
+        self._queue.put(text)
 
     def close(self) -> None:
         """Write what is queued, at most for some seconds, and end the thread."""
-        try:
-            self._queue.put(None, timeout=2.0)
-        except queue.Full:
-            return
-        self._thread.join(timeout=2.0)
+        self._queue.put(None)
+        self._thread.join(timeout=CLOSE_TIMEOUT)
 
     def _run(self) -> None:
+        try:
+            self._write()
+        finally:
+            if self._file is not None:
+                self._file.close()
+
+    def _write(self) -> None:
         while (line := self._queue.get()) is not None:
+            with self._lock:
+                self._waiting -= len(line) + LINE_OVERHEAD
             if self._file is not None:
                 self._file.handle(logging.makeLogRecord({"msg": line}))
             if self._stderr is not None:

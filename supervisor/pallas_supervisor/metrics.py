@@ -73,9 +73,12 @@ class FleetCollector(Collector):
             "1 for the state in which the agent's worker is.",
             labels=["agent", "state"],
         )
-        for name, agent in self._fleet.agents.items():
-            info.add_metric([name, str(self._fleet.ports[name])], 1)
-            health.add_metric([name], HEALTH_VALUES[self._fleet.health[name]])
+        ports, healths = self._fleet.ports, self._fleet.health
+        for name, agent in dict(self._fleet.agents).items():
+            if name not in ports or name not in healths:  # a reload is under way beside this thread
+                continue
+            info.add_metric([name, str(ports[name])], 1)
+            health.add_metric([name], HEALTH_VALUES[healths[name]])
             for state in State:
                 states.add_metric([name, str(state)], float(agent.state is state))
         yield from (info, health, states)

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+SEND_TIMEOUT = 1.0
+"""Seconds that a manager may be too busy to listen."""
+
+
 class Notifier:
     """Sends state to the manager named by `NOTIFY_SOCKET`; a manager that has gone is no error."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         address = environ.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._last: tuple[str, ...] = ()
+        self._status: str | None = None
         self.watchdog_interval = _watchdog_interval(environ)
         """Seconds between keep-alives (half of what systemd allows), or None if it expects none."""
 
@@ -29,14 +33,15 @@ class Notifier:
         if not self._address:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.settimeout(SEND_TIMEOUT)
             channel.connect(self._address)
             channel.send("\n".join(assignments).encode())
 
     def status(self, text: str) -> None:
         """Show `text` in `systemctl status`; repeating it sends nothing."""
-        if self._last != (text,):
-            self._last = (text,)
-            self.send(f"STATUS={text}")
+        if self._status != text:
+            self._status = text
+            self.send(f"STATUS={' '.join(text.split())}")
 
 
 def _watchdog_interval(environ: Mapping[str, str]) -> float | None:

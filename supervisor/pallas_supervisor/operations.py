@@ -16,7 +16,7 @@ from pallas_supervisor.fleet import graph_of
 from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.plan import Plan, plan_reload
 from pallas_supervisor.specs import policy_of
-from pallas_supervisor.states import Redefine, Restart, Start, State, Stop
+from pallas_supervisor.states import RESTING, Desired, Redefine, Restart, Start, State, Stop
 
 if TYPE_CHECKING:
     import socket
@@ -146,19 +146,38 @@ class Operations:
             )
             return plan
 
-    @staticmethod
-    def _open(plan: Plan, new: Deployment) -> dict[str, socket.socket]:
+    def _open(self, plan: Plan, new: Deployment) -> dict[str, socket.socket]:
+        """The listening sockets of agents that are new or move; a port that another one gives up changes hands."""
+        fleet = self._fleet
         rebound = [name for name, change in plan.changed.items() if change.action == "rebind"]
-        return open_listeners(new.bind, {name: new.agents[name].port for name in (*plan.added, *rebound)})
+        given_up = {fleet.deployment.agents[name].port: name for name in (*plan.removed, *rebound)}
+        wanted = {name: new.agents[name].port for name in (*plan.added, *rebound)}
+        fresh = {name: port for name, port in wanted.items() if port not in given_up}
+        opened = open_listeners(new.bind, fresh, patience=0.0)
+        try:
+            for name in wanted.keys() - fresh.keys():
+                opened[name] = fleet.listeners[given_up[wanted[name]]].dup()
+        except OSError:
+            close_listeners(opened.values())
+            raise
+        return opened
 
     async def _remove(self, plan: Plan) -> None:
         if not plan.removed:
             return
         fleet = self._fleet
-        for name in reversed(fleet.engine.graph.start_order):
-            if name in plan.removed:
+        leaving = [name for name in fleet.engine.graph.stop_order if name in plan.removed]
+
+        def wanted() -> list[str]:
+            return [name for name in leaving if fleet.agents[name].desired is Desired.UP]
+
+        def at_rest() -> bool:
+            return all(fleet.agents[name].state in RESTING for name in leaving)
+
+        while wanted() or not at_rest():  # somebody may start one meanwhile
+            for name in wanted():
                 fleet.engine.post(name, Stop())
-        await self.wait(plan.removed, "stopped")
+            await fleet.engine.until(lambda: bool(wanted()) or at_rest())
         for name in plan.removed:
             fleet.remove_stand_in(name)
             close_listeners([fleet.listeners.pop(name)])

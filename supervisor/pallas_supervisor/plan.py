@@ -36,12 +36,11 @@ DEPLOYMENT_ACTIONS: Mapping[str, Action] = {
     "namespace": "live",
     "version": "respawn",
     "host": "respawn",
-    "bind": "rebind",
 }
 """The same for fields of the deployment, which concern every agent."""
 
-FIXED = ("name", "registry_port")
-"""Fields of the deployment that only a restart of the supervisor changes."""
+FIXED = ("name", "registry_port", "bind")
+"""Fields of the deployment that only a restart of the supervisor changes; `bind` follows `host` by default."""
 
 _RANK: Mapping[Action, int] = {"live": 0, "respawn": 1, "rebind": 2}
 

@@ -60,9 +60,13 @@ class Slots(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The merged series of all slots."""
-        files = [str(file) for slot in self._slots.values() for file in self._files(slot)]
-        readable = [file for file in files if self._is_readable(file)]
-        return list(MultiProcessCollector.merge(readable))  # type: ignore[no-untyped-call]
+        while True:
+            files = [str(file) for slot in list(self._slots.values()) for file in self._files(slot)]
+            readable = [file for file in files if self._is_readable(file)]
+            try:
+                return list(MultiProcessCollector.merge(readable))  # type: ignore[no-untyped-call]
+            except FileNotFoundError:  # an agent was removed beside this thread
+                continue
 
     def _is_readable(self, file: str) -> bool:
         """A file cut short would fail the whole scrape; leave it out and say so once."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,9 @@ MAX_HEAD = 64 * 1024
 REQUEST_TIMEOUT = 5.0
 MAX_AT_ONCE = 256
 ACCEPTS_AT_ONCE = 64
+EXHAUSTION_PAUSE = 1.0
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Absence(NamedTuple):
@@ -41,6 +45,7 @@ class StandIn:
         self._absence = absence
         self._answering: set[asyncio.Task[None]] = set()
         self._on = False
+        self._resumption: asyncio.TimerHandle | None = None
 
     def switch(self, *, on: bool) -> None:
         """Begin or stop to accept; answers under way are finished either way."""
@@ -51,6 +56,9 @@ class StandIn:
             self._loop.add_reader(self._listener, self._accept)
         else:
             self._loop.remove_reader(self._listener)
+            if self._resumption is not None:
+                self._resumption.cancel()
+                self._resumption = None
 
     def close(self) -> None:
         """Stop for good."""
@@ -62,7 +70,9 @@ class StandIn:
         for _ in range(ACCEPTS_AT_ONCE):
             try:
                 connection, _ = self._listener.accept()
-            except OSError:  # nobody there any more, a worker was quicker, or no descriptor is left
+            except OSError as error:  # nobody there any more, or a worker was quicker
+                if error.errno in _EXHAUSTED:
+                    self._pause()
                 return
             if len(self._answering) >= MAX_AT_ONCE:
                 connection.close()
@@ -71,6 +81,15 @@ class StandIn:
             task = self._loop.create_task(self._answer(connection))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
+
+    def _pause(self) -> None:
+        """Let connections wait: the socket stays readable, and looking at it again at once would be a busy loop."""
+        self._loop.remove_reader(self._listener)
+        self._resumption = self._loop.call_later(EXHAUSTION_PAUSE, self._resume)
+
+    def _resume(self) -> None:
+        self._resumption = None
+        self._loop.add_reader(self._listener, self._accept)
 
     async def _answer(self, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_HEAD)

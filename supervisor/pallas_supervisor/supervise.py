@@ -216,7 +216,7 @@ class _Supervisor:
 
 def _control_listener(path: Path) -> socket.socket:
     """Listen on the control socket; a stale one of a killed supervisor is replaced, since the lock is ours."""
-    if len(os.fsencode(path)) and path.exists() and stat.S_ISSOCK(path.lstat().st_mode):
+    if path.exists() and stat.S_ISSOCK(path.lstat().st_mode):
         path.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o117)  # rw for owner and group from the very first moment

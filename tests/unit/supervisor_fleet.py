@@ -1,0 +1,119 @@
+"""A real fleet on a real loop with real sockets, but without processes: those are the test's (`FakeProcesses`)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from pallas_registry.agents_file import read_deployment
+from pallas_registry.deployment import ModelSettings
+from pallas_registry.log_levels import Levels
+from pallas_supervisor.fleet import Fleet
+from pallas_supervisor.hub import LogHub
+from pallas_supervisor.listeners import close_listeners, open_listeners
+from pallas_supervisor.operations import Operations
+from pallas_supervisor.slots import Slots
+from pallas_supervisor.states import Died, Exit, Ready, Spawned, Swept
+from unit.supervisor_fakes import FakeProcesses
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+    from pallas_registry.deployment import Deployment
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on at the moment."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [held.getsockname()[1] for held in sockets]
+    for held in sockets:
+        held.close()
+    return ports
+
+
+def write_deployment(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any) -> Path:
+    """An `agents.yaml`; `agents` gives each agent's port and whatever else is not usual."""
+    path = directory / "agents.yaml"
+    usual = {
+        name: {"module": f"agents.{name}", "title": name.title(), "description": f"The agent {name}", **given}
+        for name, given in agents.items()
+    }
+    path.write_text(yaml.safe_dump({"name": "demo", "agents": usual, **fields}, sort_keys=False))
+    return path
+
+
+@dataclass
+class Rig:
+    """A fleet and the hands to move it."""
+
+    fleet: Fleet
+    operations: Operations
+    world: FakeProcesses
+    directory: Path
+    lines: list[bytes]
+
+    def write(self, agents: dict[str, dict[str, Any]], **fields: Any) -> None:
+        """Change `agents.yaml`."""
+        write_deployment(self.directory, agents, **fields)
+
+    def appear(self, *names: str) -> None:
+        for name in names:
+            process = self.world.live[name]
+            process.spawned = True
+            self.fleet.engine.post(name, Spawned(process.generation, 4000))
+
+    def come_up(self, *names: str) -> None:
+        self.appear(*names)
+        for name in names:
+            self.fleet.engine.post(name, Ready(self.world.live[name].generation))
+
+    def end(self, name: str, exit_: Exit | None = None) -> None:
+        process = self.world.live[name]
+        process.dead = True
+        self.fleet.engine.post(name, Died(process.generation, exit_ or Exit(status=0)))
+        del self.world.live[name]
+        self.fleet.engine.post(name, Swept(process.generation))
+
+    def states(self, names: Iterable[str] = ()) -> dict[str, str]:
+        return {
+            name: str(agent.state) for name, agent in self.fleet.agents.items() if not names or name in names
+        }
+
+
+@asynccontextmanager
+async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any) -> AsyncIterator[Rig]:
+    """A fleet of these agents, none of which has been started."""
+    deployment: Deployment = read_deployment(write_deployment(directory, agents, **fields))
+    lines: list[bytes] = []
+    fleet = Fleet(
+        deployment,
+        ModelSettings(),
+        listeners=open_listeners(
+            deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
+        ),
+        slots=Slots(directory / "metrics"),
+        hub=LogHub(lines.append),
+        levels=Levels(pallas="INFO", root="INFO"),
+        zygote=None,
+        directory=str(directory),
+    )
+    world = fleet.engine._processes = FakeProcesses()
+    try:
+        async with asyncio.timeout(60.0):
+            yield Rig(fleet, Operations(fleet, directory), world, directory, lines)
+    finally:
+        for name in list(fleet._stand_ins):
+            fleet.remove_stand_in(name)
+        for timer in fleet.engine._timers.values():
+            timer.cancel()
+        fleet.engine._reconciliation.cancel()
+        fleet.launcher.close()
+        close_listeners(fleet.listeners.values())
+        await asyncio.sleep(0)
+    assert not world.broken

@@ -1,0 +1,346 @@
+"""The supervisor's small pure parts: dependencies, back-off, reload plans, health, status, wording."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pallas_registry.deployment import Agent as Facts
+from pallas_registry.deployment import Deployment, ModelCapabilities, ModelSettings
+from pallas_registry.protocol import HealthReport
+from pallas_supervisor.backoff import JITTER, LONGEST, backoff_seconds, budget_spent
+from pallas_supervisor.graph import Graph
+from pallas_supervisor.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload
+from pallas_supervisor.rollup import agent_health, roll_up
+from pallas_supervisor.states import Desired, Exit, Policy, State
+from pallas_supervisor.view import agent_status, say_why, timestamp
+from pallas_supervisor.wording import describe_exit, describe_seconds
+from unit.supervisor_fakes import agent
+
+# --- graph ----------------------------------------------------------------------------------------------
+
+DIAMOND = {
+    "jarvis": ("research", "engineering"),
+    "research": ("library",),
+    "engineering": ("library",),
+    "library": (),
+}
+
+
+def test_start_order_puts_dependencies_first_and_stop_order_last():
+    graph = Graph(DIAMOND)
+    assert graph.start_order[0] == "library"
+    assert graph.start_order[-1] == "jarvis"
+    assert graph.stop_order == graph.start_order[::-1]
+
+
+def test_neighbours_and_closures():
+    graph = Graph(DIAMOND)
+    assert graph.dependencies("jarvis") == ("research", "engineering")
+    assert set(graph.dependents("library")) == {"research", "engineering"}
+    assert graph.needed_by(["research"]) == ("library", "research")
+    assert set(graph.needing(["research"])) == {"research", "jarvis"}
+    assert graph.needed_by([]) == ()
+
+
+@st.composite
+def acyclic(draw: st.DrawFn) -> dict[str, tuple[str, ...]]:
+    names = [f"a{number}" for number in range(draw(st.integers(1, 9)))]
+    edges = {
+        name: tuple(draw(st.sets(st.sampled_from(names[:index])))) if index else ()
+        for index, name in enumerate(names)
+    }
+    return {name: edges[name] for name in draw(st.permutations(names))}
+
+
+@given(acyclic())
+def test_every_order_respects_every_edge(dependencies: dict[str, tuple[str, ...]]):
+    graph = Graph(dependencies)
+    assert sorted(graph.start_order) == sorted(dependencies)
+    position = {name: index for index, name in enumerate(graph.start_order)}
+    for name, needs in dependencies.items():
+        assert all(position[need] < position[name] for need in needs)
+        assert all(name in graph.dependents(need) for need in needs)
+        assert set(needs) <= set(graph.needed_by([name]))
+        assert all(name in graph.needing([need]) for need in needs)
+
+
+# --- back-off -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failures", "was_ready", "seconds"),
+    [(1, False, 0.5), (2, False, 1.0), (3, False, 2.0), (7, False, 30.0), (1, True, 0.0), (2, True, 0.5)],
+)
+def test_the_wait_doubles_from_half_a_second(failures: int, was_ready: bool, seconds: float):
+    assert backoff_seconds(failures, 0.5, was_ready=was_ready) == pytest.approx(seconds)
+
+
+@given(st.integers(1, 10_000), st.floats(0.0, 1.0, exclude_max=True), st.booleans())
+def test_the_wait_is_bounded_and_spread(failures: int, draw: float, was_ready: bool):
+    wait = backoff_seconds(failures, draw, was_ready=was_ready)
+    middle = backoff_seconds(failures, 0.5, was_ready=was_ready)
+    assert 0.0 <= wait <= LONGEST * (1 + JITTER)
+    assert middle * (1 - JITTER) <= wait <= middle * (1 + JITTER)
+    assert backoff_seconds(failures + 1, 0.5, was_ready=was_ready) >= middle
+
+
+def test_there_is_no_wait_without_a_failure():
+    with pytest.raises(ValueError, match="no back-off without a failure"):
+        backoff_seconds(0, 0.5, was_ready=False)
+
+
+def test_the_budget_is_the_number_of_failures_that_are_answered():
+    assert [budget_spent(failures, 3) for failures in (1, 2, 3, 4)] == [False, False, True, True]
+
+
+# --- plan -----------------------------------------------------------------------------------------------
+
+
+def facts(name: str, **changes: object) -> Facts:
+    made = Facts(name=name, module=f"agents.{name}", port=24201, title=name, description=name)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def deployment(*agents: Facts, **changes: object) -> Deployment:
+    made = Deployment(
+        name="demo",
+        agents={agent.name: agent for agent in agents},
+        namespace="local.demo",
+        bind="127.0.0.1",
+        path=Path("agents.yaml"),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def planned(old: Deployment, new: Deployment, settings: ModelSettings | None = None) -> Plan:
+    return plan_reload(old, new, old_settings=ModelSettings(), new_settings=settings or ModelSettings())
+
+
+def test_every_field_has_its_action():
+    assert set(ACTIONS) == {field.name for field in fields(Facts)} - {"name"}
+    asked = {*DEPLOYMENT_ACTIONS, *FIXED}
+    assert asked == {field.name for field in fields(Deployment)} - {"agents", "path"}
+    assert not set(DEPLOYMENT_ACTIONS) & set(FIXED)
+
+
+def test_nothing_changed():
+    old = deployment(facts("research"), facts("jarvis", port=24202))
+    plan = planned(old, replace(old, path=Path("elsewhere.yaml")))
+    assert plan.unchanged == ("research", "jarvis")
+    assert (plan.added, plan.removed, plan.changed, plan.fixed) == ((), (), {}, ())
+
+
+def test_another_order_is_no_change():
+    one, other = facts("research"), facts("jarvis", port=24202)
+    assert set(planned(deployment(one, other), deployment(other, one)).unchanged) == {"research", "jarvis"}
+
+
+def test_added_removed_and_changed_agents():
+    old = deployment(facts("research"), facts("library", port=24202), facts("jarvis", port=24203))
+    new = deployment(
+        facts("research", title="Research"), facts("jarvis", port=24203), facts("engineering", port=24204)
+    )
+    assert planned(old, new).to_json(dry_run=True) == {
+        "dry_run": True,
+        "added": ["engineering"],
+        "removed": ["library"],
+        "changed": [{"agent": "research", "fields": ["title"], "action": "respawn"}],
+        "unchanged": ["jarvis"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "action"),
+    [
+        ({"icon": "https://example.com/i.png"}, "live"),
+        ({"max_failures": 9, "depends_on": ("library",)}, "live"),
+        ({"max_failures": 9, "env": {"A": "1"}}, "respawn"),
+        ({"module": "agents.other", "port": 24299}, "rebind"),
+    ],
+)
+def test_the_strongest_action_counts(changes: dict[str, object], action: str):
+    change = planned(deployment(facts("research")), deployment(facts("research", **changes))).changed[
+        "research"
+    ]
+    assert change.action == action
+    assert set(change.fields) == set(changes)
+
+
+def test_the_models_settings_concern_every_agent():
+    old = deployment(facts("research"), facts("jarvis", port=24202))
+    settings = ModelSettings(default_model="openai.gpt-5", capabilities=ModelCapabilities())
+    changed = planned(old, old, settings).changed
+    assert {name: change.action for name, change in changed.items()} == {
+        "research": "respawn",
+        "jarvis": "respawn",
+    }
+    assert changed["jarvis"].fields == ("fastagent.config.yaml",)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "other"), ("registry_port", 24299), ("bind", "0.0.0.0")],
+)
+def test_what_only_a_restart_changes(field: str, value: object):
+    old = deployment(facts("research"))
+    assert planned(old, replace(old, **{field: value})).fixed == (field,)  # type: ignore[arg-type]
+
+
+# --- health ---------------------------------------------------------------------------------------------
+
+
+def report(status: str, message: str | None = None) -> HealthReport:
+    return HealthReport(status=status, timestamp="now", message=message)  # type: ignore[arg-type]
+
+
+UP = {"desired": Desired.UP}
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "health"),
+    [
+        (State.READY, None, "ok"),
+        (State.READY, report("ok"), "ok"),
+        (State.READY, report("degraded", "no library"), "degraded"),
+        (State.READY, report("error", "no model"), "error"),
+        (State.STARTING, report("ok"), "error"),
+        (State.STOPPED, None, "error"),
+    ],
+)
+def test_health_of_one_agent(state: State, said: HealthReport | None, health: str):
+    assert agent_health(agent(state=state), said) == health
+
+
+@pytest.mark.parametrize(
+    ("healths", "overall"),
+    [
+        ((), "ok"),
+        (("ok", "ok"), "ok"),
+        (("ok", "degraded"), "degraded"),
+        (("ok", "error"), "degraded"),
+        (("degraded", "error"), "degraded"),
+        (("error", "error"), "error"),
+    ],
+)
+def test_health_of_all(healths: tuple[str, ...], overall: str):
+    agents = {f"a{index}": agent(state=State.READY, **UP) for index in range(len(healths))}
+    reports = {f"a{index}": report(health, "why") for index, health in enumerate(healths)}
+    assert roll_up(agents, reports, {}, "now")["status"] == overall
+
+
+def test_an_agent_that_should_not_run_is_shown_and_does_not_count():
+    agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.STOPPED)}
+    assert roll_up(agents, {}, {"jarvis": ""}, "2026-01-31T12:00:00Z") == {
+        "status": "ok",
+        "timestamp": "2026-01-31T12:00:00Z",
+        "agents": {
+            "research": {"status": "ok", "state": "ready"},
+            "jarvis": {"status": "error", "state": "stopped", "message": "the agent is stopped"},
+        },
+    }
+
+
+def test_the_message_is_the_agents_own_while_it_is_ready():
+    agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.WAITING, **UP)}
+    reports = {"research": report("degraded", "library is down"), "jarvis": report("degraded", "old news")}
+    messages = {"research": "", "jarvis": "waiting for research (ready)"}
+    entries = roll_up(agents, reports, messages, "now")["agents"]
+    assert entries["research"]["message"] == "library is down"
+    assert entries["jarvis"]["message"] == "waiting for research (ready)"
+
+
+# --- status ---------------------------------------------------------------------------------------------
+
+
+def test_why():
+    agents = {"library": agent(state=State.FAILED), "research": agent(state=State.STARTING)}
+
+    def why(waiting_for: tuple[str, ...] = (), **changes: object) -> str:
+        return say_why(agent(**changes), waiting_for, agents, 100.0)
+
+    assert (
+        why(("library", "research"), state=State.WAITING)
+        == "waiting for library (failed), research (starting)"
+    )
+    assert why(state=State.WAITING) == ""
+    assert why(state=State.READY) == ""
+    assert why(state=State.FAILED, message="ImportError: x") == "ImportError: x"
+    died = {"state": State.BACKOFF, "message": "killed by SIGKILL", "failures": 2}
+    assert why(**died, retry_at=102.2) == "killed by SIGKILL; restarting in 2 s, failure 2/5"
+    assert why(**died, retry_at=100.4) == "killed by SIGKILL; restarting in 0.4 s, failure 2/5"
+    assert why(**died, retry_at=99.0) == "killed by SIGKILL; restarting now, failure 2/5"
+
+
+def test_status_of_one_agent():
+    known = agent(
+        state=State.BACKOFF,
+        desired=Desired.UP,
+        policy=Policy(max_failures=3),
+        generation=4,
+        failures=2,
+        restarts=3,
+        last_exit=Exit(status=70),
+    )
+    entry = agent_status(
+        known,
+        port=24201,
+        depends_on=("library",),
+        message="exit status 70",
+        health="error",
+        memory=None,
+        age=0.0,
+    )
+    since = datetime.fromisoformat(entry.pop("since"))
+    assert since.tzinfo is not None
+    assert entry == {
+        "name": "research",
+        "state": "backoff",
+        "desired": "up",
+        "pid": None,
+        "port": 24201,
+        "restarts": 3,
+        "failures": 2,
+        "max_failures": 3,
+        "health": "error",
+        "message": "exit status 70",
+        "last_exit": "exit status 70",
+        "generation": 4,
+        "depends_on": ["library"],
+        "resident_memory": None,
+    }
+
+
+def test_timestamps_are_rfc_3339_in_utc():
+    moment = timestamp(3600.0)
+    assert moment.endswith("Z")
+    assert len(moment) == len("2026-01-31T12:00:00.000Z")
+    assert datetime.fromisoformat(moment) < datetime.now(UTC)
+
+
+# --- wording --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exit_", "text"),
+    [
+        (Exit(status=0), "exit status 0"),
+        (Exit(status=78), "exit status 78"),
+        (Exit(signal=9), "killed by SIGKILL"),
+        (Exit(signal=50), "killed by signal 50"),
+    ],
+)
+def test_exits(exit_: Exit, text: str):
+    assert describe_exit(exit_) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (0.44, "0.4 s"), (0.97, "1.0 s"), (1.6, "2 s"), (29.7, "30 s")]
+)
+def test_waits(seconds: float, text: str):
+    assert describe_seconds(seconds) == text
