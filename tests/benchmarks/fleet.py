@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 import httpx
 import psutil
+
 from harness.deployment import Deployment, free_ports, make_deployment
 from harness.fleet import Fleet
 
@@ -50,12 +51,16 @@ def main(sizes: str, runs: int, kills: int) -> None:
                 click.echo(f"run {run + 1}/{runs}: {count} agents, {mode}", err=True)
                 measure(mode, count, kills, samples[mode, count])
     click.echo(machine())
-    click.echo("\n| agents | started by | all ready s | CPU s | PSS MiB, all | PSS MiB, an agent more | restart ms |")
+    click.echo(
+        "\n| agents | started by | all ready s | CPU s | PSS MiB, all | PSS MiB, an agent more | restart ms |"
+    )
     click.echo("|---|---|---|---|---|---|---|")
     for count in counts:
         for mode in MODES:
             click.echo(row(mode, count, samples, counts))
-        ratio = statistics.median(samples["exec", count].ready) / statistics.median(samples["zygote", count].ready)
+        ratio = statistics.median(samples["exec", count].ready) / statistics.median(
+            samples["zygote", count].ready
+        )
         click.echo(f"| {count} | exec ÷ zygote | {ratio:.2f} | | | | |")
 
 
@@ -84,7 +89,9 @@ def measure(mode: str, count: int, kills: int, into: Samples) -> None:
             tree = fleet.processes()
             into.cpu.append(sum(cpu_seconds(process) for process in tree))
             into.memory.append(sum(process.memory_full_info().pss for process in tree) / 2**20)
-            into.restart.append(statistics.median(restart_seconds(fleet, f"agent{i % count}") for i in range(kills)))
+            into.restart.append(
+                statistics.median(restart_seconds(fleet, f"agent{i % count}") for i in range(kills))
+            )
     finally:
         shutil.rmtree(folder)
 
@@ -130,7 +137,8 @@ def cpu_seconds(process: psutil.Process) -> float:
 def machine() -> str:
     """The machine's size, for the caption."""
     memory = psutil.virtual_memory().total / 2**30
-    return f"{os.process_cpu_count()} cores, {memory:.0f} GiB, Linux {os.uname().release}, Python {sys.version.split()[0]}"
+    python = sys.version.split()[0]
+    return f"{os.process_cpu_count()} cores, {memory:.0f} GiB, Linux {os.uname().release}, Python {python}"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Knows descriptors, signals and one thread; nothing of agents, MCP or asyncio bey
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -40,10 +41,8 @@ def watch_lifeline(lifeline: int, listener: socket.socket, orphaned: Callable[[]
     def watch() -> None:
         while os.read(lifeline, 64):
             pass
-        try:
+        with contextlib.suppress(OSError):  # another worker of the same agent may have been quicker
             listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # another worker of the same agent was quicker
         timer = threading.Timer(ORPHAN_GRACE, os.killpg, (0, signal.SIGKILL))
         timer.daemon = True
         timer.start()

@@ -81,7 +81,7 @@ def _run(descriptors: Descriptors) -> int:
         _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
         report(FailedReport(message=str(error), permanent=error.permanent))
         return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor has to be told
         _log.exception("the worker failed")
         report(FailedReport(message=f"{type(error).__name__}: {error}".splitlines()[0], permanent=False))
         return EXIT_FAILURE

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import setproctitle
@@ -94,7 +95,7 @@ def _preload() -> None:
 
 def _spawn(channel: socket.socket, descriptors: Descriptors) -> int:
     """Fork a worker and return its process ID once it is the supervisor's child."""
-    if len(os.listdir("/proc/self/task")) != 1:
+    if sum(1 for _ in Path("/proc/self/task").iterdir()) != 1:
         raise RuntimeError("the zygote has more than one thread, a fork would not be safe")
     read_end, write_end = os.pipe()
     intermediate = os.fork()
