@@ -65,7 +65,7 @@ def _listen_patiently(bind: str, port: int, deadline: float) -> socket.socket:
         try:
             return _listen(bind, port)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline or not _held_by_worker(port):
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline or not _held_by_worker(port):
                 raise
             time.sleep(0.05)  # before the loop runs: an orphan of a killed supervisor is on its way out
 

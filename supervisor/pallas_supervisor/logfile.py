@@ -5,6 +5,7 @@ Knows files and one thread; nothing of agents. A full queue or a full disk loses
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import logging.handlers
@@ -113,7 +114,8 @@ class LogWriter:
             self._write()
         finally:
             if self._file is not None:
-                self._file.close()
+                with contextlib.suppress(OSError):  # a full disk
+                    self._file.close()
 
     def _write(self) -> None:
         while (line := self._queue.get()) is not None:

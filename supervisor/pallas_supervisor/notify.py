@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-SEND_TIMEOUT = 1.0
-"""Seconds that a manager may be too busy to listen."""
+SEND_TIMEOUT = 0.1
+"""Seconds that a manager may be too busy to listen; the loop waits for so long."""
 
 
 class Notifier:

@@ -1,0 +1,158 @@
+"""Where log lines meet: bounded rings, followers that lag, and records from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+
+import pytest
+
+from pallas_registry.logs import RecordFormatter
+from pallas_supervisor import hub as module
+from pallas_supervisor.hub import (
+    FOLLOWER_BYTES,
+    FOLLOWER_LENGTH,
+    RING_BYTES,
+    RING_LENGTH,
+    SUPERVISOR,
+    Follower,
+    HubHandler,
+    Line,
+    LogHub,
+)
+
+
+def line(number: int, text: str = "") -> Line:
+    time = f"2026-01-31T12:00:00.{number:06d}Z"
+    return Line(time, (text or f"line {number}").encode())
+
+
+def texts(lines: list[bytes]) -> list[str]:
+    return [text.decode() for text in lines]
+
+
+def test_a_record_is_written_kept_and_offered():
+    written: list[bytes] = []
+    hub = LogHub(written.append)
+    follower = Follower([])
+    hub.followers.add(follower)
+    hub.put("research", {"time": "2026-01-31T12:00:00.000000Z", "message": "up", "level": "INFO"})
+    assert written == hub.newest((), 10) == [asyncio.run(follower.next())]
+    assert json.loads(written[0])["message"] == "up"
+    assert not written[0].endswith(b"\n")
+
+
+def test_the_newest_lines_of_all_agents_come_in_the_order_of_time():
+    hub = LogHub(lambda _: None)
+    for number in (1, 4, 5):
+        hub.put_line("research", line(number))
+    for number in (2, 3, 6):
+        hub.put_line(SUPERVISOR, line(number))
+    assert texts(hub.newest((), 4)) == ["line 3", "line 4", "line 5", "line 6"]
+    assert texts(hub.newest(("research",), 2)) == ["line 4", "line 5"]
+    assert texts(hub.newest((), 10, line(5).time)) == ["line 5", "line 6"]
+    assert hub.newest((), 0) == []
+    assert hub.newest(("jarvis",), 10) == []
+    hub.forget("research")
+    assert texts(hub.newest((), 10)) == ["line 2", "line 3", "line 6"]
+
+
+def test_a_ring_is_bounded_in_lines():
+    hub = LogHub(lambda _: None)
+    for number in range(RING_LENGTH + 10):
+        hub.put_line("research", line(number))
+    kept = texts(hub.newest((), RING_LENGTH * 2))
+    assert len(kept) == RING_LENGTH
+    assert kept[0] == "line 10"
+
+
+def test_a_ring_is_bounded_in_bytes():
+    hub = LogHub(lambda _: None)
+    for number in range(100):
+        hub.put_line("research", line(number, "x" * (RING_BYTES // 10)))
+    assert len(hub.newest((), 1_000)) == 10
+    hub.put_line("research", line(101, "x" * (RING_BYTES * 2)))
+    assert len(hub.newest((), 1_000)) == 1, "the newest line is kept however long it is"
+
+
+def test_a_follower_gets_what_it_follows():
+    hub = LogHub(lambda _: None)
+    follower = Follower(["research"])
+    hub.followers.add(follower)
+    hub.put_line("jarvis", line(1))
+    hub.put_line("research", line(2))
+    assert asyncio.run(follower.next()) == b"line 2"
+
+
+@pytest.mark.parametrize(
+    ("length", "kept"), [(10, FOLLOWER_LENGTH), (FOLLOWER_BYTES // 4, 5)], ids=["lines", "bytes"]
+)
+def test_a_follower_that_is_too_slow_loses_lines_and_is_told(length: int, kept: int):
+    async def run() -> None:
+        follower = Follower([])
+        for _ in range(kept + 7):
+            follower.offer("research", b"x" * length)
+        for _ in range(kept):
+            assert await follower.next() == b"x" * length
+        told = json.loads(await follower.next())
+        assert told["message"] == "7 lines left out here: the reader was too slow"
+        assert told["level"] == "WARNING"
+        follower.offer("research", b"after")
+        assert await follower.next() == b"after"
+
+    asyncio.run(run())
+
+
+def test_records_of_this_thread_come_in_at_once_and_those_of_others_on_the_loop():
+    async def run() -> None:
+        hub = LogHub(lambda _: None)
+        handler = HubHandler(hub, asyncio.get_running_loop())
+        handler.setFormatter(RecordFormatter({}))
+
+        def emit(message: str) -> None:
+            record = logging.makeLogRecord(
+                {"msg": message, "levelname": "INFO", "name": "pallas", "agent": "jarvis"}
+            )
+            handler.emit(record)
+
+        emit("here")
+        assert [json.loads(text)["message"] for text in hub.newest(("jarvis",), 10)] == ["here"]
+        thread = threading.Thread(target=emit, args=("there",))
+        thread.start()
+        thread.join()
+        assert len(hub.newest((), 10)) == 1
+        await asyncio.sleep(0)
+        assert [json.loads(text)["message"] for text in hub.newest(("jarvis",), 10)] == ["here", "there"]
+
+    asyncio.run(run())
+
+
+def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.CaptureFixture[str]):
+    async def run() -> None:
+        hub = LogHub(lambda _: None)
+        handler = HubHandler(hub, asyncio.get_running_loop())
+        handler.emit(logging.makeLogRecord({"msg": "%d", "args": ("no number",)}))
+        assert hub.newest((), 10) == []
+
+    asyncio.run(run())
+    assert "Logging error" in capsys.readouterr().err
+
+
+def test_only_as_much_is_sorted_as_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    """`pallasctl logs` must not hold up a fleet of fifty agents with full rings."""
+    hub = LogHub(lambda _: None)
+    for agent in range(50):
+        for number in range(200):
+            hub.put_line(f"a{agent}", line(number))
+    seen: list[int] = []
+
+    def counted(lines: object, key: object) -> list[Line]:
+        made = sorted(lines, key=key)  # type: ignore[call-overload]
+        seen.append(len(made))
+        return made  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(module, "sorted", counted, raising=False)
+    assert len(hub.newest((), 10)) == 10
+    assert seen == [500]

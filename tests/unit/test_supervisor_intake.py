@@ -1,0 +1,287 @@
+"""Workers' pipes: reports, records and raw output, whole and torn, in floods, and at a worker's end. Real pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pallas_registry.protocol import (
+    FailedReport,
+    HealthReport,
+    ReadyReport,
+    Report,
+    StageReport,
+    encode_report,
+)
+from pallas_registry.records import record_line
+from pallas_supervisor import intake as module
+from pallas_supervisor.hub import LogHub
+from pallas_supervisor.intake import BURST, COUNTED_LENGTH, LINES_PER_SECOND, LONGEST_LINE, Intake
+from unit.supervisor_processes import PATIENCE, nothing_leaked
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Bench:
+    """An intake with one open worker, on a clock that stands still unless moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.reports: list[tuple[str, int, Report]] = []
+        self.lines: list[bytes] = []
+        self.intake = Intake(self._reported, LogHub(self.lines.append))
+        self.changed = asyncio.Event()
+        self.report, self.records, self.output = self.intake.open("research", 1)
+        worker = self.intake._workers["research", 1]
+        worker.refilled = self.now
+        self.worker = worker
+        self.intake._loop = _Clock(self.intake._loop, self)  # type: ignore[assignment]
+
+    def _reported(self, name: str, generation: int, report: Report) -> None:
+        self.reports.append((name, generation, report))
+        self.changed.set()
+
+    def logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines]
+
+    def messages(self) -> list[str]:
+        return [str(record["message"]) for record in self.logged()]
+
+    def drain(self) -> None:
+        self.intake.drain("research", 1)
+
+
+class _Clock:
+    """A loop whose time is the bench's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, bench: Bench) -> None:
+        self._loop = loop
+        self._bench = bench
+
+    def time(self) -> float:
+        return self._bench.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
+def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
+    async def run() -> None:
+        with nothing_leaked():
+            bench = Bench()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await do(bench)
+            finally:
+                for descriptor in (bench.report, bench.records, bench.output):
+                    os.close(descriptor)
+                bench.intake.close("research", 1)
+
+    asyncio.run(run())
+
+
+REPORTS = [
+    StageReport(stage="importing"),
+    ReadyReport(model="passthrough", capabilities=None),
+    FailedReport(message="ImportError: no module named x", permanent=True),
+    HealthReport(status="degraded", timestamp="now", message="no library"),
+]
+
+
+def test_reports_come_by_themselves_and_in_order():
+    async def do(bench: Bench) -> None:
+        os.write(bench.report, b"".join(map(encode_report, REPORTS)))
+        while len(bench.reports) < len(REPORTS):
+            await bench.changed.wait()
+            bench.changed.clear()
+        assert bench.reports == [("research", 1, report) for report in REPORTS]
+
+    on_bench(do)
+
+
+def test_torn_lines_are_put_together():
+    async def do(bench: Bench) -> None:
+        for byte in encode_report(REPORTS[0]):
+            os.write(bench.report, bytes([byte]))
+            bench.drain()
+        assert [report for _, _, report in bench.reports] == [REPORTS[0]]
+
+    on_bench(do)
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b'{"kind": "unheard of"}\n', b"[]\n", b"\xff\n", b"\n"])
+def test_what_is_no_report_is_told_and_passed_over(line: bytes, caplog: pytest.LogCaptureFixture):
+    async def do(bench: Bench) -> None:
+        os.write(bench.report, line + encode_report(REPORTS[0]))
+        bench.drain()
+        assert len(bench.reports) == 1
+        assert [record.message.split(":")[0] for record in caplog.records] == ["research"]
+
+    on_bench(do)
+
+
+def test_records_go_through_and_raw_output_becomes_a_record():
+    async def do(bench: Bench) -> None:
+        record = {
+            "time": "2026-01-31T12:00:00.000000Z",
+            "level": "ERROR",
+            "logger": "pallas",
+            "message": "oh",
+        }
+        os.write(bench.records, record_line(record) + b"Traceback (most recent call last):\n{broken\n")
+        os.write(bench.output, "grüß Gott\r\n\n\xff".encode("latin-1") + b"\n[1, 2]\n")
+        bench.drain()
+        assert bench.logged()[0] == record
+        assert bench.messages()[1:] == [
+            "Traceback (most recent call last):",
+            "{broken",
+            "gr�� Gott",
+            "�",
+            "[1, 2]",
+        ]
+        raw = bench.logged()[-1]
+        assert (raw["level"], raw["logger"], raw["agent"], raw["generation"]) == (
+            "INFO",
+            "pallas.output",
+            "research",
+            1,
+        )
+
+    on_bench(do)
+
+
+def test_a_line_without_end_is_cut_and_never_collected():
+    async def do(bench: Bench) -> None:
+        written = 0
+        while written < 40 * LONGEST_LINE:
+            written += os.write(bench.output, b"x" * LONGEST_LINE)
+            bench.drain()
+            assert all(len(pipe.rest) <= LONGEST_LINE for pipe in bench.worker.pipes)
+        assert len(bench.lines) >= 10
+        assert max(map(len, bench.lines)) <= 3 * LONGEST_LINE
+
+    on_bench(do)
+
+
+def test_the_last_words_of_a_worker_are_kept():
+    async def do(bench: Bench) -> None:
+        os.write(bench.output, b"Segmentation fault")
+        bench.drain()
+        assert bench.lines == []
+        bench.intake.close("research", 1)
+        assert bench.messages() == ["Segmentation fault"]
+        bench.intake.close("research", 1)
+        bench.drain()
+
+    on_bench(do)
+
+
+def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogCaptureFixture):
+    async def do(bench: Bench) -> None:
+        for _ in range(BURST // 100 + 30):
+            os.write(bench.output, b"line\n" * 100)
+            bench.drain()
+        assert len(bench.lines) == BURST
+        assert bench.worker.dropped == 3_000
+        bench.now += 0.75
+        os.write(bench.output, b"after\n")
+        bench.drain()
+        assert bench.messages()[-1] == "after"
+        assert "3000 log lines dropped" in caplog.text
+        assert bench.worker.dropped == 0
+
+    with caplog.at_level(logging.WARNING):
+        on_bench(do)
+
+
+def test_long_lines_count_as_several():
+    async def do(bench: Bench) -> None:
+        line = b"x" * (COUNTED_LENGTH * 9) + b"\n"
+        for _ in range(BURST // 10 + 50):
+            os.write(bench.output, line)
+            bench.drain()
+        assert len(bench.lines) == BURST // 10
+        bench.now += 1.0
+        for _ in range(LINES_PER_SECOND):
+            os.write(bench.output, line)
+            bench.drain()
+        assert len(bench.lines) == BURST // 10 + LINES_PER_SECOND // 10
+
+    on_bench(do)
+
+
+def test_drops_are_told_at_the_end_at_the_latest(caplog: pytest.LogCaptureFixture):
+    async def do(bench: Bench) -> None:
+        bench.worker.allowance = 0.0
+        os.write(bench.output, b"one\ntwo\n")
+        bench.drain()
+        bench.intake.close("research", 1)
+        assert "research: 2 log lines dropped, more than 2000 a second came" in caplog.messages
+
+    on_bench(do)
+
+
+def test_reports_are_never_dropped():
+    async def do(bench: Bench) -> None:
+        bench.worker.allowance = 0.0
+        os.write(bench.report, encode_report(REPORTS[0]))
+        bench.drain()
+        assert len(bench.reports) == 1
+
+    on_bench(do)
+
+
+def test_a_writer_that_is_gone_is_not_looked_at_any_more():
+    async def run() -> None:
+        with nothing_leaked():
+            intake = Intake(lambda *_: None, LogHub(lambda _: None))
+            ends = intake.open("research", 1)
+            for end in ends:
+                os.close(end)
+            loop = asyncio.get_running_loop()
+            pipes = intake._workers["research", 1].pipes
+            while any(pipe.descriptor in loop._selector.get_map() for pipe in pipes):  # type: ignore[attr-defined]  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            intake.close("research", 1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.MonkeyPatch):
+    real, remaining = os.pipe, left
+
+    def limited() -> tuple[int, int]:
+        nonlocal remaining
+        if remaining == 0:
+            raise OSError(24, "Too many open files")
+        remaining -= 1
+        return real()
+
+    async def run() -> None:
+        with nothing_leaked():
+            intake = Intake(lambda *_: None, LogHub(lambda _: None))
+            monkeypatch.setattr(module.os, "pipe", limited)
+            with pytest.raises(OSError, match="Too many open files"):
+                intake.open("research", 1)
+            assert intake._workers == {}
+
+    asyncio.run(run())
+
+
+def test_a_second_opening_replaces_the_first():
+    async def do(bench: Bench) -> None:
+        again = bench.intake.open("research", 1)
+        os.write(again[0], encode_report(REPORTS[0]))
+        bench.drain()
+        assert len(bench.reports) == 1
+        for descriptor in again:
+            os.close(descriptor)
+
+    on_bench(do)

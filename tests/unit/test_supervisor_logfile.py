@@ -1,0 +1,164 @@
+"""The one writer of the log file: claims, rotation, full disks, floods. A real file and a real thread."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pallas_supervisor import logfile
+from pallas_supervisor.logfile import LogWriter, claim, log_file_path
+from unit.supervisor_processes import PATIENCE, nothing_leaked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    with nothing_leaked():
+        yield
+
+
+def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert str(log_file_path({})) == "/home/someone/.local/state/pallas/pallas.log"
+    assert str(log_file_path({"PALLAS_LOG_FILE": "/var/log/pallas.log"})) == "/var/log/pallas.log"
+    assert str(log_file_path({"PALLAS_LOG_FILE": "~/p.log"})) == "/home/someone/p.log"
+    assert str(log_file_path({"PALLAS_LOG_FILE": ""})) == "/home/someone/.local/state/pallas/pallas.log"
+
+
+def test_two_supervisors_never_write_one_file(tmp_path: Path):
+    path = tmp_path / "state" / "pallas.log"
+    first, held = claim(path, "demo")
+    second, held_too = claim(path, "other")
+    assert first == path
+    assert second == path.with_name("pallas-other.log")
+    with pytest.raises(BlockingIOError, match="set PALLAS_LOG_FILE"):
+        claim(path, "other")
+    os.close(held)
+    again, held = claim(path, "third")
+    assert again == path
+    os.close(held)
+    os.close(held_too)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(OSError, match="state"):
+        claim(tmp_path / "state" / "pallas.log", "demo")
+
+
+def test_lines_are_written_whole_and_in_order(tmp_path: Path):
+    path = tmp_path / "pallas.log"
+    writer = LogWriter(path, stderr=False)
+    for number in range(1_000):
+        writer.put(f'{{"number": {number}, "text": "grüß"}}'.encode())
+    writer.put(b"\xff")
+    writer.close()
+    *lines, last = path.read_text().splitlines()
+    assert lines == [f'{{"number": {number}, "text": "grüß"}}' for number in range(1_000)]
+    assert last == "�"
+    assert writer.lost == 0
+
+
+def test_the_file_rotates_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(logfile, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(logfile, "BACKUPS", 5)
+    path = tmp_path / "pallas.log"
+    writer = LogWriter(path, stderr=False)
+    for number in range(400):
+        writer.put(f"{number:099d}".encode())
+    writer.close()
+    files = [path, *(tmp_path / f"pallas.log.{number}" for number in range(1, 6))]
+    assert all(file.stat().st_size <= 10_000 for file in files if file.exists())
+    lines = [line for file in reversed(files) if file.exists() for line in file.read_text().splitlines()]
+    assert lines == [f"{number:099d}" for number in range(400)]
+
+
+def test_no_file_and_stderr_alone(monkeypatch: pytest.MonkeyPatch):
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "__stderr__", stderr)
+    writer = LogWriter(None, stderr=True)
+    writer.put(b"for journald")
+    writer.close()
+    assert stderr.getvalue() == "for journald\n"
+    assert writer.lost == 0
+
+
+def test_a_stderr_that_is_gone_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stderr = io.StringIO()
+    stderr.close()
+    monkeypatch.setattr(sys, "__stderr__", stderr)
+    writer = LogWriter(tmp_path / "pallas.log", stderr=True)
+    writer.put(b"one")
+    writer.put(b"two")
+    writer.close()
+    assert (tmp_path / "pallas.log").read_text() == "one\ntwo\n"
+
+
+def test_lines_that_cannot_be_written_are_counted_and_it_goes_on(tmp_path: Path):
+    folder = tmp_path / "gone"
+    writer = LogWriter(folder / "pallas.log", stderr=False)
+    for _ in range(3):
+        writer.put(b"lost")
+    while writer.lost < 3:
+        threading.Event().wait(0.001)
+    folder.mkdir()
+    writer.put(b"kept")
+    writer.close()
+    assert writer.lost == 3
+    assert (folder / "pallas.log").read_text() == "kept\n"
+
+
+def test_a_full_disk_costs_lines_and_nothing_else():
+    writer = LogWriter(Path("/dev/full"), stderr=False)
+    for _ in range(1_000):
+        writer.put(b"x" * 1_000)
+    writer.close()
+    assert writer.lost == 1_000
+
+
+def test_a_writer_that_hangs_holds_nobody_up_and_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    held, entered = threading.Event(), threading.Event()
+
+    class Slow(io.StringIO):
+        def write(self, _text: str) -> int:
+            entered.set()
+            held.wait(PATIENCE)
+            return 0
+
+    monkeypatch.setattr(sys, "__stderr__", Slow())
+    monkeypatch.setattr(logfile, "QUEUE_BYTES", 100_000)
+    writer = LogWriter(tmp_path / "pallas.log", stderr=True)
+    writer.put(b"first")
+    assert entered.wait(PATIENCE)
+    for _ in range(1_000):
+        writer.put(b"x" * 900)
+    assert 880 <= writer.lost <= 900
+    held.set()
+    writer.close()
+    assert len((tmp_path / "pallas.log").read_text().splitlines()) == 1_001 - writer.lost
+
+
+def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch):
+    held = threading.Event()
+
+    class Stuck(io.StringIO):
+        def write(self, _text: str) -> int:
+            held.wait(PATIENCE)
+            return 0
+
+    monkeypatch.setattr(sys, "__stderr__", Stuck())
+    monkeypatch.setattr(logfile, "CLOSE_TIMEOUT", 0.01)
+    writer = LogWriter(None, stderr=True)
+    writer.put(b"stuck")
+    writer.close()
+    assert writer._thread.is_alive()
+    held.set()
+    writer._thread.join(PATIENCE)
