@@ -11,23 +11,23 @@ from fast_agent.core.managed_runtime import ManagedRuntimeMixin
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.types import RequestParams
 
+from pallas_worker import fastagent, runtime
 from pallas_worker.errors import AgentError
-from pallas_worker.fastagent import names, runtime, shortcuts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_the_installed_version_has_all_names() -> None:
-    names.check_names()
+    fastagent.check_names()
 
 
 def test_a_name_that_has_moved_is_an_error_with_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(ManagedRuntimeMixin, "_instantiate_agent_instance")
     with pytest.raises(AgentError) as caught:
-        names.check_names()
+        fastagent.check_names()
     assert caught.value.permanent
-    assert f"fast-agent {names.VERSION} is not supported" in str(caught.value)
+    assert f"fast-agent {fastagent.VERSION} is not supported" in str(caught.value)
     assert "FastAgent._instantiate_agent_instance" in str(caught.value)
 
 
@@ -36,7 +36,7 @@ def test_a_parameter_that_has_moved_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(FastAgent, "_finalize_initial_agent_instance", other)
     with pytest.raises(AgentError, match="_finalize_initial_agent_instance is not what it was"):
-        names.check_names()
+        fastagent.check_names()
 
 
 def test_a_shortcut_that_has_moved_is_only_logged(
@@ -50,7 +50,7 @@ def test_a_shortcut_that_has_moved_is_only_logged(
     for module, name in originals:
         monkeypatch.setattr(module, name, getattr(module, name))  # so that it is put back afterwards
     monkeypatch.delattr(mcp_connection_manager, "_subscription_filter")
-    shortcuts.take_shortcuts()
+    fastagent.take_shortcuts()
     assert "_subscription_filter has moved" in caplog.text
     assert not hasattr(mcp_connection_manager, "_subscription_filter")
 

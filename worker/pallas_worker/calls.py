@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from fast_agent.types import PromptMessageExtended
 
-    from pallas_worker.fastagent import AgentRuntime, Instance
+    from pallas_worker.instances import Instance
     from pallas_worker.progress import Send
     from pallas_worker.redact import Redactor
+    from pallas_worker.runtime import AgentRuntime
     from pallas_worker.tools import SendMessage
 
 _log = logging.getLogger("pallas.worker.calls")

@@ -27,12 +27,13 @@ from pallas_worker.accept import HttpServer
 from pallas_worker.app import WorkerApp
 from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
-from pallas_worker.fastagent import open_runtime, settings_of
+from pallas_worker.fastagent import settings_of
 from pallas_worker.health import Health
 from pallas_worker.models import model_reference, published_capabilities, register_model, supports_vision
 from pallas_worker.preflight import Preflight
 from pallas_worker.provider_settings import forget_unresolved, provider_settings
 from pallas_worker.redact import Redactor, secrets_in
+from pallas_worker.runtime import open_runtime
 from pallas_worker.servers import unset_variables
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from fast_agent.config import Settings
 
     from pallas_registry.protocol import Report, WorkerSpec
-    from pallas_worker.fastagent import AgentRuntime
+    from pallas_worker.runtime import AgentRuntime
 
 _log = logging.getLogger("pallas.worker.serve")
 

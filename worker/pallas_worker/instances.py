@@ -1,0 +1,62 @@
+"""One instance of the served agent: what a call does with it.
+
+Knows fast-agent's public agents; must not know how they are made, MCP requests or metrics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fast_agent.types import LlmStopReason, RequestParams
+
+from pallas_worker.errors import CallError
+from pallas_worker.usage import Turn, turn_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fast_agent.types import PromptMessageExtended
+
+    from pallas_worker.progress import Progress
+
+
+class Instance:
+    """One instance of the served agent, for one call."""
+
+    def __init__(self, name: str, agents: Mapping[str, Any], unreachable: Mapping[str, str]) -> None:
+        self._agent = agents[name]
+        self._agents = agents
+        self.unreachable = unreachable
+        """The downstream servers that the agent has to do without, and why."""
+
+    def load_history(self, messages: Iterable[PromptMessageExtended]) -> None:
+        """Begin with this conversation."""
+        self._agent.load_message_history(list(messages))
+
+    async def generate(self, message: PromptMessageExtended, progress: Progress) -> PromptMessageExtended:
+        """The agent's answer to `message`, after all its turns and tool calls.
+
+        Raises:
+            CallError: the LLM could not be asked, or gave no answer.
+        """
+        params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
+        try:
+            answer: PromptMessageExtended = await self._agent.generate([message], params)
+        except Exception as error:
+            # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
+            status = getattr(error, "status_code", None)
+            if not isinstance(status, int):
+                raise
+            raise CallError(f"the LLM provider answered with HTTP {status}: {error}") from error
+        if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
+            raise CallError(answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})")
+        return answer
+
+    def turns(self) -> list[Turn]:
+        """The LLM round-trips of all agents of this instance so far."""
+        return [
+            turn_of(usage)
+            for agent in self._agents.values()
+            if (accumulator := getattr(agent, "usage_accumulator", None)) is not None
+            for usage in accumulator.turns
+        ]
