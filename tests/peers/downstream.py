@@ -9,7 +9,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from starlette.responses import JSONResponse
 
 from peers.loopback import Fault, Loopback, Recorded, serve
@@ -17,7 +17,7 @@ from peers.loopback import Fault, Loopback, Recorded, serve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Era", "Fault", "Recorded", "RunningDownstream", "run_downstream"]
 
@@ -29,8 +29,9 @@ LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 class RunningDownstream:
     """A running downstream server: what it has seen, and what it shall do wrong from now on."""
 
-    def __init__(self, loopback: Loopback) -> None:
+    def __init__(self, loopback: Loopback, sessions: _Sessions) -> None:
         self._loopback = loopback
+        self._sessions = sessions
 
     @property
     def url(self) -> str:
@@ -58,6 +59,26 @@ class RunningDownstream:
         return [request.rpc_method or request.method for request in self.requests]
 
     @property
+    def gone(self) -> list[Recorded]:
+        """The requests whose client went away before it had the whole answer."""
+        return list(self._loopback.gone)
+
+    @property
+    def sessions_left(self) -> set[str]:
+        """The sessions of the older protocol that were opened and not closed."""
+        return self._sessions.opened - self._sessions.closed
+
+    @property
+    def sessions_opened(self) -> int:
+        """How many sessions of the older protocol there have been."""
+        return len(self._sessions.opened)
+
+    @property
+    def connections(self) -> int:
+        """How many TCP connections are open."""
+        return self._loopback.connections
+
+    @property
     def fault(self) -> Callable[[Recorded], Fault | None] | None:
         """Decides on each request what goes wrong; None lets all pass."""
         return self._loopback.fault
@@ -69,6 +90,10 @@ class RunningDownstream:
     def wait_for(self, matches: Callable[[list[Recorded]], bool], timeout: float = 30.0) -> None:
         """Wait until `matches` is true of the requests so far; call it from a thread, not from a loop."""
         self._loopback.wait_for(matches, timeout)
+
+    def wait_for_gone(self, matches: Callable[[list[Recorded]], bool], timeout: float = 30.0) -> None:
+        """Wait until `matches` is true of the requests whose client went away; call it from a thread."""
+        self._loopback.wait_for_gone(matches, timeout)
 
     def release(self) -> None:
         """Let the requests go on that a `Fault(hold=True)` holds."""
@@ -93,7 +118,9 @@ def run_downstream(
     delay: float = 0.0,
     hold: bool = False,
 ) -> Iterator[RunningDownstream]:
-    """Run a downstream server with the tools `echo(text)` and `add(a, b)` until the block ends.
+    """Run a downstream server until the block ends.
+
+    Its tools: `echo(text)`, `add(a, b)`, `fail(text)`, and `report(messages)`, which sends them as progress.
 
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
@@ -111,18 +138,53 @@ def run_downstream(
         """Add two numbers."""
         return a + b
 
+    @server.tool()
+    def fail(text: str) -> str:
+        """Fail with the text."""
+        raise ValueError(text)
+
+    @server.tool()
+    async def report(messages: list[str], context: Context) -> str:
+        """Report progress, one notification a message."""
+        for number, message in enumerate(messages):
+            await context.report_progress(number, None, message)
+        return "reported"
+
     if fault is None and (status is not None or reset or delay or hold):
         fault = Fault(status=status, reset=reset, delay=delay, hold=hold)
     app = server.streamable_http_app(stateless_http=stateless, json_response=json_response)
     app.router.routes.extend(server.sse_app().routes)
-    with serve(_OneEra(app, era), fault=_decider(fault), port=port) as loopback:
-        yield RunningDownstream(loopback)
+    sessions = _Sessions(_OneEra(app, era))
+    with serve(sessions, fault=_decider(fault), port=port) as loopback:
+        yield RunningDownstream(loopback, sessions)
 
 
 def _decider(
     fault: Callable[[Recorded], Fault | None] | Fault | None,
 ) -> Callable[[Recorded], Fault | None] | None:
     return (lambda _: fault) if isinstance(fault, Fault) else fault
+
+
+class _Sessions:
+    """Counts the sessions that the server opens and that clients close."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.opened: set[str] = set()
+        self.closed: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 300:
+                named = dict(message.get("headers", ())).get(b"mcp-session-id")
+                if scope["method"] == "DELETE":
+                    named = dict(scope["headers"]).get(b"mcp-session-id")
+                    self.closed.add(named.decode() if named else "")
+                elif named:
+                    self.opened.add(named.decode())
+            await send(message)
+
+        await self._app(scope, receive, counting if scope["type"] == "http" else send)
 
 
 class _OneEra:

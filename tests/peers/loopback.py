@@ -78,6 +78,8 @@ class Loopback:
     def __init__(self, app: ASGIApp, fault: Callable[[Recorded], Fault | None] | None, port: int) -> None:
         self.requests: list[Recorded] = []
         """All requests so far, in the order of their arrival."""
+        self.gone: list[Recorded] = []
+        """The requests whose client went away before it had the whole answer."""
         self.fault = fault
         """Decides on each request; may be replaced while the server runs."""
         self._app = app
@@ -97,6 +99,23 @@ class Loopback:
     def origin(self) -> str:
         """`http://127.0.0.1:PORT`."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """How many TCP connections are open."""
+        return len(self._server.server_state.connections)
+
+    def wait_for_gone(
+        self, matches: Callable[[list[Recorded]], bool], timeout: float = START_TIMEOUT
+    ) -> None:
+        """Wait until `matches` is true of the requests whose client went away; call it from a thread.
+
+        Raises:
+            TimeoutError: it did not become true within `timeout` seconds.
+        """
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: matches(self.gone), timeout):
+                raise TimeoutError(f"{len(self.gone)} clients went away, none that was waited for")
 
     def wait_for(self, matches: Callable[[list[Recorded]], bool], timeout: float = START_TIMEOUT) -> None:
         """Wait until `matches` is true of the requests so far; call it from a thread, not from a loop.
@@ -146,11 +165,37 @@ class Loopback:
         with self._arrived:
             self.requests.append(recorded)
             self._arrived.notify_all()
+        answer = _Answer(send)
+        watching = asyncio.create_task(self._watch(recorded, receive, answer))
+        try:
+            await self._answer(recorded, body, fault, scope, receive, answer)
+        finally:
+            watching.cancel()
+
+    async def _watch(self, recorded: Recorded, receive: Receive, answer: _Answer) -> None:
+        """Notice that the client goes away before it has its answer."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not answer.ended:
+            with self._arrived:
+                self.gone.append(recorded)
+                self._arrived.notify_all()
+
+    async def _answer(
+        self,
+        recorded: Recorded,
+        body: bytes,
+        fault: Fault | None,
+        scope: Scope,
+        receive: Receive,
+        send: _Answer,
+    ) -> None:
         if fault is not None:
             await asyncio.sleep(fault.delay)
             if fault.hold:
                 await self._server.released.wait()
             if fault.reset:
+                send.ended = True
                 self._server.reset(scope["client"])
                 return
             if fault.status is not None:
@@ -158,6 +203,19 @@ class Loopback:
                 await answer(scope, receive, send)
                 return
         await self._app(scope, _replay(body, receive), send)
+
+
+class _Answer:
+    """A `send` that knows whether all of the answer is on its way."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.ended = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self.ended = True
+        await self._send(message)
 
 
 @contextmanager
