@@ -85,10 +85,10 @@ class Fleet:
         self.listeners = listeners
         self.slots = slots
         self.hub = hub
+        self.levels = levels
         self.reports: dict[str, HealthReport] = {}
         self.models: dict[str, ReadyReport] = {}
         self.change_observers: list[Callable[[], None]] = []
-        self._levels = levels
         self._directory = directory
         self._probes: dict[str, asyncio.Task[None]] = {}
         self.intake = Intake(self._reported, hub)
@@ -204,7 +204,7 @@ class Fleet:
             environ=os.environ,
             directory=self._directory,
             metrics=(str(self.slots.directory), self.slots.slot(name)),
-            levels=self._levels,
+            levels=self.levels,
         )
 
     def _reported(self, name: str, generation: int, report: Report) -> None:

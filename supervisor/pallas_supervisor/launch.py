@@ -18,6 +18,7 @@ from pallas_registry.protocol import Descriptors
 from pallas_supervisor.children import (
     NASCENT,
     Owner,
+    children,
     exit_of,
     kill_group,
     kill_strays,
@@ -101,6 +102,8 @@ class Launcher:
         self._emit = emit
         self._gone = gone
         self._workers: dict[Owner, Worker] = {}
+        # Children that this process had before it became the supervisor, say of a shell's `exec pallas`.
+        self._foreign = frozenset(children())
         self._spawning: set[asyncio.Task[None]] = set()
         # Held open for as long as the supervisor lives; nobody ever writes to it.
         self._lifeline, self._lifeline_held = os.pipe()
@@ -111,7 +114,7 @@ class Launcher:
         return {owner.name: worker.pid for owner, worker in self._workers.copy().items()}
 
     def _known(self) -> set[int]:
-        known = {worker.pid for worker in self._workers.values()}
+        known = {worker.pid for worker in self._workers.values()} | self._foreign
         if self._zygote is not None and self._zygote.pid is not None:
             known.add(self._zygote.pid)
         return known

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from pallas_registry.agents_file import read_deployment
+from pallas_registry.log_levels import levels
 from pallas_registry.model_settings import read_model_settings
 from pallas_supervisor.fleet import graph_of
 from pallas_supervisor.listeners import close_listeners, open_listeners
@@ -128,6 +129,7 @@ class Operations:
             fleet = self._fleet
             new = read_deployment(fleet.deployment.path)
             settings = read_model_settings(self._directory, os.environ)
+            chosen = levels(os.environ, settings.log_level)
             plan = plan_reload(fleet.deployment, new, old_settings=fleet.settings, new_settings=settings)
             if plan.fixed:
                 fields = " and ".join(plan.fixed)
@@ -139,6 +141,7 @@ class Operations:
             opened = self._open(plan, new)
             await self._remove(plan)
             fleet.settings = settings
+            fleet.levels = chosen
             self._apply(plan, new, opened)
             _log.info(
                 "reloaded: %d added, %d removed, %d changed, %d unchanged",

@@ -248,6 +248,22 @@ def test_a_sweep_leaves_other_workers_alone(tmp_path: Path):
     on_bench(do, worker)
 
 
+def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path):
+    """A start script's `log-shipper & exec pallas` makes the shipper the supervisor's child."""
+    worker = program(tmp_path / "worker", "")
+    earlier = launch.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
+
+    async def do(bench: Bench) -> None:
+        await bench.spawned()
+        await bench.swept(Exit(status=0))
+        bench.launcher.reap()
+        assert not is_gone(earlier)
+
+    on_bench(do, worker)
+    os.kill(earlier, signal.SIGKILL)
+    os.waitpid(earlier, 0)
+
+
 def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Path):
     async def do(bench: Bench) -> None:
         bench.launcher.spawn("research", 1)

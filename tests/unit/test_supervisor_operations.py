@@ -209,6 +209,11 @@ def test_an_agent_that_is_started_while_it_leaves_is_stopped_again(
         await asyncio.sleep(0)
         rig.operations.start(["research"])
         rig.end("research")
+        assert rig.states()["research"] == "starting"
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert rig.states()["research"] == "stopping"
+        rig.end("research")
         await reloading
         assert rig.states() == {"library": "ready"}
 
@@ -270,5 +275,24 @@ def test_a_reload_takes_its_turn(tmp_path: Path, two: dict[str, dict[str, object
         assert (await first).removed == ("research",)
         assert (await second).added == ("research",)
         assert rig.states() == {"library": "ready", "research": "starting"}
+
+    on_rig(tmp_path, two, do)
+
+
+def test_workers_get_the_new_settings(
+    tmp_path: Path, two: dict[str, dict[str, object]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("PALLAS_LOG_LEVEL", raising=False)
+
+    async def do(rig: Rig) -> None:
+        assert rig.fleet._describe("library", 1).log_level == "INFO"
+        (tmp_path / "fastagent.config.yaml").write_text(
+            "default_model: passthrough\nlogger:\n  level: debug\n"
+        )
+        plan = await rig.operations.reload(dry_run=False)
+        assert {change.action for change in plan.changed.values()} == {"respawn"}
+        specification = rig.fleet._describe("library", 1)
+        assert specification.log_level == "DEBUG"
+        assert specification.default_model == "passthrough"
 
     on_rig(tmp_path, two, do)
