@@ -5,6 +5,7 @@ Knows the keys of an agent and their defaults; of the other agents only their na
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from pallas_registry import rules
@@ -20,32 +21,45 @@ if TYPE_CHECKING:
 UNREAD_PORT = 0
 """Stands for a port that is missing or was refused."""
 
-_KEYS = (
-    "module",
-    "port",
-    "title",
-    "description",
-    "depends_on",
-    "icon",
-    "python",
-    "env",
+BUILT_IN = Agent(name="", module="", port=UNREAD_PORT, title="", description="")
+"""What every agent has of its own accord: the defaults of the fields that agents can share."""
+
+MINIMUM_REQUEST_BYTES = 1024
+
+_SHARED_KEYS = (
     "restart",
     "start_timeout",
     "stop_timeout",
     "max_failures",
     "reset_after",
     "on_dependency_loss",
+    "max_concurrency",
+    "max_queue",
+    "max_request_bytes",
 )
+_KEYS = ("module", "port", "title", "description", "depends_on", "icon", "python", "env", *_SHARED_KEYS)
+
+
+def read_defaults(fields: Fields) -> Agent:
+    """What `defaults:` says for all agents, over what is built in; its other fields mean nothing."""
+    fields.only(_SHARED_KEYS)
+    return _with_shared(BUILT_IN, fields)
 
 
 def read_agent(
-    name: str, fields: Fields, agents: Collection[str], folder: Path, is_executable: Callable[[Path], bool]
+    name: str,
+    fields: Fields,
+    agents: Collection[str],
+    folder: Path,
+    is_executable: Callable[[Path], bool],
+    defaults: Agent = BUILT_IN,
 ) -> Agent:
     """The agent as far as it could be read; worth something only if no problem was noted.
 
     `agents` are the names of all agents of the file and `folder` is where the file lies. `title` becomes
     `name.title()`, `description` the title. `python` becomes an absolute path, with symbolic links kept: a
     virtual environment is found by the link's own place. `env` values are taken as they are written.
+    `defaults` holds the shared fields of those agents that do not say them.
     """
     fields.only(_KEYS)
     if complaint := rules.agent_name(name):
@@ -53,7 +67,8 @@ def read_agent(
     fields.require("module", "name the Python module that defines the agent, as in `module: agents.jarvis`")
     fields.require("port", "give the agent a port of its own, as in `port: 8201`")
     title = fields.line_of_text("title", rules.published_text) or name.title()
-    return Agent(
+    return replace(
+        _with_shared(defaults, fields),
         name=name,
         module=fields.text("module", rules.module) or "",
         port=fields.whole_number("port", 1, 65535) or UNREAD_PORT,
@@ -63,16 +78,26 @@ def read_agent(
         icon=fields.text("icon", rules.icon),
         python=_python(fields, folder, is_executable),
         env=_environment(fields),
-        restart=cast("RestartPolicy | None", fields.choice("restart", ("always", "on-failure", "never")))
-        or "always",
-        start_timeout=fields.seconds("start_timeout") or 60.0,
-        stop_timeout=fields.seconds("stop_timeout") or 10.0,
-        max_failures=fields.whole_number("max_failures", 1) or 5,
-        reset_after=fields.seconds("reset_after") or 60.0,
-        on_dependency_loss=cast(
-            "DependencyLossPolicy | None", fields.choice("on_dependency_loss", ("keep", "restart"))
-        )
-        or "keep",
+    )
+
+
+def _with_shared(agent: Agent, fields: Fields) -> Agent:
+    """The agent with what `fields` say of the keys that agents can share."""
+    restart = fields.choice("restart", ("always", "on-failure", "never"))
+    loss = fields.choice("on_dependency_loss", ("keep", "restart"))
+    queue = fields.whole_number("max_queue", 0)
+    return replace(
+        agent,
+        restart=cast("RestartPolicy | None", restart) or agent.restart,
+        start_timeout=fields.seconds("start_timeout") or agent.start_timeout,
+        stop_timeout=fields.seconds("stop_timeout") or agent.stop_timeout,
+        max_failures=fields.whole_number("max_failures", 1) or agent.max_failures,
+        reset_after=fields.seconds("reset_after") or agent.reset_after,
+        on_dependency_loss=cast("DependencyLossPolicy | None", loss) or agent.on_dependency_loss,
+        max_concurrency=fields.whole_number("max_concurrency", 1) or agent.max_concurrency,
+        max_queue=agent.max_queue if queue is None else queue,
+        max_request_bytes=fields.whole_number("max_request_bytes", MINIMUM_REQUEST_BYTES)
+        or agent.max_request_bytes,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_registry import rules
-from pallas_registry.agent_fields import UNREAD_PORT, read_agent
+from pallas_registry.agent_fields import BUILT_IN, UNREAD_PORT, read_agent, read_defaults
 from pallas_registry.dependencies import cycles
 from pallas_registry.deployment import Agent, Deployment, slug
 from pallas_registry.fields import Fields
@@ -25,7 +25,7 @@ DEFAULT_FILE = "agents.yaml"
 PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
 DEFAULT_REGISTRY_PORT = 24200
 
-_KEYS = ("name", "version", "host", "namespace", "registry_port", "bind", "agents")
+_KEYS = ("name", "version", "host", "namespace", "registry_port", "bind", "defaults", "agents")
 
 
 def deployment_path(environ: Mapping[str, str]) -> Path:
@@ -86,12 +86,14 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
     registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
     bind = fields.text("bind", rules.bind)
 
+    shared = fields.section("defaults")
+    defaults = read_defaults(shared) if shared is not None else BUILT_IN
     agents: dict[str, Agent] = {}
     section = fields.section("agents")
     if section is not None:
         sections = {name: agent for name in section if (agent := section.section(name))}
         agents = {
-            name: read_agent(name, agent, sections, path.parent, is_executable)
+            name: read_agent(name, agent, sections, path.parent, is_executable, defaults)
             for name, agent in sections.items()
         }
         if section.is_mapping and not agents:

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 RestartPolicy = Literal["always", "on-failure", "never"]
 DependencyLossPolicy = Literal["keep", "restart"]
 
+MAX_CONCURRENCY = 32
+"""Calls of one agent that run at a time, unless its entry says otherwise."""
+MAX_QUEUE = 128
+"""Calls that wait for their turn, unless the agent's entry says otherwise."""
+MAX_REQUEST_BYTES = 32 * 1024 * 1024
+"""Bytes of one request's body, unless the agent's entry says otherwise: room for images in a long history."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
@@ -35,6 +42,9 @@ class Agent:
     max_failures: int = 5
     reset_after: float = 60.0
     on_dependency_loss: DependencyLossPolicy = "keep"
+    max_concurrency: int = MAX_CONCURRENCY
+    max_queue: int = MAX_QUEUE
+    max_request_bytes: int = MAX_REQUEST_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

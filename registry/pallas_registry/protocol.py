@@ -13,7 +13,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.deployment import (
+    MAX_CONCURRENCY,
+    MAX_QUEUE,
+    MAX_REQUEST_BYTES,
+    ModelCapabilities,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +73,12 @@ class WorkerSpec:
     root_log_level: str
     default_model: str | None = None
     capabilities: ModelCapabilities | None = None
+    max_concurrency: int = MAX_CONCURRENCY
+    """Calls that run at a time; the others wait."""
+    max_queue: int = MAX_QUEUE
+    """Calls that wait at most; those beyond are refused."""
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    """Bytes of one request's body."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the worker."""
 

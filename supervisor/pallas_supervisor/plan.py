@@ -28,6 +28,9 @@ ACTIONS: Mapping[str, Action] = {
     "description": "respawn",
     "python": "respawn",
     "env": "respawn",
+    "max_concurrency": "respawn",
+    "max_queue": "respawn",
+    "max_request_bytes": "respawn",
     "port": "rebind",
 }
 """What a change of each field of an agent asks for: nothing, a new process, or a new socket and process."""

@@ -68,5 +68,8 @@ def worker_spec(
         root_log_level=levels.root,
         default_model=settings.default_model,
         capabilities=settings.capabilities,
+        max_concurrency=agent.max_concurrency,
+        max_queue=agent.max_queue,
+        max_request_bytes=agent.max_request_bytes,
         environment=environment,
     )

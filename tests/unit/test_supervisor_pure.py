@@ -161,6 +161,7 @@ def test_added_removed_and_changed_agents():
         ({"icon": "https://example.com/i.png"}, "live"),
         ({"max_failures": 9, "depends_on": ("library",)}, "live"),
         ({"max_failures": 9, "env": {"A": "1"}}, "respawn"),
+        ({"max_concurrency": 4, "max_queue": 8, "max_request_bytes": 4096}, "respawn"),
         ({"module": "agents.other", "port": 24299}, "rebind"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,32 @@ def test_the_reference_example_is_read_whole() -> None:
             ),
         },
     )
+
+
+def test_what_is_said_once_for_all_agents() -> None:
+    text = """\
+        name: demo
+        agents:
+          one: {module: m, port: 9000}
+          two: {module: m, port: 9001, max_queue: 7, restart: always, stop_timeout: 5}
+        defaults:
+          restart: on-failure
+          start_timeout: 120
+          stop_timeout: 20
+          max_failures: 3
+          reset_after: 30
+          on_dependency_loss: restart
+          max_concurrency: 4
+          max_queue: 0
+          max_request_bytes: 2048
+        """
+    one, two = parse(text).agents.values()
+    assert (one.name, one.port, one.restart, one.start_timeout) == ("one", 9000, "on-failure", 120.0)
+    assert (one.stop_timeout, one.max_failures, one.reset_after) == (20.0, 3, 30.0)
+    assert (one.on_dependency_loss, one.max_concurrency) == ("restart", 4)
+    assert (one.max_queue, one.max_request_bytes) == (0, 2048)
+    same = replace(one, name="two", title="Two", description="Two", port=9001)
+    assert two == replace(same, max_queue=7, restart="always", stop_timeout=5.0)
 
 
 def test_the_order_of_the_file_is_kept() -> None:
