@@ -91,7 +91,7 @@ install_npm_peers() {
     fi
     echo "installing $npm_suite and $node (once; about half a minute)" >&2
     npm install --prefix "$npm_peers" --no-save --no-package-lock --no-audit --no-fund --ignore-scripts \
-        --fetch-retries=1 "$node" "$npm_suite" >"$npm_peers/install.log" 2>&1 </dev/null || return
+        --fetch-retries=1 --fetch-retry-mintimeout=2000 "$node" "$npm_suite" >"$npm_peers/install.log" 2>&1 </dev/null || return
     ln -s "node_modules/${node%@*}/bin/node" "$npm_peers/node"
     "$npm_peers/node" --version >>"$npm_peers/install.log" 2>&1 || return
     npm_stamp >"$npm_peers/stamp"

@@ -23,11 +23,13 @@ from mcp_types import (
     PaginatedRequestParams,
     TextContent,
 )
+from pydantic import ValidationError
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from pallas_worker import metrics
 from pallas_worker.bearer import inbound_bearer
+from pallas_worker.envelope import OneMessage
 from pallas_worker.errors import ArgumentError
 from pallas_worker.health import health_document
 from pallas_worker.tools import GET_HEALTH, history_prompt, list_tools, refuse_arguments
@@ -35,10 +37,10 @@ from pallas_worker.tools import GET_HEALTH, history_prompt, list_tools, refuse_a
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp.server.context import ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from starlette.applications import Starlette
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from pallas_registry.protocol import HealthReport, WorkerSpec
     from pallas_worker.progress import Send as SendProgress
@@ -84,7 +86,9 @@ class WorkerApp:
             on_call_tool=self._call_tool,
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
+            get_tool_input_schema=self._header_schema,
         )
+        self.server.middleware.append(_say_which_parameter)
 
     def asgi(self, allowed_hosts: tuple[str, ...]) -> ASGIApp:
         """The application; requests at `/mcp` with another Host, or from a page elsewhere, are refused.
@@ -102,7 +106,11 @@ class WorkerApp:
             transport_security=security,
             custom_starlette_routes=[Route("/metrics", _metrics), Route("/livez", _livez)],
         )
-        return _PostOnly(app)
+        return OneMessage(app, PATH, security, MAX_BODY)
+
+    def _header_schema(self, name: str) -> dict[str, Any] | None:
+        """The schema of a tool that mirrors arguments in headers. None does, and the SDK need not list them all."""
+        return None
 
     async def _list_tools(
         self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -144,18 +152,16 @@ class WorkerApp:
         return GetPromptResult(description=self._prompt.description, messages=[])
 
 
-class _PostOnly:
-    """Answers 405 to all but POST at `/mcp`: without sessions there is nothing to listen to or to delete."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == PATH and scope["method"] != "POST":
-            response = PlainTextResponse("Method Not Allowed", 405, {"Allow": "POST"})
-            await response(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+async def _say_which_parameter(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Name the parameter that is malformed; the SDK's own answer leaves the client to guess."""
+    try:
+        return await call_next(ctx)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["loc"][:1] != ("params",):
+            raise
+        where = ".".join(map(str, first["loc"]))
+        raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {where}: {first['msg']}") from None
 
 
 async def _metrics(request: Request) -> Response:

@@ -272,6 +272,9 @@ class FixtureApp(WorkerApp):
                 return HEADER_SCHEMA
         return ANYTHING
 
+    def _header_schema(self, name: str) -> dict[str, Any]:
+        return self._input_schema(name)
+
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Any:
         if params.name in CONTENTS:
             return CallToolResult(content=CONTENTS[params.name])
