@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pallas_supervisor.machine import KILL_TIMEOUT, TABLE
+from pallas_supervisor.actions import KILL_TIMEOUT
+from pallas_supervisor.machine import TABLE
 from pallas_supervisor.states import Event, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"

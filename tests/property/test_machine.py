@@ -23,8 +23,9 @@ from hypothesis.stateful import (
     rule,
 )
 
+from pallas_supervisor.actions import KILL_TIMEOUT
 from pallas_supervisor.graph import Graph
-from pallas_supervisor.machine import _IGNORE, KILL_TIMEOUT, TABLE, step
+from pallas_supervisor.machine import _IGNORE, TABLE, step
 from pallas_supervisor.states import (
     OF_GENERATION,
     RESTING,

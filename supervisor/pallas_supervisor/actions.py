@@ -1,0 +1,286 @@
+"""What each event does to an agent: one small pure function for each row of the machine's table.
+
+Named for what happened. Each takes the agent, the event and the moment, and returns the agent after it and the effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pallas_registry.protocol import EXIT_PERMANENT
+from pallas_supervisor.backoff import backoff_seconds, budget_spent
+from pallas_supervisor.states import (
+    After,
+    Agent,
+    Complained,
+    CountRestart,
+    DependencyLost,
+    Desired,
+    Died,
+    Effect,
+    Event,
+    Kill,
+    ObserveStart,
+    Redefine,
+    SetTimer,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    State,
+    Step,
+    Sweep,
+    Terminate,
+    Unhealthy,
+)
+from pallas_supervisor.wording import describe_exit
+
+KILL_TIMEOUT = 10.0
+"""Seconds that a killed process may take to disappear before it counts as one that cannot be killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When an event is handled, and the random number drawn for it."""
+
+    now: float
+    draw: float
+
+
+# --- building blocks --------------------------------------------------------------------------------------
+
+
+def _enter(agent: Agent, state: State, at: Moment, **changes: Any) -> Agent:
+    return replace(agent, **{"state": state, "epoch": agent.epoch + 1, "since": at.now, **changes})
+
+
+def _timed(agent: Agent, seconds: float, *effects: Effect) -> Step:
+    return Step(agent, (*effects, SetTimer(agent.epoch, seconds)))
+
+
+def _wait(agent: Agent, at: Moment) -> Step:
+    return Step(_enter(agent, State.WAITING, at, retry_at=None, message=""))
+
+
+def _stop_process(agent: Agent, at: Moment, **changes: Any) -> Step:
+    agent = _enter(agent, State.STOPPING, at, **changes)
+    return _timed(agent, agent.policy.stop_timeout, Terminate(agent.generation))
+
+
+def _fail(agent: Agent, at: Moment, message: str, **changes: Any) -> Step:
+    return Step(_enter(agent, State.FAILED, at, message=message, retry_at=None, **changes))
+
+
+def _crash(agent: Agent, at: Moment, why: str, *, permanent: bool) -> Step:
+    """The process is gone and nobody asked for that: the restart policy decides."""
+    clean = agent.after is After.EXIT and agent.last_exit is not None and agent.last_exit.status == 0
+    policy = agent.policy
+    if policy.restart != "always" and clean and not permanent:
+        return Step(_enter(agent, State.STOPPED, at, desired=Desired.DOWN, message=why))
+    failures = agent.failures + 1
+    agent = replace(agent, failures=failures)
+    if permanent or policy.restart == "never":
+        return _fail(agent, at, why)
+    if budget_spent(failures, policy.max_failures):
+        return _fail(agent, at, f"{failures} failures in a row; the last: {why}")
+    delay = backoff_seconds(failures, at.draw, was_ready=agent.was_ready)
+    agent = _enter(agent, State.BACKOFF, at, message=why, cause=agent.cause or "crash")
+    return _timed(replace(agent, retry_at=at.now + delay), delay)
+
+
+# --- actions, named for what happened ---------------------------------------------------------------------
+
+
+def ignore(agent: Agent, _event: Event, _at: Moment) -> Step:
+    return Step(agent)
+
+
+def start_resting(agent: Agent, _event: Event, at: Moment) -> Step:
+    fresh = replace(agent, desired=Desired.UP, failures=0, cause=None)
+    if agent.live:  # FAILED because it could not be killed: never two of them
+        fresh = _enter(fresh, State.KILLING, at, after=After.RESTART)
+        return _timed(fresh, KILL_TIMEOUT, Kill(fresh.generation))
+    return _wait(fresh, at)
+
+
+def start_now(agent: Agent, _event: Event, at: Moment) -> Step:
+    return _wait(replace(agent, desired=Desired.UP, failures=0), at)
+
+
+def try_again(agent: Agent, _event: Event, at: Moment) -> Step:
+    return _wait(agent, at)
+
+
+def want_up(agent: Agent, _event: Event, _at: Moment) -> Step:
+    return Step(replace(agent, desired=Desired.UP))
+
+
+def want_up_again(agent: Agent, _event: Event, _at: Moment) -> Step:
+    if agent.desired is Desired.UP:
+        return Step(agent)
+    return Step(replace(agent, desired=Desired.UP, after=After.RESTART, cause="operator", failures=0))
+
+
+def restart_again(agent: Agent, _event: Event, _at: Moment) -> Step:
+    return Step(replace(agent, desired=Desired.UP, after=After.RESTART, cause="operator", failures=0))
+
+
+def want_down(agent: Agent, _event: Event, _at: Moment) -> Step:
+    return Step(replace(agent, desired=Desired.DOWN))
+
+
+def stop_without_process(agent: Agent, _event: Event, at: Moment) -> Step:
+    if agent.live:
+        agent = _enter(replace(agent, desired=Desired.DOWN), State.KILLING, at)
+        return _timed(agent, KILL_TIMEOUT, Kill(agent.generation))
+    stopped = _enter(agent, State.STOPPED, at, desired=Desired.DOWN, message="", retry_at=None, cause=None)
+    return Step(stopped)
+
+
+def stop_running(agent: Agent, _event: Event, at: Moment) -> Step:
+    return _stop_process(agent, at, desired=Desired.DOWN, after=After.RESTART, message="")
+
+
+def restart_running(agent: Agent, _event: Event, at: Moment) -> Step:
+    changes = {
+        "desired": Desired.UP,
+        "after": After.RESTART,
+        "cause": "operator",
+        "message": "",
+        "failures": 0,
+    }
+    return _stop_process(agent, at, **changes)
+
+
+def lose_dependency(agent: Agent, event: DependencyLost, at: Moment) -> Step:
+    if agent.policy.on_dependency_loss == "keep":
+        return Step(agent)
+    message = f"restarting because {event.name} is not ready"
+    return _stop_process(agent, at, after=After.RESTART, cause="dependency", message=message)
+
+
+def spawn(agent: Agent, _event: Event, at: Moment) -> Step:
+    restarting = agent.cause is not None
+    started = _enter(
+        agent,
+        State.STARTING,
+        at,
+        generation=agent.generation + 1,
+        live=True,
+        was_ready=False,
+        restarts=agent.restarts + restarting,
+        cause=None,
+        after=After.EXIT,
+        message="",
+    )
+    counted = (CountRestart(agent.cause),) if agent.cause is not None else ()
+    return _timed(started, started.policy.start_timeout, *counted, Spawn(started.generation))
+
+
+def learn_pid(agent: Agent, event: Spawned, _at: Moment) -> Step:
+    return Step(replace(agent, pid=event.pid))
+
+
+def terminate_late(agent: Agent, event: Spawned, _at: Moment) -> Step:
+    return Step(replace(agent, pid=event.pid), (Terminate(agent.generation),))
+
+
+def kill_late(agent: Agent, event: Spawned, _at: Moment) -> Step:
+    return Step(replace(agent, pid=event.pid), (Kill(agent.generation),))
+
+
+def spawn_failed(agent: Agent, event: SpawnFailed, at: Moment) -> Step:
+    agent = replace(agent, pid=None, live=False)
+    if agent.desired is Desired.DOWN:
+        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
+    if agent.after is After.RESTART:
+        return _wait(agent, at)
+    return _crash(replace(agent, last_exit=None), at, event.message, permanent=event.permanent)
+
+
+def become_ready(agent: Agent, _event: Event, at: Moment) -> Step:
+    ready = _enter(agent, State.READY, at, message="", was_ready=True)
+    return _timed(ready, ready.policy.reset_after, ObserveStart(at.now - agent.since))
+
+
+def note(agent: Agent, event: Complained, _at: Moment) -> Step:
+    return Step(replace(agent, message=event.message))
+
+
+def start_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
+    message = f"not ready within {agent.policy.start_timeout:g} s"
+    return _stop_process(agent, at, after=After.FAILURE, cause="start_timeout", message=message)
+
+
+def become_stable(agent: Agent, _event: Event, _at: Moment) -> Step:
+    return Step(replace(agent, failures=0))
+
+
+def become_unhealthy(agent: Agent, event: Unhealthy, at: Moment) -> Step:
+    return _stop_process(agent, at, after=After.FAILURE, cause="unhealthy", message=event.message)
+
+
+def die(agent: Agent, event: Died, at: Moment) -> Step:
+    agent = _enter(agent, State.KILLING, at, last_exit=event.exit)
+    return _timed(agent, KILL_TIMEOUT, Sweep(agent.generation))
+
+
+def die_unasked(agent: Agent, event: Died, at: Moment) -> Step:
+    return die(
+        replace(agent, after=After.EXIT, message=agent.message or describe_exit(event.exit)), event, at
+    )
+
+
+def die_killed(agent: Agent, event: Died, _at: Moment) -> Step:
+    return Step(replace(agent, last_exit=event.exit), (Sweep(agent.generation),))
+
+
+def stop_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
+    agent = _enter(agent, State.KILLING, at)
+    return _timed(agent, KILL_TIMEOUT, Kill(agent.generation))
+
+
+def kill_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
+    who = f"process {agent.pid}" if agent.pid is not None else "the process that was being started"
+    return _fail(agent, at, f"cannot be killed: {who} is still there {KILL_TIMEOUT:g} s after SIGKILL")
+
+
+def settle(agent: Agent, _event: Event, at: Moment) -> Step:
+    """Nothing is left of the process: go where the operator, the purpose or the policy says."""
+    agent = replace(agent, pid=None, live=False)
+    if agent.desired is Desired.DOWN:
+        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
+    if agent.after is After.RESTART:
+        return _wait(agent, at)
+    permanent = agent.last_exit is not None and agent.last_exit.status == EXIT_PERMANENT
+    return _crash(agent, at, agent.message, permanent=permanent)
+
+
+def vanish_late(agent: Agent, _event: Event, _at: Moment) -> Step:
+    return Step(replace(agent, pid=None, live=False))
+
+
+def redefine(agent: Agent, event: Redefine, _at: Moment) -> Step:
+    return Step(replace(agent, policy=event.policy))
+
+
+def redefine_failed(agent: Agent, event: Redefine, at: Moment) -> Step:
+    agent = replace(agent, policy=event.policy)
+    return start_resting(agent, event, at) if agent.desired is Desired.UP else Step(agent)
+
+
+def redefine_waiting_out(agent: Agent, event: Redefine, at: Moment) -> Step:
+    return start_now(replace(agent, policy=event.policy), event, at)
+
+
+def redefine_running(agent: Agent, event: Redefine, at: Moment) -> Step:
+    agent = replace(agent, policy=event.policy)
+    if not event.respawn:
+        return Step(agent)
+    changes = {"after": After.RESTART, "cause": "reload", "message": "", "failures": 0}
+    return _stop_process(agent, at, **changes)
+
+
+def redefine_ending(agent: Agent, event: Redefine, _at: Moment) -> Step:
+    agent = replace(agent, policy=event.policy)
+    return Step(replace(agent, after=After.RESTART, cause="reload", failures=0) if event.respawn else agent)
