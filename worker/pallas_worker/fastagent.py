@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 from fast_agent.agents import mcp_agent
+from fast_agent.core.exceptions import walk_exception_chain
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.mcp import client_gateway, mcp_connection_manager
@@ -137,7 +138,7 @@ class Aggregator(MCPAggregator):
             await self.attach_server(server_name=name, options=MCPAttachOptions())
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a server, the agent does without it
             now = time.monotonic()
-            if now - began >= SLOW_ATTACH:
+            if now - began >= SLOW_ATTACH and _is_silence(error):
                 reachability.avoided[name] = now + AVOID_FOR
             attachments.unreachable[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
             if name not in reachability.down:
@@ -166,6 +167,12 @@ class Aggregator(MCPAggregator):
             # fast-agent makes one line for the LLM of this; operators need the traceback.
             _trace.exception("%s: %s failed downstream", self.agent_name, kwargs.get("method_name"))
             raise
+
+
+def _is_silence(error: Exception) -> bool:
+    """Whether the server gave no answer at all; what it refuses, it may refuse to one caller's token only."""
+    silent = (TimeoutError, httpx2.TimeoutException, httpx2.ConnectError)
+    return any(isinstance(link, silent) for link in walk_exception_chain(error))
 
 
 def take_shortcuts() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SLOW_ATTACH = 1.0
 AVOID_FOR = 15.0
-"""A server that let a call wait for `SLOW_ATTACH` seconds and then failed is left out for so many seconds."""
+"""A server that let a call wait for `SLOW_ATTACH` seconds and never answered is left out for so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
