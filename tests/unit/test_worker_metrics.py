@@ -35,8 +35,11 @@ REFERENCE = {
     ("pallas_tool_call_duration_seconds", "histogram", ("agent", "operation", "server")),
     ("pallas_downstream_up", "gauge", ("agent", "server")),
     ("pallas_llm_provider_up", "gauge", ("provider",)),
+    ("pallas_calls_running", "gauge", ("agent",)),
+    ("pallas_calls_waiting", "gauge", ("agent",)),
 }
-"""The worker's rows of the technical reference, "Metrics Reference"; a counter's samples add `_total`."""
+"""The worker's rows of the technical reference, "Metrics Reference", and the two gauges of its queue; a
+counter's samples add `_total`."""
 
 RECORD_ALL = """
 from pallas_worker import metrics as m
@@ -49,6 +52,8 @@ m.count_llm_tokens("research", "gpt-5", "output", 0)
 m.observe_tool_call("research", "argos", "tool", "ok", 0.2)
 m.set_downstream_up("research", "argos", True)
 m.set_llm_provider_up("openai", False)
+m.set_calls("research", 1, 9)
+m.set_calls("research", 3, 2)
 """
 
 
@@ -104,6 +109,8 @@ def test_values_are_what_was_recorded(tmp_path: Path) -> None:
     assert f"pallas_llm_tokens_total{[agent, ('kind', 'output'), ('model', 'gpt-5')]}" not in values
     assert values[f"pallas_downstream_up{[agent, ('server', 'argos')]}"] == 1
     assert values[f"pallas_llm_provider_up{[('provider', 'openai')]}"] == 0
+    assert values[f"pallas_calls_running{[agent]}"] == 3
+    assert values[f"pallas_calls_waiting{[agent]}"] == 2
 
 
 @pytest.mark.parametrize(
@@ -175,6 +182,7 @@ def test_counters_survive_sigkill_at_random_points(tmp_path: Path) -> None:
         "counter_a0.db",
         "histogram_a0.db",
         "gauge_livemostrecent_a0.db",
+        "gauge_livesum_a0.db",
     }
 
 
@@ -188,7 +196,7 @@ print(m.render(None)[0].decode())
 """
     values = samples(run(script, tmp_path))
     assert values["pallas_llm_turns_total[('agent', 'research'), ('model', 'gpt-5')]"] == 2
-    assert not any(name.startswith("pallas_downstream_up") for name in values)
+    assert not any(name.startswith(("pallas_downstream_up", "pallas_calls_")) for name in values)
 
 
 def test_a_second_writer_is_refused_and_told_by_whom(tmp_path: Path) -> None:

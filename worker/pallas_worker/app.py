@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pallas.worker.app")
 
 PATH = "/mcp"
-MAX_BODY = 32 * 1024 * 1024
-"""Bytes of one request: room for images in a long history."""
 
 
 class MessageAnswerer(Protocol):
@@ -77,6 +75,7 @@ class WorkerApp:
         self._tools = list_tools(spec.agent, spec.title, spec.description)
         self._names = {tool.name for tool in self._tools}
         self._prompt = history_prompt(spec.agent)
+        self._max_request_bytes = spec.max_request_bytes
         self.server: Server[dict[str, Any]] = Server(
             spec.agent,
             version=spec.version,
@@ -102,11 +101,11 @@ class WorkerApp:
         app: Starlette = self.server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
-            max_request_body_size=MAX_BODY,
+            max_request_body_size=self._max_request_bytes,
             transport_security=security,
             custom_starlette_routes=[Route("/metrics", _metrics), Route("/livez", _livez)],
         )
-        return OneMessage(app, PATH, security, MAX_BODY)
+        return OneMessage(app, PATH, security, self._max_request_bytes)
 
     def _header_schema(self, name: str) -> dict[str, Any] | None:
         """The schema of a tool that mirrors arguments in headers. None does, and the SDK need not list them all."""

@@ -18,7 +18,7 @@ from opentelemetry import trace
 
 from pallas_worker import metrics
 from pallas_worker.bearer import offered_to_llm
-from pallas_worker.errors import ArgumentError, CallError
+from pallas_worker.errors import ArgumentError, BusyError, CallError
 from pallas_worker.messages import history_messages, result_content, user_turn
 from pallas_worker.progress import Progress
 from pallas_worker.tools import parse_send_message
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from fast_agent.types import PromptMessageExtended
 
+    from pallas_worker.admission import Admission
     from pallas_worker.instances import Instance
     from pallas_worker.progress import Send
     from pallas_worker.redact import Redactor
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pallas.worker.calls")
 
-MAX_CALLS = 32
-"""Calls that run at a time in one worker; the others wait for their turn."""
 MAX_CREATIONS = 8
 """Instances made at a time: beyond that, connecting to downstream servers runs into its time limit."""
 
@@ -51,12 +50,14 @@ _OPERATIONS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": 
 class Calls:
     """Answers `send_message` calls of one agent."""
 
-    def __init__(self, agent: str, runtime: AgentRuntime, *, vision: bool, redact: Redactor) -> None:
+    def __init__(
+        self, agent: str, runtime: AgentRuntime, *, admission: Admission, vision: bool, redact: Redactor
+    ) -> None:
         self._agent = agent
         self._runtime = runtime
         self._vision = vision
         self._redact = redact
-        self._slots = asyncio.Semaphore(MAX_CALLS)
+        self._admission = admission
         self._creations = asyncio.Semaphore(MAX_CREATIONS)
 
     async def send_message(
@@ -74,11 +75,11 @@ class Calls:
         try:
             request = parse_send_message(arguments)
             self._announce(request)
-            async with self._slots:
+            async with self._admission.place():
                 answer = await self._run(request, bearer, Progress(send_progress))
             outcome = "ok"
             return CallToolResult(content=result_content(answer))
-        except ArgumentError as error:
+        except (ArgumentError, BusyError) as error:
             return self._failed(str(error), bearer)
         except CallError as error:
             _log.warning("the model gave no answer: %s", self._redact(str(error), bearer))

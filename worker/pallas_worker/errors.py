@@ -21,3 +21,7 @@ class ArgumentError(ValueError):
 
 class CallError(Exception):
     """A call failed in a way that its caller may be told; the text holds no secret."""
+
+
+class BusyError(Exception):
+    """So many calls run and wait that one more is refused. Its text says how long that may last."""

@@ -51,6 +51,8 @@ class _Series:
     tool_seconds: Histogram
     downstream_up: Gauge
     provider_up: Gauge
+    calls_running: Gauge
+    calls_waiting: Gauge
 
 
 _series: _Series | None = None
@@ -82,7 +84,7 @@ def open_metrics(directory: str, slot: str) -> None:
     lock = SlotLock(directory, slot)
     try:
         drop_live_gauges(directory, slot)
-        for kind in ("counter", "histogram", "gauge_livemostrecent"):
+        for kind in ("counter", "histogram", "gauge_livemostrecent", "gauge_livesum"):
             reserve(f"{directory}/{kind}_{slot}.db")
     except OSError:
         lock.release()
@@ -152,6 +154,21 @@ def _make_series(directory: str, slot: str) -> _Series:
             registry=None,
             multiprocess_mode="livemostrecent",
         ),
+        # A sum: while one worker takes over from another, the calls of both are the agent's.
+        calls_running=Gauge(
+            "pallas_calls_running",
+            "send_message calls that run now; max_concurrency bounds them.",
+            ["agent"],
+            registry=None,
+            multiprocess_mode="livesum",
+        ),
+        calls_waiting=Gauge(
+            "pallas_calls_waiting",
+            "send_message calls that wait for their turn now; max_queue bounds them.",
+            ["agent"],
+            registry=None,
+            multiprocess_mode="livesum",
+        ),
     )
 
 
@@ -197,6 +214,14 @@ def set_llm_provider_up(provider: str, up: bool) -> None:
     with _recording() as series:
         if series is not None:
             series.provider_up.labels(provider).set(up)
+
+
+def set_calls(agent: str, running: int, waiting: int) -> None:
+    """So many `send_message` calls run now, and so many wait for their turn."""
+    with _recording() as series:
+        if series is not None:
+            series.calls_running.labels(agent).set(running)
+            series.calls_waiting.labels(agent).set(waiting)
 
 
 def render(accept: str | None) -> tuple[bytes, str]:

@@ -23,7 +23,9 @@ from fast_agent.core.exceptions import (
 
 from pallas_registry.deployment import ModelCapabilities
 from pallas_registry.protocol import ReadyReport, StageReport
+from pallas_worker import metrics
 from pallas_worker.accept import HttpServer
+from pallas_worker.admission import Admission
 from pallas_worker.app import WorkerApp
 from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
@@ -88,7 +90,12 @@ async def _serve(
     health = Health(spec.agent, runtime.downstreams, preflight.active, report)
     redact = Redactor([*secrets_in(os.environ), *secrets_in(settings.model_dump())])
     vision = runtime.model is not None and supports_vision(runtime.model)
-    calls = Calls(spec.agent, runtime, vision=vision, redact=redact)
+    admission = Admission(
+        spec.max_concurrency,
+        spec.max_queue,
+        lambda running, waiting: metrics.set_calls(spec.agent, running, waiting),
+    )
+    calls = Calls(spec.agent, runtime, admission=admission, vision=vision, redact=redact)
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))
     asgi = app.asgi(spec.allowed_hosts)
