@@ -5,6 +5,7 @@ Knows fast-agent's public agents; must not know how they are made, MCP requests 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.types import LlmStopReason, RequestParams
@@ -48,6 +49,9 @@ class Instance:
             if not isinstance(status, int):
                 raise
             raise CallError(f"the LLM provider answered with HTTP {status}: {error}") from error
+        if answer.stop_reason is LlmStopReason.CANCELLED and _is_cancelled():
+            # Providers' clients of fast-agent make an answer of a cancellation.
+            raise asyncio.CancelledError
         if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
             raise CallError(answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})")
         return answer
@@ -60,3 +64,9 @@ class Instance:
             if (accumulator := getattr(agent, "usage_accumulator", None)) is not None
             for usage in accumulator.turns
         ]
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task has been asked to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -7,7 +7,6 @@ names: those are in `fastagent`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import dataclasses
 import logging
@@ -17,6 +16,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
+from fast_agent.core.instruction_refresh import rebuild_agent_instruction
 from fast_agent.core.model_resolution import resolve_model_spec
 from fast_agent.core.validation import get_agent_dependencies
 from fast_agent.types import RequestParams
@@ -25,22 +25,39 @@ from mcp_types import Implementation
 from pallas_worker import fastagent
 from pallas_worker.errors import AgentError
 from pallas_worker.instances import Instance
+from pallas_worker.models import model_reference
+from pallas_worker.pool import Pool
 from pallas_worker.quiet import join_logging, trim_filters, write_no_files
 from pallas_worker.reachability import Attachments, Reachability
-from pallas_worker.servers import downstreams_of, forwarding_servers, registry_for_call
+from pallas_worker.servers import (
+    downstreams_of,
+    forwarding_servers,
+    give_bearer,
+    opted_in,
+    registry_for_call,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 
     from fast_agent.config import MCPServerSettings
     from fast_agent.context import Context
     from fast_agent.core.fastagent import AgentInstance, FastAgent, RunRuntime
+    from fast_agent.mcp_server_registry import ServerRegistry
 
     from pallas_worker.downstreams import Downstream
     from pallas_worker.reachability import ObserveOperation
 
 DISPOSAL_TIMEOUT = 5.0
 """Seconds that the disposal of an instance may take before what hangs is abandoned."""
+
+WARM = 4
+"""Instances made ahead at a time."""
+WARM_WITH_PROCESSES = 1
+"""The same where each of them has processes of its own: servers that are started as a command."""
+
+TOKEN_PROVIDERS = frozenset({"hf", "huggingface"})
+"""fast-agent's names of the LLM providers that take the caller's own token for their key."""
 
 _log = logging.getLogger("pallas.worker.runtime")
 
@@ -59,6 +76,11 @@ class AgentRuntime:
         self.agent = agent
         """The served agent's name in the user's module."""
         self._forwarding = forwarding_servers(self.context.config.mcp if self.context.config else None)
+        self._opted_in = opted_in(self._servers, self._forwarding)
+        self._observe: ObserveOperation = _unobserved
+        self._made_for_caller = self._depends_on_caller()
+        local = any(server.transport == "stdio" for server in self.downstreams)
+        self._pool = Pool(self._prepared, self._is_usable, size=WARM_WITH_PROCESSES if local else WARM)
 
     @property
     def model(self) -> str | None:
@@ -78,24 +100,83 @@ class AgentRuntime:
 
     @asynccontextmanager
     async def instance(self, bearer: str | None, observe: ObserveOperation) -> AsyncIterator[Instance]:
-        """A fresh instance, used by nobody else and disposed of at the end, also of a cancelled call.
+        """A fresh instance, used by nobody else and disposed of afterwards, also that of a cancelled call.
 
         `bearer` goes to the downstream servers that opted in. A server that cannot be reached is left out.
 
         Raises:
             fast_agent.core.exceptions.FastAgentError: the agent cannot be made, for want of an LLM key say.
         """
-        attachments = Attachments(observe, self._reachability)
-        fast, runtime = self._fast_for(attachments, bearer), self._runtime_for_call()
+        owned = self._pool.take() if bearer is None or not self._made_for_caller else None
+        if owned is None:
+            owned = self._pool.open(self._prepared(observe))
+        try:
+            prepared = await owned.value()
+            await self._complete(prepared, bearer, observe)
+            yield prepared.instance
+        finally:
+            self._pool.give_up(owned)
+            await self._pool.settle()
+
+    async def keep_warm(self, observe: ObserveOperation) -> None:
+        """Make instances ahead until cancelled; `observe` is told of what that costs downstream servers."""
+        self._observe = observe
+        await self._pool.keep()
+
+    async def close(self) -> None:
+        """Wait until all instances are disposed of."""
+        await self._pool.close(DISPOSAL_TIMEOUT)
+
+    @asynccontextmanager
+    async def _prepared(self, observe: ObserveOperation | None = None) -> AsyncIterator[_Prepared]:
+        """An instance with the servers that are the same for all callers."""
+        attachments = Attachments(observe or self._observe, self._reachability, deferred=self._opted_in)
+        losses = self._reachability.losses
+        registry = registry_for_call(self._servers, self._client)
+        fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
         try:
             made = await fastagent.make_instance(fast, runtime)
-            yield Instance(self.agent, made.agents, attachments.unreachable)
+            instance = Instance(self.agent, made.agents, attachments.unreachable)
+            yield _Prepared(instance, made.agents, attachments, registry, losses)
         finally:
             with anyio.move_on_after(DISPOSAL_TIMEOUT, shield=True) as scope:
                 await _dispose(runtime.managed_instances, attachments.aggregators)
             if scope.cancelled_caught:
                 _log.warning("an instance could not be disposed of within %g s", DISPOSAL_TIMEOUT)
             trim_filters()
+
+    async def _complete(self, prepared: _Prepared, bearer: str | None, observe: ObserveOperation) -> None:
+        """Make a prepared instance the instance of one call."""
+        attachments = prepared.attachments
+        attachments.observe = observe
+        if bearer is not None:
+            give_bearer(prepared.registry, self._servers, self._opted_in, bearer, self._client)
+        # From here on, agents that the instance makes while it works attach all their servers themselves.
+        names, attachments.deferred = attachments.deferred, frozenset()
+        for agent in prepared.agents.values():
+            connections = getattr(agent, "aggregator", None)
+            if isinstance(connections, fastagent.Aggregator) and await connections.attach_deferred(names):
+                await rebuild_agent_instruction(agent)
+
+    def _is_usable(self, prepared: _Prepared) -> bool:
+        """Whether a call would get from it what it would get from one that is made now."""
+        attachments = prepared.attachments
+        return (
+            not attachments.unreachable
+            and prepared.losses == self._reachability.losses
+            and all(connections.is_connected() for connections in attachments.aggregators)
+        )
+
+    def _depends_on_caller(self) -> bool:
+        """Whether an agent is made otherwise for a caller with a token: by its LLM's key, or by a server's."""
+        models = (
+            resolve_model_spec(self.context, model=d["config"].model).model for d in self._agents.values()
+        )
+        providers = {model_reference(model).provider for model in models if model is not None}
+        forwards = any(
+            server.auth is not None and server.auth.forward is not None for server in self._servers.values()
+        )
+        return forwards or bool(providers & TOKEN_PROVIDERS)
 
     def _runtime_for_call(self) -> RunRuntime:
         """The runtime with a lock and containers of its own; a common lock makes calls wait in line."""
@@ -107,9 +188,8 @@ class AgentRuntime:
             global_prompt_context=dict(prompt) if prompt is not None else None,
         )
 
-    def _fast_for(self, attachments: Attachments, bearer: str | None) -> FastAgent:
+    def _fast_for(self, attachments: Attachments, registry: ServerRegistry) -> FastAgent:
         """The application as this call sees it: own context, own server settings, own agent definitions."""
-        registry = registry_for_call(self._servers, self._forwarding, bearer, self._client)
         fast = copy.copy(self._fast)
         # All that the making of an instance reads of the application object is its context.
         fast.app = cast(
@@ -144,7 +224,27 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
         name = agent if agent in fast.agents else fast.get_default_agent_name()
         if name is None:
             raise AgentError("no agent is defined: decorate a function with @fast.agent(...)", permanent=True)
-        yield AgentRuntime(fast, fastagent.runtime_of(harness), name)
+        runtime = AgentRuntime(fast, fastagent.runtime_of(harness), name)
+        try:
+            yield runtime
+        finally:
+            await runtime.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """An instance that is nobody's yet."""
+
+    instance: Instance
+    agents: Mapping[str, Any]
+    attachments: Attachments
+    registry: ServerRegistry
+    losses: int
+    """How many servers had been lost when its making began."""
+
+
+def _unobserved(server: str, operation: str, well: bool, seconds: float) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +280,39 @@ def _own_config(config: Any) -> Any:
     return own
 
 
+async def _undisturbed(disposal: Coroutine[Any, Any, None]) -> None:
+    """Do it to its end, for `DISPOSAL_TIMEOUT` at most, while the call that waits for it is being cancelled.
+
+    A task of its own does it: a cancellation that was under way when the waiting task entered its shield arrives
+    inside the shield, and would end a disposal there before it began.
+    """
+    disposing = asyncio.create_task(disposal)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DISPOSAL_TIMEOUT
+    interrupted = False
+    with anyio.CancelScope(shield=True):
+        while not disposing.done() and (left := deadline - loop.time()) > 0:
+            try:
+                await asyncio.wait((disposing,), timeout=left)
+            except asyncio.CancelledError:
+                interrupted = True
+    if not disposing.done():
+        disposing.cancel()
+        _log.warning("an instance could not be disposed of within %g s", DISPOSAL_TIMEOUT)
+    if interrupted:
+        raise asyncio.CancelledError
+
+
 async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any]) -> None:
     """Shut the agents down, then close all connections: also those of agents whose making was cut short."""
-    for instance in instances:
-        await instance.shutdown()
-    for aggregator in reversed(list(aggregators)):
-        with contextlib.suppress(Exception):
-            await aggregator.close()
+    for dispose in (
+        *(instance.shutdown for instance in instances),
+        *(aggregator.close for aggregator in reversed(list(aggregators))),
+    ):
+        try:
+            await dispose()
+        except Exception as error:  # noqa: BLE001 - what else there is must be disposed of, too
+            _log.warning("a part of an instance could not be disposed of: %r", error)
 
 
 def _own_version() -> str:
