@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 OWNER_VARIABLE = "PALLAS_WORKER"
 """Environment variable of a worker and all that it executes: `agent/generation`."""
 
-_TITLE = b"pallas-worker"
+_WORKER_TITLE = re.compile(rb"pallas-worker ([^ ]+) (\d+) ")
 _ZYGOTE_TITLE = b"pallas-zygote"
 _TITLES = b"pallas-"
 _PR_SET_CHILD_SUBREAPER = 36
@@ -62,18 +63,18 @@ def owner_of(pid: int) -> Owner | None:
     A worker and what it forks bear its title; what it executes bears `OWNER_VARIABLE`.
     """
     process = Path("/proc", str(pid))
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        words = (process / "cmdline").read_bytes().rstrip(b"\0").split(b" ")
-        if words[0] == _TITLE:
-            return Owner(words[1].decode(), int(words[2]))
-        if words[0] == _ZYGOTE_TITLE:
+    with contextlib.suppress(OSError, ValueError):
+        title = (process / "cmdline").read_bytes()
+        if (bears := _WORKER_TITLE.match(title)) is not None:
+            return Owner(bears[1].decode(), int(bears[2]))
+        if title.startswith(_ZYGOTE_TITLE):
             return NASCENT
         for entry in (process / "environ").read_bytes().split(b"\0"):
             name, _, value = entry.partition(b"=")
             if name == OWNER_VARIABLE.encode():
                 agent, _, generation = value.decode().rpartition("/")
                 return Owner(agent, int(generation))
-        if words[0].startswith(_TITLES):  # read while the title was being written
+        if title.startswith(_TITLES):  # read while the title was being written
             return NASCENT
     return None
 

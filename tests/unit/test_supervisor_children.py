@@ -39,16 +39,20 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def sleeper(*, title: str = "sleeper", env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """A process in a session of its own that has become what it is to be."""
+    """A process in a session of its own, whose whole command line is `title`, that is up."""
     process = subprocess.Popen(
-        [title, "-ISc", "import time; print('up', flush=True); time.sleep(3600)"],
+        [title],
         executable=sys.executable,
         env={**os.environ, **(env or {})},
         start_new_session=True,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
+    assert process.stdin is not None
     assert process.stdout is not None
-    with process.stdout:
+    with process.stdin, process.stdout:
+        process.stdin.write(b"import time\nprint('up', flush=True)\ntime.sleep(3600)\n")
+        process.stdin.close()
         process.stdout.readline()
     return process
 
@@ -64,7 +68,8 @@ def ended(process: subprocess.Popen[bytes]) -> None:
         ("pallas-worker research 3 [demo]", {}, Owner("research", 3)),
         ("pallas-zygote", {}, NASCENT),
         ("pallas-wor", {}, NASCENT),
-        ("pallas-worker research", {}, None),
+        ("pallas-worker research", {}, NASCENT),
+        ("pallas-worker research 1", {}, NASCENT),
         ("something-else", {}, None),
         ("something-else", {OWNER_VARIABLE: "tech_research/12"}, Owner("tech_research", 12)),
         ("something-else", {OWNER_VARIABLE: "research"}, None),

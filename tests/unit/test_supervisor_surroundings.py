@@ -55,6 +55,13 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path):
     assert (tmp_path / "supervisor.lock").read_text() == f"{os.getpid()}\n"
 
 
+def test_a_name_that_was_longer_is_written_over(tmp_path: Path):
+    (tmp_path / "supervisor.lock").write_text("123456789012345\n")
+    held = lock_instance(tmp_path, "demo")
+    assert (tmp_path / "supervisor.lock").read_text() == f"{os.getpid()}\n"
+    os.close(held)
+
+
 def test_the_lock_is_no_childs(tmp_path: Path):
     held = lock_instance(tmp_path, "demo")
     assert not os.get_inheritable(held)

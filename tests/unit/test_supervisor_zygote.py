@@ -173,6 +173,27 @@ def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[...
     assert all(map(is_gone, pids))
 
 
+def test_a_death_that_is_noticed_before_the_end_of_its_channel_leaves_no_spawn_hanging(
+    made: Callable[..., list[int]],
+):
+    pids = made(("", "os._exit(3)"), GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        pending = asyncio.ensure_future(spawn(zygote))
+        process = zygote._process
+        assert process is not None
+        while not process.ready:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0)
+        os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
+        zygote._died(process)
+        with pytest.raises(ZygoteError, match="ConnectionResetError"):
+            await pending
+        assert await spawn(zygote) == 6
+        assert len(pids) == 2
+
+    with_zygote(do)
+
+
 def test_one_that_dies_idle_is_made_again_at_once(
     made: Callable[..., list[int]], caplog: pytest.LogCaptureFixture
 ):
