@@ -11,7 +11,14 @@ from mcp_types import Implementation
 
 from pallas_worker.bearer import inbound_bearer, offered_to_llm, with_bearer
 from pallas_worker.downstreams import Downstream
-from pallas_worker.servers import downstreams_of, forwarding_servers, registry_for_call, unset_variables
+from pallas_worker.servers import (
+    downstreams_of,
+    forwarding_servers,
+    give_bearer,
+    opted_in,
+    registry_for_call,
+    unset_variables,
+)
 
 CLIENT = Implementation(name="pallas", version="1")
 MCP = MCPSettings.model_validate(
@@ -35,7 +42,10 @@ FORWARDING = forwarding_servers(MCP)
 
 def headers(name: str, bearer: str | None) -> dict[str, str] | None:
     """The headers that a call with this bearer sends to the server."""
-    settings = registry_for_call(MCP.servers, FORWARDING, bearer, CLIENT).get_server_config(name)
+    registry = registry_for_call(MCP.servers, CLIENT)
+    if bearer is not None:
+        give_bearer(registry, MCP.servers, opted_in(MCP.servers, FORWARDING), bearer, CLIENT)
+    settings = registry.get_server_config(name)
     assert settings is not None
     return settings.headers
 
@@ -65,7 +75,7 @@ def test_the_settings_of_one_call_are_its_own() -> None:
 
 def test_no_browser_and_no_terminal() -> None:
     asking = MCPServerSettings(url="http://a/mcp", auth=MCPServerAuthSettings(oauth=True))
-    settings = registry_for_call({"a": asking}, frozenset(), None, CLIENT).get_server_config("a")
+    settings = registry_for_call({"a": asking}, CLIENT).get_server_config("a")
     assert settings is not None
     assert settings.auth is not None
     assert not settings.auth.oauth

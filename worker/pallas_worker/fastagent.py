@@ -23,6 +23,7 @@ from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
+from mcp.shared.exceptions import MCPError
 
 from pallas_worker.errors import AgentError
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
@@ -45,7 +46,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (AgentHarness, "__init__", ("fast_agent",)),
     (mcp_agent, "MCPAggregator", ("server_names", "context")),
     (MCPAggregator, "load_servers", ("force_connect",)),
-    (MCPAggregator, "attach_server", ("server_name", "options")),
+    (MCPAggregator, "_attach_server_locked", ("server_name", "server_config", "options")),
     (MCPAggregator, "_reset_runtime_indexes", ()),
     (MCPAggregator, "_require_server_registry", ()),
     (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
@@ -122,11 +123,44 @@ class Aggregator(MCPAggregator):
             await super().load_servers(force_connect=force_connect)
         elif force_connect or not self.initialized:
             await self._reset_runtime_indexes()
-            for name in self._configured_server_names:
-                settings = self._require_server_registry().get_server_config(name)
-                if settings is None or settings.load_on_start or force_connect:
-                    await self._attach(name, attachments)
+            registry = self._require_server_registry()
+            names = [
+                name
+                for name in self._configured_server_names
+                if name not in attachments.deferred
+                and (
+                    (settings := registry.get_server_config(name)) is None
+                    or settings.load_on_start
+                    or force_connect
+                )
+            ]
+            await self._attach_all(names, attachments)
             self.initialized = True
+
+    async def attach_deferred(self, names: frozenset[str]) -> bool:
+        """Attach those of `names` that this agent is configured with; whether there was one."""
+        attachments = self._attachments
+        mine = [name for name in self._configured_server_names if name in names]
+        if attachments is None or not mine:
+            return False
+        await self._attach_all(mine, attachments)
+        return True
+
+    def is_connected(self) -> bool:
+        """Whether every connection that was made still stands, as far as can be told without asking."""
+        manager = self._persistent_connection_manager
+        return manager is None or all(server.is_healthy() for server in manager.running_servers.values())
+
+    async def _attach_all(self, names: list[str], attachments: Attachments) -> None:
+        """Attach all at the same time; the tools keep the order of the configuration, as prompt caches need."""
+        await asyncio.gather(*(self._attach(name, attachments) for name in names))
+        order = {name: place for place, name in enumerate(self._configured_server_names)}
+        self._attached_server_names.sort(key=lambda name: order.get(name, len(order)))
+        tools = sorted(
+            self._namespaced_tool_map.items(), key=lambda item: order.get(item[1].server_name, len(order))
+        )
+        self._namespaced_tool_map.clear()
+        self._namespaced_tool_map.update(tools)
 
     async def _attach(self, name: str, attachments: Attachments) -> None:
         began = time.monotonic()
@@ -135,7 +169,11 @@ class Aggregator(MCPAggregator):
             attachments.unreachable[name] = "it did not answer a moment ago"
             return
         try:
-            await self.attach_server(server_name=name, options=MCPAttachOptions())
+            # Not `attach_server`: it lets one server wait for the other.
+            async with self._attachment_locks.setdefault(name, asyncio.Lock()):
+                await self._attach_server_locked(
+                    server_name=name, server_config=None, options=MCPAttachOptions()
+                )
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a server, the agent does without it
             now = time.monotonic()
             if now - began >= SLOW_ATTACH and _is_silence(error):
@@ -143,6 +181,7 @@ class Aggregator(MCPAggregator):
             attachments.unreachable[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
             if name not in reachability.down:
                 reachability.down.add(name)
+                reachability.losses += 1
                 _trace.warning("%s: cannot attach %s", self.agent_name, name, exc_info=error)
         else:
             reachability.down.discard(name)
@@ -163,7 +202,9 @@ class Aggregator(MCPAggregator):
     async def _execute_session_method(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return await super()._execute_session_method(*args, **kwargs)
-        except Exception:
+        except Exception as error:
+            if self._attachments is not None and not isinstance(error, MCPError):
+                self._attachments.reachability.losses += 1
             # fast-agent makes one line for the LLM of this; operators need the traceback.
             _trace.exception("%s: %s failed downstream", self.agent_name, kwargs.get("method_name"))
             raise

@@ -19,7 +19,7 @@ AVOID_FOR = 15.0
 """A server that let a call wait for `SLOW_ATTACH` seconds and never answered is left out for so many seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reachability:
     """What the calls of one worker have learnt of its downstream servers."""
 
@@ -27,14 +27,18 @@ class Reachability:
     """Until when, on the monotonic clock, a server is not tried again."""
     down: set[str] = field(default_factory=set)
     """The servers that could not be attached the last time, so that each outage is told once."""
+    losses: int = 0
+    """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attachments:
     """What the parts of one instance share; it travels in the instance's own fast-agent context."""
 
     observe: ObserveOperation
     reachability: Reachability
+    deferred: frozenset[str] = frozenset()
+    """The servers that are attached only when it is known whose call it is."""
     unreachable: dict[str, str] = field(default_factory=dict)
     """The servers that the instance has to do without, and why."""
     aggregators: list[Any] = field(default_factory=list)

@@ -68,18 +68,33 @@ def unset_variables(downstream: Downstream) -> list[tuple[str, str]]:
     ]
 
 
-def registry_for_call(
-    servers: Mapping[str, MCPServerSettings],
-    forwarding: frozenset[str],
-    bearer: str | None,
-    client: Implementation,
-) -> ServerRegistry:
-    """A registry that belongs to one call: its bearer goes to the servers that opted in, and to no other."""
+def opted_in(servers: Mapping[str, MCPServerSettings], forwarding: frozenset[str]) -> frozenset[str]:
+    """The servers whose settings depend on the caller: they opted in, and have no `Authorization` of their own."""
+    return frozenset(
+        name
+        for name, settings in servers.items()
+        if name in forwarding and with_bearer(settings.headers, "") != dict(settings.headers or {})
+    )
+
+
+def registry_for_call(servers: Mapping[str, MCPServerSettings], client: Implementation) -> ServerRegistry:
+    """A registry that belongs to one call, as yet without its bearer."""
     registry = ServerRegistry()
     for name, settings in servers.items():
-        token = bearer if name in forwarding else None
-        registry.register_central(name, _for_call(settings, token, client))
+        registry.register_central(name, _for_call(settings, None, client))
     return registry
+
+
+def give_bearer(
+    registry: ServerRegistry,
+    servers: Mapping[str, MCPServerSettings],
+    names: frozenset[str],
+    bearer: str,
+    client: Implementation,
+) -> None:
+    """Put the call's bearer into the settings of the servers `names` in its registry, and into no other."""
+    for name in names:
+        registry.register_central(name, _for_call(servers[name], bearer, client))
 
 
 def _for_call(settings: MCPServerSettings, token: str | None, client: Implementation) -> MCPServerSettings:
