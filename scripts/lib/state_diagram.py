@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pallas_supervisor.actions import KILL_TIMEOUT
-from pallas_supervisor.machine import TABLE
+from pallas_supervisor.machine import IGNORE, TABLE
 from pallas_supervisor.states import Event, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"
@@ -65,7 +65,7 @@ def page() -> str:
     for (state, event), row in sorted(TABLE.items(), key=_order):
         for target in row.to:
             arrows.setdefault((state, target), []).append(_word(state, event))
-        if not row.to and row.act.__name__ != "_ignore":
+        if not row.to and row is not IGNORE:
             within.setdefault(state, []).append(_word(state, event))
     lines = ["    [*] --> stopped"]
     lines += [f"    {state} --> {target}: {', '.join(words)}" for (state, target), words in arrows.items()]

@@ -65,14 +65,15 @@ class Row:
     to: tuple[State, ...] = ()
 
 
-_IGNORE = Row(do.ignore)
+IGNORE = Row(do.ignore)
+"""The row of what means nothing in a state."""
 _AFTER_PROCESS = (State.STOPPED, State.WAITING, State.BACKOFF, State.FAILED)
 
 _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     State.STOPPED: {
         Start: Row(do.start_resting, (State.WAITING,)),
         Restart: Row(do.start_resting, (State.WAITING,)),
-        Stop: _IGNORE,
+        Stop: IGNORE,
         Redefine: Row(do.redefine),
     },
     State.WAITING: {
@@ -164,5 +165,5 @@ _IGNORED: Mapping[State, tuple[type[Event], ...]] = {
 
 TABLE: Mapping[tuple[State, type[Event]], Row] = {
     **{(state, event): row for state, rows in _ROWS.items() for event, row in rows.items()},
-    **{(state, event): _IGNORE for state, events in _IGNORED.items() for event in events},
+    **{(state, event): IGNORE for state, events in _IGNORED.items() for event in events},
 }

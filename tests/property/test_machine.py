@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from pallas_supervisor.actions import KILL_TIMEOUT
 from pallas_supervisor.graph import Graph
-from pallas_supervisor.machine import _IGNORE, TABLE, step
+from pallas_supervisor.machine import IGNORE, TABLE, step
 from pallas_supervisor.states import (
     OF_GENERATION,
     RESTING,
@@ -129,7 +129,7 @@ class PureMachine(RuleBasedStateMachine):
     def move(self, number: int, policy: Policy, exit_: Exit, yes: bool) -> None:
         """Something that the present state does not ignore: it is what leads far."""
         acting = [
-            event for (state, event), row in TABLE.items() if state is self.agent.state and row != _IGNORE
+            event for (state, event), row in TABLE.items() if state is self.agent.state and row != IGNORE
         ]
         made: dict[type[Event], Event] = {
             Redefine: Redefine(policy, yes),

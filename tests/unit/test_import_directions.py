@@ -44,6 +44,7 @@ OTHERS_PRIVATE = {"_init_value"}
 
 PURE = {
     "machine": {"asyncio", "os", "time", "random", "socket", "logging", "datetime"},
+    "actions": {"asyncio", "os", "time", "random", "socket", "logging", "datetime"},
     "states": {"asyncio", "os", "time", "random", "socket", "logging", "datetime"},
     "backoff": {"asyncio", "os", "time", "random", "datetime"},
     "graph": {"asyncio", "os", "time", "random"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from pallas_supervisor.machine import _IGNORE, _IGNORED, _ROWS, TABLE, step
+from pallas_supervisor.machine import _IGNORED, _ROWS, IGNORE, TABLE, step
 from pallas_supervisor.states import (
     OF_GENERATION,
     Agent,
@@ -99,7 +99,7 @@ def taken() -> dict[tuple[State, type[Event]], set[State]]:
         before = left.popleft()
         for event in possible_events(before):
             after = step(before, event, now=1.0, draw=0.5).agent
-            if TABLE[before.state, type(event)] is not _IGNORE:
+            if TABLE[before.state, type(event)] is not IGNORE:
                 found.setdefault((before.state, type(event)), set()).add(after.state)
             if (known := essence(after)) not in seen:
                 seen.add(known)
@@ -108,7 +108,7 @@ def taken() -> dict[tuple[State, type[Event]], set[State]]:
 
 
 def test_every_row_that_is_not_ignored_can_come_about(taken: dict[tuple[State, type[Event]], set[State]]):
-    acting = {pair for pair, row in TABLE.items() if row is not _IGNORE}
+    acting = {pair for pair, row in TABLE.items() if row is not IGNORE}
     assert set(taken) == acting
 
 
@@ -122,7 +122,7 @@ def test_rows_lead_to_exactly_the_states_that_they_declare(
 
 def test_ignored_events_change_nothing():
     for (state, event_type), row in TABLE.items():
-        if row is _IGNORE:
+        if row is IGNORE:
             before = agent(state=state)
             for event in possible_events(before):
                 if type(event) is event_type:
