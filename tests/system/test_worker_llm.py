@@ -164,7 +164,12 @@ def test_a_model_without_vision(tmp_path: Path) -> None:
             history = [{"role": "user", "content": "earlier", "images": [image]}]
             assert text(call(worker.url, "auto", "demo", message="y", history=history)) == "echo: y"
             assert (stub.asked[-1].images, stub.asked[-1].messages) == (0, 3)
-            assert "the model has no vision: 1 images of the history left out" in worker.messages("WARNING")
+            assert (
+                "left out, because the model does not take them: 1 images"
+                in stub.asked[-1].body["messages"][1]["content"]
+            )
+            expected = "history[0]: 1 images left out, which the model does not take"
+            assert expected in worker.messages("WARNING")
 
 
 def test_agents_as_tools_forward_each_callers_bearer_and_count_all_turns(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from mcp_types import INVALID_PARAMS
 from pallas_registry.protocol import HealthReport, ReadyReport, StageReport
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, call, project, text
+from unit.image_data import PNG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +153,7 @@ def test_bad_arguments_are_error_results(worker: RunningWorker, mode: str) -> No
 
 def test_images_need_a_model_with_vision(worker: RunningWorker) -> None:
     result = call(
-        worker.url, "auto", "send_message", message="x", images=[{"data": "AAAA", "mime_type": "image/png"}]
+        worker.url, "auto", "send_message", message="x", images=[{"data": PNG, "mime_type": "image/png"}]
     )
     assert result.is_error
     assert text(result) == "images: this agent's model has no vision"

@@ -186,7 +186,11 @@ def _main() -> None:
     _OUTPUT = os.dup(1)
     os.dup2(2, 1)
     sys.path.insert(0, spec.directory)
-    logging.basicConfig(level=logging.INFO, handlers=[_RecordWriter()])
+    from pallas_worker.conversation import ConversationFilter
+
+    handler = _RecordWriter()
+    handler.addFilter(ConversationFilter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("pallas").setLevel(spec.log_level)
     from pallas_worker.errors import AgentError
     from pallas_worker.metrics import open_metrics

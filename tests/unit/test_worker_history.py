@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pallas_worker.errors import ArgumentError
 from pallas_worker.history import Row, Skipped, parse_history
 from pallas_worker.images import Image
+from unit.image_data import PNG
 
 USER = {"role": "user", "content": "hello"}
 
@@ -23,12 +24,17 @@ def test_no_history() -> None:
 def test_good_rows_keep_their_order_and_images() -> None:
     rows, skipped = parse_history(
         [
-            USER | {"images": [{"data": "AAAA", "mime_type": "image/png"}]},
+            USER | {"images": [{"data": PNG, "mime_type": "image/png"}]},
             {"role": "assistant", "content": "hi", "id": 7},
         ]
     )
-    assert rows == (Row("user", "hello", (Image("AAAA", "image/png"),)), Row("assistant", "hi"))
+    assert rows == (Row("user", "hello", (Image(PNG, "image/png"),)), Row("assistant", "hi"))
     assert skipped == ()
+
+
+def test_rows_know_their_place_in_the_argument() -> None:
+    rows, _ = parse_history([USER, None, USER])
+    assert [row.index for row in rows] == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,11 @@ def test_good_rows_keep_their_order_and_images() -> None:
         ({"role": "user", "content": {"text": "x"}}, "content must be a string, not {'text': 'x'}"),
         ({"role": "user", "content": ""}, "content is empty and there are no images"),
         (USER | {"images": [{"data": 1}]}, "images[0].data must be a base64 string, not number"),
+        (
+            USER
+            | {"images": [{"data": PNG, "mime_type": "image/png"}, {"data": PNG, "mime_type": "image/gif"}]},
+            "images[1].data is image/png by its content, and its mime_type says image/gif",
+        ),
     ],
 )
 def test_a_malformed_row_is_skipped_with_its_reason(row: Any, reason: str) -> None:

@@ -17,6 +17,7 @@ from pallas_worker.tools import (
     parse_send_message,
     refuse_arguments,
 )
+from unit.image_data import PNG
 
 
 def test_the_listed_tools() -> None:
@@ -44,7 +45,7 @@ def test_the_schemas_are_schemas(schema: dict[str, Any]) -> None:
 def test_all_arguments_of_send_message() -> None:
     arguments = {
         "message": "hello",
-        "images": [{"data": "AAAA", "mime_type": "image/png"}],
+        "images": [{"data": PNG, "mime_type": "image/png"}],
         "history": [{"role": "user", "content": "a"}, {"role": "nobody"}],
         "conversation_id": "c-1",
     }

@@ -9,15 +9,15 @@ import asyncio
 import logging
 import secrets
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING
 
 from fast_agent.core.exceptions import FastAgentError
 from mcp_types import CallToolResult, TextContent
-from opentelemetry import trace
 
 from pallas_worker import metrics
 from pallas_worker.bearer import offered_to_llm
+from pallas_worker.conversation import bound
 from pallas_worker.errors import ArgumentError, BusyError, CallError
 from pallas_worker.messages import history_messages, result_content, user_turn
 from pallas_worker.progress import Progress
@@ -34,14 +34,12 @@ if TYPE_CHECKING:
     from pallas_worker.redact import Redactor
     from pallas_worker.runtime import AgentRuntime
     from pallas_worker.tools import SendMessage
+    from pallas_worker.vision import Vision
 
 _log = logging.getLogger("pallas.worker.calls")
 
 MAX_CREATIONS = 8
 """Instances made at a time: beyond that, connecting to downstream servers runs into its time limit."""
-
-LOGGED_ID = 200
-"""Characters of a conversation's id that are logged: it is the client's, and may be of any length."""
 
 _OPERATIONS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
 """fast-agent's operation types in the words of the metrics reference; in others, `/` becomes `-`."""
@@ -51,7 +49,7 @@ class Calls:
     """Answers `send_message` calls of one agent."""
 
     def __init__(
-        self, agent: str, runtime: AgentRuntime, *, admission: Admission, vision: bool, redact: Redactor
+        self, agent: str, runtime: AgentRuntime, *, admission: Admission, vision: Vision, redact: Redactor
     ) -> None:
         self._agent = agent
         self._runtime = runtime
@@ -72,56 +70,49 @@ class Calls:
         """
         began = time.monotonic()
         outcome: metrics.Outcome = "error"
-        try:
-            request = parse_send_message(arguments)
-            self._announce(request)
-            async with self._admission.place():
-                answer = await self._run(request, bearer, Progress(send_progress))
-            outcome = "ok"
-            return CallToolResult(content=result_content(answer))
-        except (ArgumentError, BusyError) as error:
-            return self._failed(str(error), bearer)
-        except CallError as error:
-            _log.warning("the model gave no answer: %s", self._redact(str(error), bearer))
-            return self._failed(str(error), bearer)
-        except FastAgentError as error:
-            _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)
-            return self._failed(f"{type(error).__name__}: {error.message}", bearer)
-        except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
-            reference = secrets.token_hex(4)
-            _log.exception("a call failed, reference %s", reference)
-            return self._failed(
-                f"the call failed inside the worker ({type(error).__name__}); "
-                f"its log has the details, reference {reference}",
-                bearer,
+        with ExitStack() as stack:
+            stack.callback(
+                lambda: metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
             )
-        finally:
-            metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
+            try:
+                request = parse_send_message(arguments)
+                stack.enter_context(bound(request.conversation_id))
+                _announce(request)
+                self._vision.refuse(request.images)
+                async with self._admission.place():
+                    answer = await self._run(request, bearer, Progress(send_progress))
+                outcome = "ok"
+                return CallToolResult(content=result_content(answer))
+            except (ArgumentError, BusyError) as error:
+                return self._failed(str(error), bearer)
+            except CallError as error:
+                _log.warning("the model gave no answer: %s", self._redact(str(error), bearer))
+                return self._failed(str(error), bearer)
+            except FastAgentError as error:
+                _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)
+                return self._failed(f"{type(error).__name__}: {error.message}", bearer)
+            except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
+                reference = secrets.token_hex(4)
+                _log.exception("a call failed, reference %s", reference)
+                return self._failed(
+                    f"the call failed inside the worker ({type(error).__name__}); "
+                    f"its log has the details, reference {reference}",
+                    bearer,
+                )
 
     async def _run(
         self, request: SendMessage, bearer: str | None, progress: Progress
     ) -> PromptMessageExtended:
-        if request.images and not self._vision:
-            raise ArgumentError("images: this agent's model has no vision")
         with offered_to_llm(bearer):
             async with AsyncExitStack() as stack:
                 async with self._creations:
-                    instance = await stack.enter_async_context(self._runtime.instance(bearer, self._observe))
+                    instance = await stack.enter_async_context(self._runtime.instance(bearer, self.observe))
                 stack.callback(self._count, instance)
-                instance.load_history(history_messages(request.history, vision=self._vision))
+                instance.load_history(history_messages(request.history, self._vision))
                 try:
                     return await instance.generate(user_turn(request.message, request.images), progress)
                 finally:
                     await progress.close()
-
-    def _announce(self, request: SendMessage) -> None:
-        """Put the conversation's id on trace and log, and say which history rows are not used."""
-        if request.conversation_id is not None:
-            trace.get_current_span().set_attribute("conversation_id", request.conversation_id[:LOGGED_ID])
-        extra = {"conversation_id": request.conversation_id and request.conversation_id[:LOGGED_ID]}
-        _log.info("send_message: %d history rows", len(request.history), extra=extra)
-        for row in request.skipped:
-            _log.warning("history[%d] skipped: %s", row.index, row.reason, extra=extra)
 
     def _count(self, instance: Instance) -> None:
         for turn in instance.turns():
@@ -129,10 +120,18 @@ class Calls:
             for kind, n in turn.tokens.items():
                 metrics.count_llm_tokens(self._agent, turn.model, kind, n)
 
-    def _observe(self, server: str, operation: str, well: bool, seconds: float) -> None:
+    def observe(self, server: str, operation: str, well: bool, seconds: float) -> None:
+        """One operation on a downstream server has ended."""
         named = _OPERATIONS.get(operation, operation.replace("/", "-"))
         metrics.observe_tool_call(self._agent, server, named, "ok" if well else "error", seconds)
 
     def _failed(self, text: str, bearer: str | None) -> CallToolResult:
         text = self._redact(text, bearer)
         return CallToolResult(is_error=True, content=[TextContent(type="text", text=text)])
+
+
+def _announce(request: SendMessage) -> None:
+    """Log that the call has begun, and which history rows are not used."""
+    _log.info("send_message: %d history rows", len(request.history))
+    for row in request.skipped:
+        _log.warning("history[%d] skipped: %s", row.index, row.reason)

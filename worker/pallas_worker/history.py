@@ -6,7 +6,7 @@ Pure. Knows the shape of a row; must not know models, nor log: the caller does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pallas_worker.errors import ArgumentError
@@ -22,6 +22,8 @@ class Row:
     role: Role
     content: str
     images: tuple[Image, ...] = ()
+    index: int = field(default=0, compare=False)
+    """Its place in the argument, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,13 @@ def parse_history(value: object) -> tuple[tuple[Row, ...], tuple[Skipped, ...]]:
     skipped: list[Skipped] = []
     for index, entry in enumerate(value):
         try:
-            rows.append(_parse_row(entry))
+            rows.append(_parse_row(entry, index))
         except ArgumentError as error:
             skipped.append(Skipped(index, str(error)))
     return tuple(rows), tuple(skipped)
 
 
-def _parse_row(entry: object) -> Row:
+def _parse_row(entry: object, index: int) -> Row:
     if not isinstance(entry, Mapping):
         raise ArgumentError("a row must be an object with role and content")
     role: Role
@@ -70,7 +72,7 @@ def _parse_row(entry: object) -> Row:
     if not content and not images:
         # Providers refuse a message without any content, and the whole conversation with it.
         raise ArgumentError("content is empty and there are no images")
-    return Row(role, content, images)
+    return Row(role, content, images, index)
 
 
 def _shown(value: object) -> str:

@@ -5,15 +5,27 @@ Pure. Knows the shape `{"data": base64, "mime_type": "image/png"}`; must not kno
 
 from __future__ import annotations
 
-import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pallas_worker.errors import ArgumentError
 
 MIME_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What LLM providers take as an image."""
+"""What LLM providers take as an image; a model may take fewer."""
+MAX_IMAGES = 20
+"""Images of one message, be it the turn or a row of the history."""
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+"""Bytes of one image, decoded: the most that any of the big providers takes."""
+
+_SIGNATURES = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
+"""How the content of each type begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,8 @@ def parse_images(value: object, where: str = "images") -> tuple[Image, ...]:
         return ()
     if not isinstance(value, list):
         raise ArgumentError(f"{where} must be a list of objects, not {_kind(value)}")
+    if len(value) > MAX_IMAGES:
+        raise ArgumentError(f"{where} has {len(value)} images; {MAX_IMAGES} are allowed in one message")
     return tuple(_parse_image(entry, f"{where}[{index}]") for index, entry in enumerate(value))
 
 
@@ -51,15 +65,46 @@ def _parse_image(entry: object, where: str) -> Image:
         raise ArgumentError(
             f"{where}.mime_type must be one of {', '.join(MIME_TYPES)}, not {mime_type[:80]!r}"
         )
-    if data.startswith("data:"):
-        raise ArgumentError(f"{where}.data must be bare base64, without the prefix 'data:…;base64,'")
-    try:
-        decoded = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ArgumentError(f"{where}.data is not base64: {error}") from error
-    if not decoded:
-        raise ArgumentError(f"{where}.data is empty")
+    decoded = _decode(data, f"{where}.data")
+    if not _SIGNATURES[mime_type].match(decoded):
+        found = next((type_ for type_, begins in _SIGNATURES.items() if begins.match(decoded)), None)
+        content = f"is {found} by its content" if found else "does not begin as an image does"
+        raise ArgumentError(f"{where}.data {content}, and its mime_type says {mime_type}")
     return Image(data, mime_type)
+
+
+def _decode(data: str, where: str) -> bytes:
+    """The bytes of RFC 4648's base64, padding included; any laxer reading is for the client to decide on."""
+    if data[:5].lower() == "data:":
+        raise ArgumentError(f"{where} must be bare base64, without the prefix 'data:…;base64,'")
+    if len(data) // 4 * 3 > MAX_IMAGE_BYTES + 2:
+        raise _too_large(where)
+    try:
+        decoded = binascii.a2b_base64(data, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise ArgumentError(f"{where} is not base64: {_why(data) or error}") from error
+    if not decoded:
+        raise ArgumentError(f"{where} is empty")
+    if binascii.b2a_base64(decoded[-(len(decoded) % 3 or 3) :], newline=False) != data[-4:].encode():
+        raise ArgumentError(f"{where} is not base64: its last character has bits that belong to no byte")
+    if len(decoded) > MAX_IMAGE_BYTES:
+        raise _too_large(where)
+    return decoded
+
+
+def _why(data: str) -> str | None:
+    """What commonly makes base64 unreadable, where it is that."""
+    if re.search(r"\s", data):
+        return "it contains white space or line breaks; remove them"
+    if re.search(r"[-_]", data):
+        return "it uses the URL-safe alphabet; write + and / in place of - and _"
+    if len(data) % 4:
+        return "its length is no multiple of 4; pad it with ="
+    return None
+
+
+def _too_large(where: str) -> ArgumentError:
+    return ArgumentError(f"{where} is too large: an image may have {MAX_IMAGE_BYTES // 1024**2} MiB")
 
 
 def _kind(value: object) -> str:

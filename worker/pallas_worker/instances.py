@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason, RequestParams
 
 from pallas_worker.errors import CallError
+from pallas_worker.kinds import told
 from pallas_worker.usage import Turn, turn_of
 
 if TYPE_CHECKING:
@@ -27,12 +28,14 @@ class Instance:
     def __init__(self, name: str, agents: Mapping[str, Any], unreachable: Mapping[str, str]) -> None:
         self._agent = agents[name]
         self._agents = agents
+        self._history: list[PromptMessageExtended] = []
         self.unreachable = unreachable
         """The downstream servers that the agent has to do without, and why."""
 
     def load_history(self, messages: Iterable[PromptMessageExtended]) -> None:
         """Begin with this conversation."""
-        self._agent.load_message_history(list(messages))
+        self._history = list(messages)
+        self._agent.load_message_history(self._history)
 
     async def generate(self, message: PromptMessageExtended, progress: Progress) -> PromptMessageExtended:
         """The agent's answer to `message`, after all its turns and tool calls.
@@ -42,7 +45,8 @@ class Instance:
         """
         params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
         try:
-            answer: PromptMessageExtended = await self._agent.generate([message], params)
+            messages = told(getattr(self._agent, "agent_type", None), self._history, message)
+            answer: PromptMessageExtended = await self._agent.generate(messages, params)
         except Exception as error:
             # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
             status = getattr(error, "status_code", None)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pallas_worker.history import Role, Row
     from pallas_worker.images import Image
+    from pallas_worker.vision import Vision
 
 _log = logging.getLogger("pallas.worker.messages")
 
@@ -25,20 +26,23 @@ def user_turn(message: str, images: Iterable[Image]) -> PromptMessageExtended:
     return _message("user", message, images)
 
 
-def history_messages(rows: Iterable[Row], *, vision: bool) -> list[PromptMessageExtended]:
+def history_messages(rows: Iterable[Row], vision: Vision) -> list[PromptMessageExtended]:
     """The replayed history.
 
-    Without `vision` the images of earlier turns are left out, with a warning: the conversation may have begun
-    on another model, and its text is still good.
+    An image that the model does not take is left out, because the conversation may have begun on another
+    model and its text is still good. A note stands in its place, for the model to read, and a warning in the
+    log names the row, counted as the caller counts.
     """
     messages = []
-    left_out = 0
     for row in rows:
-        images = row.images if vision else ()
-        left_out += len(row.images) - len(images)
-        messages.append(_message(row.role, row.content, images))
-    if left_out:
-        _log.warning("the model has no vision: %d images of the history left out", left_out)
+        kept = [image for image in row.images if image.mime_type in vision.types]
+        text = row.content
+        if left_out := len(row.images) - len(kept):
+            _log.warning(
+                "history[%d]: %d images left out, which the model does not take", row.index, left_out
+            )
+            text = f"{text}\n\n[left out, because the model does not take them: {left_out} images]".strip()
+        messages.append(_message(row.role, text, kept))
     return messages
 
 

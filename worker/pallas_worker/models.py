@@ -5,17 +5,23 @@ Knows fast-agent's public model parser and database; must not know providers' ke
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fast_agent.core.exceptions import ModelConfigError
+from fast_agent.core.model_resolution import resolve_model_spec
 from fast_agent.llm.model_database import ModelDatabase, ModelParameters
 from fast_agent.llm.model_factory import ModelFactory
 from fast_agent.llm.provider_types import Provider
 
 from pallas_registry.deployment import ModelCapabilities, model_name
+from pallas_worker.images import MIME_TYPES
+from pallas_worker.kinds import image_readers
+from pallas_worker.vision import Vision, common_vision
 
-IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""A model that takes one of these has vision."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fast_agent.context import Context
 
 
 class ModelReference(NamedTuple):
@@ -61,10 +67,30 @@ def register_model(model: str, capabilities: ModelCapabilities) -> bool:
     return True
 
 
+def image_types(model: str) -> frozenset[str]:
+    """The types of images that fast-agent will send to the model; none for one that it does not know."""
+    if _parameters(model) is None:
+        return frozenset()
+    return frozenset(type_ for type_ in MIME_TYPES if ModelDatabase.supports_mime(model, type_))
+
+
 def supports_vision(model: str) -> bool:
     """Whether fast-agent will send images to the model; False for one that it does not know."""
-    parameters = _parameters(model)
-    return parameters is not None and any(type_ in parameters.tokenizes for type_ in IMAGE_TYPES)
+    return bool(image_types(model))
+
+
+def vision_of(agent: str, definitions: Mapping[str, Mapping[str, Any]], context: Context) -> Vision:
+    """The images that reach every model which is shown a message to `agent`.
+
+    `definitions` are the agents of the application, and `context` its own, where the default model is.
+    """
+
+    def types(name: str) -> frozenset[str]:
+        model = resolve_model_spec(context, model=definitions[name]["config"].model).model
+        return image_types(model) if model is not None else frozenset()
+
+    readers = image_readers(agent, definitions)
+    return common_vision(agent, ((name, types(name) if able else None) for name, able in readers))
 
 
 def published_capabilities(

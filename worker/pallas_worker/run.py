@@ -30,6 +30,7 @@ from pallas_registry.protocol import (
     WorkerSpec,
     encode_report,
 )
+from pallas_worker.conversation import ConversationFilter
 from pallas_worker.errors import AgentError
 from pallas_worker.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.lines import LineWriter
@@ -69,13 +70,16 @@ def _run(descriptors: Descriptors) -> int:
     def report(message: Report) -> None:
         reports.write(encode_report(message))
 
+    handler = RecordHandler(LineWriter(descriptors.records))
+    handler.addFilter(ConversationFilter())
     configure_logging(
-        RecordHandler(LineWriter(descriptors.records)),
+        handler,
         Levels(pallas=spec.log_level, root=spec.root_log_level),
         {"agent": spec.agent, "pid": os.getpid(), "generation": spec.generation},
     )
     try:
-        asyncio.run(_serve(spec, listener, report, descriptors.lifeline))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(spec, listener, report, descriptors.lifeline))
     except AgentError as error:
         # The traceback belongs into the log; the report carries the line that people need.
         _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
@@ -86,6 +90,15 @@ def _run(descriptors: Descriptors) -> int:
         report(FailedReport(message=f"{type(error).__name__}: {error}".splitlines()[0], permanent=False))
         return EXIT_FAILURE
     return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, which fast-agent brings along on most systems; or else None, for the library's own."""
+    try:
+        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
+    except ImportError:
+        return None
+    return factory
 
 
 async def _serve(

@@ -31,7 +31,7 @@ from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
 from pallas_worker.fastagent import settings_of
 from pallas_worker.health import Health
-from pallas_worker.models import model_reference, published_capabilities, register_model, supports_vision
+from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
 from pallas_worker.preflight import Preflight
 from pallas_worker.provider_settings import forget_unresolved, provider_settings
 from pallas_worker.redact import Redactor, secrets_in
@@ -69,7 +69,7 @@ async def serve(
     try:
         async with open_runtime(fast, spec.agent) as runtime:
             if await _unless(stopping, _try_one_instance(runtime)):
-                await _serve(spec, runtime, settings, listener, report, stopping)
+                await _serve(spec, fast, runtime, settings, listener, report, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -79,6 +79,7 @@ async def serve(
 
 async def _serve(
     spec: WorkerSpec,
+    fast: FastAgent,
     runtime: AgentRuntime,
     settings: Settings,
     listener: socket.socket,
@@ -89,7 +90,7 @@ async def _serve(
     preflight = Preflight(provider_settings(settings, os.environ), model)
     health = Health(spec.agent, runtime.downstreams, preflight.active, report)
     redact = Redactor([*secrets_in(os.environ), *secrets_in(settings.model_dump())])
-    vision = runtime.model is not None and supports_vision(runtime.model)
+    vision = vision_of(runtime.agent, fast.agents, runtime.context)
     admission = Admission(
         spec.max_concurrency,
         spec.max_queue,
@@ -99,7 +100,8 @@ async def _serve(
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))
     asgi = app.asgi(spec.allowed_hosts)
-    background = [asyncio.create_task(preflight.check_all()), asyncio.create_task(health.run())]
+    warming = asyncio.create_task(runtime.keep_warm(calls.observe))
+    background = [asyncio.create_task(preflight.check_all()), asyncio.create_task(health.run()), warming]
     try:
         async with app.server.session_manager.run():
             http = HttpServer(asgi, listener)
@@ -108,6 +110,7 @@ async def _serve(
             report(ReadyReport(model=model, capabilities=published))
             await stopping.wait()
             http.stop_accepting()
+            warming.cancel()
             _log.info("draining, for %g s at most", spec.stop_timeout)
             await http.drain(spec.stop_timeout)
     finally:

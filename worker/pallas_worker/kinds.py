@@ -1,0 +1,106 @@
+"""What an agent of each of fast-agent's kinds does with a conversation: who reads its images, how it is told it.
+
+Knows fast-agent's kinds of agents and their definitions; must not know models, instances or requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fast_agent.agents.agent_types import AgentType
+from fast_agent.types import PromptMessageExtended
+from mcp_types import ContentBlock, ImageContent, TextContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_PASS_ON = {
+    AgentType.CHAIN,
+    AgentType.ROUTER,
+    AgentType.PARALLEL,
+    AgentType.EVALUATOR_OPTIMIZER,
+    AgentType.MAKER,
+}
+"""They hand on the messages that they are given, and never look at a history of their own."""
+
+_PLAN = {AgentType.ORCHESTRATOR, AgentType.ITERATIVE_PLANNER}
+"""They read the text of the last message as their objective, and nothing else."""
+
+_SPEAKERS = {"user": "User", "assistant": "You"}
+
+
+def told(
+    kind: AgentType | None, history: Sequence[PromptMessageExtended], message: PromptMessageExtended
+) -> list[PromptMessageExtended]:
+    """What an agent of this kind has to be given, so that it knows the whole conversation.
+
+    A plain agent has its history loaded beforehand, so that it is given the new message alone.
+    """
+    if kind in _PASS_ON:
+        return [*history, message]
+    if kind in _PLAN and history:
+        text = TextContent(type="text", text=_as_objective(history, message))
+        rest = [block for block in message.content if not isinstance(block, TextContent)]
+        return [PromptMessageExtended(role="user", content=[text, *rest])]
+    return [message]
+
+
+def image_readers(agent: str, definitions: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, bool]]:
+    """The agents that get to see the images of a message to `agent`, each with whether it can at all.
+
+    False stands for a planner, which takes the text and leaves the rest, whatever its model can do. Agents
+    that are only told what other agents have said are not among them.
+    """
+    data = definitions[agent]
+    kind = _kind(data)
+    if kind in _PLAN:
+        yield agent, False
+        return
+    parts = _first_readers(kind, data)
+    if kind is AgentType.ROUTER and len(parts) > 1:
+        yield agent, True  # its own model reads the message to decide whose it is
+    if kind not in _PASS_ON:
+        yield agent, True
+    for part in parts:
+        if part in definitions:
+            yield from image_readers(part, definitions)
+
+
+def _first_readers(kind: AgentType | None, data: Mapping[str, Any]) -> tuple[str, ...]:
+    match kind:
+        case AgentType.CHAIN:
+            sequence = tuple(data.get("sequence") or ())
+            return sequence if data.get("cumulative") else sequence[:1]
+        case AgentType.ROUTER:
+            return tuple(data.get("router_agents") or ())
+        case AgentType.PARALLEL:
+            return tuple(data.get("fan_out") or ())
+        case AgentType.EVALUATOR_OPTIMIZER:
+            return tuple(filter(None, (data.get("generator"),)))
+        case AgentType.MAKER:
+            return tuple(filter(None, (data.get("worker"),)))
+        case _:
+            return ()
+
+
+def _kind(data: Mapping[str, Any]) -> AgentType | None:
+    try:
+        return AgentType(data.get("type") or "")
+    except ValueError:
+        return None
+
+
+def _as_objective(history: Sequence[PromptMessageExtended], message: PromptMessageExtended) -> str:
+    rows = "\n\n".join(f"{_SPEAKERS[row.role]}: {_text(row.content)}" for row in history)
+    return f"The conversation so far:\n\n{rows}\n\nThe user says now:\n\n{message.all_text()}"
+
+
+def _text(content: Sequence[ContentBlock]) -> str:
+    """The text of a message, with its images named where they stood."""
+    parts = []
+    for block in content:
+        if isinstance(block, TextContent):
+            parts.append(block.text)
+        elif isinstance(block, ImageContent):
+            parts.append("[an image]")
+    return "\n".join(parts)
