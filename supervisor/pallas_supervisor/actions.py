@@ -256,8 +256,11 @@ def settle(agent: Agent, _event: Event, at: Moment) -> Step:
     return _crash(agent, at, agent.message, permanent=permanent)
 
 
-def vanish_late(agent: Agent, _event: Event, _at: Moment) -> Step:
-    return Step(replace(agent, pid=None, live=False))
+def vanish_late(agent: Agent, _event: Event, at: Moment) -> Step:
+    agent = replace(agent, pid=None, live=False)
+    if agent.desired is Desired.DOWN:  # it could not be killed in time; now it is as stopped as was wanted
+        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
+    return Step(agent)
 
 
 def redefine(agent: Agent, event: Redefine, _at: Moment) -> Step:

@@ -94,7 +94,7 @@ class Engine:
         self._draining = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: set[asyncio.Future[None]] = set()
-        self._shutting_down = False
+        self.shutting_down = False
         self.graph = graph
         now = self.now()
         self.agents: dict[str, Agent] = {
@@ -120,7 +120,7 @@ class Engine:
 
     async def shut_down(self) -> None:
         """Stop everything, dependents before what they depend on, and return when nothing is left."""
-        self._shutting_down = True
+        self.shutting_down = True
         self._reconcile()
         await self.until(lambda: not any(self._moving(agent) for agent in self.agents.values()))
         self._reconciliation.cancel()
@@ -221,7 +221,7 @@ class Engine:
 
     def _reconcile(self) -> None:
         """Say what follows from the states of several agents: who may start, who may stop now."""
-        if self._shutting_down:
+        if self.shutting_down:
             for name in self.graph.stop_order:
                 if self._stoppable(name):
                     self.post(name, Stop())

@@ -65,6 +65,8 @@ class Worker:
     owner: Owner
     pid: int
     pidfd: int
+    group_empty: bool = False
+    """Seen empty once; its number may belong to somebody else since."""
 
 
 class Launcher:
@@ -223,13 +225,13 @@ class Launcher:
         self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
 
     def _sweep(self, worker: Worker, attempt: int) -> None:
-        group_empty = kill_group(worker.pid)
+        worker.group_empty = worker.group_empty or kill_group(worker.pid)
         # An adopted child that bears nobody's sign has just been adopted from the dead one.
         strays_gone = kill_strays(
             self._known(),
             lambda pid, whose: whose is None or whose == worker.owner or session_of(pid) == worker.pid,
         )
-        if not (group_empty and strays_gone):
+        if not (worker.group_empty and strays_gone):
             delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
             self._loop.call_later(delay, self._sweep, worker, attempt + 1)
             return

@@ -142,8 +142,8 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Redefine: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
         Spawned: Row(do.kill_late),
         Died: Row(do.die_killed),
-        Swept: Row(do.vanish_late),
-        SpawnFailed: Row(do.vanish_late),
+        Swept: Row(do.vanish_late, (State.STOPPED,)),
+        SpawnFailed: Row(do.vanish_late, (State.STOPPED,)),
     },
 }
 

@@ -117,6 +117,10 @@ class Operations:
 
     # --- reload -------------------------------------------------------------------------------------------
 
+    def _refuse_at_the_end(self) -> None:
+        if self._fleet.engine.shutting_down:
+            raise RefusedError("the supervisor is stopping; start it again for the new configuration")
+
     async def reload(self, *, dry_run: bool) -> Plan:
         """Read the configuration again and move only what it changed; on any error nothing has changed.
 
@@ -138,8 +142,12 @@ class Operations:
                 )
             if dry_run:
                 return plan
+            self._refuse_at_the_end()
             opened = self._open(plan, new)
             await self._remove(plan)
+            if fleet.engine.shutting_down:  # meanwhile; nothing may be started any more
+                close_listeners(opened.values())
+                self._refuse_at_the_end()
             fleet.settings = settings
             fleet.levels = chosen
             self._apply(plan, new, opened)
