@@ -7,8 +7,10 @@ the supervisor has its own copy, and what waits in the backlog belongs to the ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
+import socket
 import struct
 import termios
 import time
@@ -20,8 +22,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 if TYPE_CHECKING:
-    import socket
-
     from starlette.types import ASGIApp
 
 _log = logging.getLogger("pallas.worker.accept")
@@ -129,6 +129,9 @@ class HttpServer:
             self._timers["accept"] = self._loop.call_later(ACCEPT_RETRY, self._resume)
             return
         accepted.setblocking(False)
+        with contextlib.suppress(OSError):  # the client is gone already
+            # A loop does so itself only where the socket object knows that it is TCP; without it, 40 ms are lost.
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = self._loop.create_task(self._open(accepted))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)

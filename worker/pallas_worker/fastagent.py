@@ -9,8 +9,10 @@ it has moved.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
+import json
 import logging
 import time
 from importlib import metadata
@@ -18,12 +20,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 from fast_agent.agents import mcp_agent
+from fast_agent.config import MCPServerSettings
 from fast_agent.core.exceptions import walk_exception_chain
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
+from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
+from fast_agent.types import PromptMessageExtended, RequestParams
+from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, CallToolResult, ListPromptsResult, ListToolsResult, TextContent
+from pydantic import BaseModel
 
 from pallas_worker.errors import AgentError
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
@@ -39,6 +47,9 @@ if TYPE_CHECKING:
 
 VERSION = metadata.version("fast-agent-mcp")
 
+MAX_VALIDATORS = 256
+"""Output schemas whose validators are kept."""
+
 _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (FastAgent, "_instantiate_agent_instance", ("runtime",)),
     (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),
@@ -49,11 +60,17 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (MCPAggregator, "_attach_server_locked", ("server_name", "server_config", "options")),
     (MCPAggregator, "_reset_runtime_indexes", ()),
     (MCPAggregator, "_require_server_registry", ()),
+    (MCPAggregator, "_fetch_server_tools", ("server_name", "cache_mode")),
+    (MCPAggregator, "_fetch_server_prompts", ("server_name", "strict", "cache_mode")),
+    (MCPAggregator, "_require_connection_manager", ()),
+    (ClientSession, "_absorb_tool_listing", ("result", "complete")),
+    (MCPAggregator, "_create_callback_runtime", ("server_name",)),
     (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
     (MCPAggregator, "_execute_session_method", ("client", "method_name")),
 )
 
 _log = logging.getLogger("pallas.worker.fastagent")
+_records = logging.getLogger("fast_agent")
 _trace = logging.getLogger("pallas.forward.trace")
 
 
@@ -181,10 +198,55 @@ class Aggregator(MCPAggregator):
             attachments.unreachable[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
             if name not in reachability.down:
                 reachability.down.add(name)
-                reachability.losses += 1
+                if name not in attachments.callers:
+                    reachability.lose(name)
                 _trace.warning("%s: cannot attach %s", self.agent_name, name, exc_info=error)
         else:
             reachability.down.discard(name)
+
+    async def _fetch_server_tools(self, server_name: str, *, cache_mode: Any = "use") -> list[Any]:
+        remembered = self._remembered("tools", server_name, cache_mode)
+        if remembered is None:
+            tools = await super()._fetch_server_tools(server_name, cache_mode=cache_mode)
+            self._remember("tools", server_name, ListToolsResult(tools=tools))
+            return tools
+        result = ListToolsResult.model_validate_json(remembered)
+        # What the SDK's session derives from a listing, it must derive from this one, too.
+        session = self._require_connection_manager().running_servers[server_name].client.session  # type: ignore[union-attr]
+        return list(session._absorb_tool_listing(result, complete=True).tools)
+
+    async def _fetch_server_prompts(
+        self, server_name: str, *, strict: bool = False, cache_mode: Any = "use"
+    ) -> list[Any]:
+        remembered = self._remembered("prompts", server_name, cache_mode)
+        if remembered is not None:
+            return list(ListPromptsResult.model_validate_json(remembered).prompts)
+        prompts = await super()._fetch_server_prompts(server_name, strict=strict, cache_mode=cache_mode)
+        self._remember("prompts", server_name, ListPromptsResult(prompts=prompts))
+        return prompts
+
+    def _remembered(self, kind: str, server_name: str, cache_mode: str) -> bytes | None:
+        attachments = self._attachments
+        if attachments is None or cache_mode != "use" or server_name in attachments.callers:
+            return None
+        return attachments.reachability.remembered(kind, server_name)
+
+    def _remember(self, kind: str, server_name: str, listing: BaseModel) -> None:
+        attachments = self._attachments
+        if attachments is not None and server_name not in attachments.callers:
+            attachments.reachability.remember(
+                kind, server_name, listing.model_dump_json(by_alias=True).encode()
+            )
+
+    async def _collect_app_resources(self, *args: Any, **kwargs: Any) -> None:
+        """Nobody looks at user interfaces here: what servers have of them is not listed."""
+
+    def _create_callback_runtime(self, server_name: str) -> Any:
+        """The same for all operations of an instance: to make it costs as much as an operation."""
+        made = self.__dict__.setdefault("pallas_callbacks", {})
+        if server_name not in made:
+            made[server_name] = super()._create_callback_runtime(server_name)
+        return made[server_name]
 
     async def _execute_on_server(
         self, server_name: str, operation_type: str, *args: Any, **kwargs: Any
@@ -199,15 +261,22 @@ class Aggregator(MCPAggregator):
             if self._attachments is not None:
                 self._attachments.observe(server_name, operation_type, well, time.monotonic() - began)
 
-    async def _execute_session_method(self, *args: Any, **kwargs: Any) -> Any:
+    async def _execute_session_method(self, client: Any, **kwargs: Any) -> Any:
         try:
-            return await super()._execute_session_method(*args, **kwargs)
+            return await super()._execute_session_method(client, **kwargs)
         except Exception as error:
-            if self._attachments is not None and not isinstance(error, MCPError):
-                self._attachments.reachability.losses += 1
+            if self._attachments is not None and _is_loss(error):
+                self._attachments.reachability.lose(client.callbacks.server_name)
             # fast-agent makes one line for the LLM of this; operators need the traceback.
             _trace.exception("%s: %s failed downstream", self.agent_name, kwargs.get("method_name"))
             raise
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether a server has failed, rather than answered that something is wrong."""
+    if isinstance(error, MCPError):
+        return error.code == CONNECTION_CLOSED
+    return not isinstance(error, RuntimeError)  # which says that an answer does not fit its schema
 
 
 def _is_silence(error: Exception) -> bool:
@@ -221,13 +290,68 @@ def take_shortcuts() -> None:
     _replace(mcp_connection_manager, "_wait_for_initialized_with_startup_budget", _initialized)
     _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
     _replace(client_gateway, "httpx2", _SharedTls())
+    _replace(FastAgentLogger, "event", _log_event)
+    _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
+    for model in (PromptMessageExtended, RequestParams, MCPServerSettings, TextContent, CallToolResult):
+        _replace(model, "__deepcopy__", _deepcopy)
 
 
-def _replace(module: ModuleType, name: str, replacement: object) -> None:
+def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
     if hasattr(module, name):
         setattr(module, name, replacement)
     else:
         _log.warning("%s.%s has moved: calls take longer", module.__name__, name)
+
+
+def _log_event(
+    logger: FastAgentLogger, etype: str, ename: str | None, message: str, context: object, data: object
+) -> None:
+    """One record at once, of warnings and errors; fast-agent makes a task, a model and a queue entry of each."""
+    if etype in ("warning", "error"):
+        sender = f"MCP server {logger.namespace}" if ename == "mcpserver.stderr" else logger.namespace
+        _records.log(logging.getLevelNamesMapping()[etype.upper()], "[%s] %s", sender, message)
+
+
+def _output_schema_validator(session: ClientSession, name: str, output_schema: dict[str, Any]) -> Any:
+    """The validator of an equal schema, also where another session has made it: checking a schema is slow."""
+    key = json.dumps(output_schema)
+    validator = _validators.get(key)
+    if validator is None:
+        if len(_validators) >= MAX_VALIDATORS:
+            _validators.clear()
+        validator = _validators[key] = _make_validator(session, name, json.loads(key))
+    return validator
+
+
+_make_validator: Any = getattr(ClientSession, "_output_schema_validator", None)
+_validators: dict[str, Any] = {}
+
+
+def _deepcopy[M: BaseModel](model: M, memo: dict[int, Any] | None = None) -> M:
+    """What pydantic's own does, except that text, numbers and the like are not sent through `copy.deepcopy`.
+
+    fast-agent copies each message of a conversation several times in each turn.
+    """
+    memo = {} if memo is None else memo
+    copied = type(model).__new__(type(model))
+    for slot in ("__dict__", "__pydantic_extra__", "__pydantic_private__"):
+        values = getattr(model, slot)
+        object.__setattr__(
+            copied, slot, values and {name: _deepcopied(v, memo) for name, v in values.items()}
+        )
+    object.__setattr__(copied, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
+    return copied
+
+
+def _deepcopied(value: Any, memo: dict[int, Any]) -> Any:
+    if value is None or type(value) in _ATOMIC:
+        return value
+    if type(value) is list:
+        return [_deepcopied(entry, memo) for entry in value]
+    return copy.deepcopy(value, memo)
+
+
+_ATOMIC = frozenset({str, int, float, bool, bytes})
 
 
 async def _initialized(connection: Any, startup_timeout_seconds: float | None, **_: object) -> None:

@@ -33,6 +33,9 @@ def join_logging() -> None:
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.NOTSET)
+    for name in ("httpx2", "httpcore2"):
+        # By these names fast-agent and the SDK use httpx and httpcore, which are pinned as the reference says.
+        logging.getLogger(name).setLevel(logging.WARNING)
     for terminal in (console.console, console.error_console, console.server_console):
         terminal.quiet = True
 

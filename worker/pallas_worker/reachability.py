@@ -1,10 +1,11 @@
 """What the calls of one worker have learnt of its downstream servers, and what one instance has to do without.
 
-Pure data. Must not know how a server is talked to.
+Knows time. Must not know how a server is talked to.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ SLOW_ATTACH = 1.0
 AVOID_FOR = 15.0
 """A server that let a call wait for `SLOW_ATTACH` seconds and never answered is left out for so many seconds."""
 
+REMEMBER_FOR = 15.0
+"""Seconds for which the tools and prompts are believed that a server has listed, if it does not know who calls."""
+
 
 @dataclass(slots=True)
 class Reachability:
@@ -27,8 +31,25 @@ class Reachability:
     """Until when, on the monotonic clock, a server is not tried again."""
     down: set[str] = field(default_factory=set)
     """The servers that could not be attached the last time, so that each outage is told once."""
+    listings: dict[tuple[str, str], tuple[float, bytes]] = field(default_factory=dict)
+    """The newest lists of servers that know no caller: by kind and server, when it was made, and the JSON."""
     losses: int = 0
     """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
+
+    def remember(self, kind: str, server: str, listing: bytes) -> None:
+        """Keep what a server has listed."""
+        self.listings[kind, server] = (time.monotonic(), listing)
+
+    def remembered(self, kind: str, server: str) -> bytes | None:
+        """What the server has listed at most `REMEMBER_FOR` seconds ago."""
+        made, listing = self.listings.get((kind, server), (-REMEMBER_FOR, b""))
+        return listing if time.monotonic() - made < REMEMBER_FOR else None
+
+    def lose(self, server: str) -> None:
+        """The server could not be reached, or has failed: what is known of it counts no more."""
+        self.losses += 1
+        for key in [key for key in self.listings if key[1] == server]:
+            del self.listings[key]
 
 
 @dataclass(slots=True)
@@ -39,6 +60,8 @@ class Attachments:
     reachability: Reachability
     deferred: frozenset[str] = frozenset()
     """The servers that are attached only when it is known whose call it is."""
+    callers: frozenset[str] = frozenset()
+    """The servers that know whose call it is."""
     unreachable: dict[str, str] = field(default_factory=dict)
     """The servers that the instance has to do without, and why."""
     aggregators: list[Any] = field(default_factory=list)

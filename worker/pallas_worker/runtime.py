@@ -71,12 +71,18 @@ class AgentRuntime:
         self._agents = _needed_by(agent, fast.agents)
         self._client = Implementation(name="pallas", version=_own_version())
         self._reachability = Reachability()
+        self._model_factories: dict[str | None, Any] = {}
         self.context: Context = fast.context
         """fast-agent's own context of this process; the settings are in it."""
         self.agent = agent
         """The served agent's name in the user's module."""
         self._forwarding = forwarding_servers(self.context.config.mcp if self.context.config else None)
         self._opted_in = opted_in(self._servers, self._forwarding)
+        servers = self._servers.items()
+        # A server to which fast-agent itself forwards a token knows the caller, too.
+        self._knowing = self._opted_in | {
+            name for name, s in servers if s.auth is not None and s.auth.forward
+        }
         self._observe: ObserveOperation = _unobserved
         self._made_for_caller = self._depends_on_caller()
         local = any(server.transport == "stdio" for server in self.downstreams)
@@ -130,7 +136,9 @@ class AgentRuntime:
     @asynccontextmanager
     async def _prepared(self, observe: ObserveOperation | None = None) -> AsyncIterator[_Prepared]:
         """An instance with the servers that are the same for all callers."""
-        attachments = Attachments(observe or self._observe, self._reachability, deferred=self._opted_in)
+        attachments = Attachments(
+            observe or self._observe, self._reachability, deferred=self._opted_in, callers=self._knowing
+        )
         losses = self._reachability.losses
         registry = registry_for_call(self._servers, self._client)
         fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
@@ -173,16 +181,23 @@ class AgentRuntime:
             resolve_model_spec(self.context, model=d["config"].model).model for d in self._agents.values()
         )
         providers = {model_reference(model).provider for model in models if model is not None}
-        forwards = any(
-            server.auth is not None and server.auth.forward is not None for server in self._servers.values()
-        )
-        return forwards or bool(providers & TOKEN_PROVIDERS)
+        return self._knowing > self._opted_in or bool(providers & TOKEN_PROVIDERS)
+
+    def _model_factory(self, model: Any = None, request_params: Any = None) -> Any:
+        """What makes the LLMs of a model; to find it means reading files, and it is the same for all calls."""
+        if request_params is not None or not isinstance(model, str | None):
+            factory: Any = self._runtime.model_factory_func
+            return factory(model=model, request_params=request_params)
+        if model not in self._model_factories:
+            self._model_factories[model] = self._runtime.model_factory_func(model=model)
+        return self._model_factories[model]
 
     def _runtime_for_call(self) -> RunRuntime:
         """The runtime with a lock and containers of its own; a common lock makes calls wait in line."""
         prompt = self._runtime.global_prompt_context
         return dataclasses.replace(
             self._runtime,
+            model_factory_func=self._model_factory,
             instance_lock=asyncio.Lock(),
             managed_instances=[],
             global_prompt_context=dict(prompt) if prompt is not None else None,
