@@ -46,7 +46,7 @@ class Owned[T]:
             Exception: what entering the context raised.
         """
         try:
-            return await asyncio.shield(self._ready)
+            return await self.ready()
         except asyncio.CancelledError:
             self.release()
             raise
@@ -55,6 +55,14 @@ class Owned[T]:
     def made_value(self) -> T:
         """The value; it has been made."""
         return self._ready.result()
+
+    def retire(self) -> None:
+        """Let the owner leave the context as soon as it has entered it, for nobody's use."""
+        self._over.set()
+
+    async def ready(self) -> T:
+        """The value, once it is made; a caller that is cancelled here changes nothing."""
+        return await asyncio.shield(self._ready)
 
     def release(self) -> None:
         """Let the owner leave the context, also while it is still entering it; returns at once."""
@@ -176,7 +184,10 @@ class Pool[T]:
         """Make one more; whether it is of use."""
         owned = self._own(self._make(), self._context.copy())
         try:
-            useful = self._usable(await owned.value())
+            useful = self._usable(await owned.ready())
+        except asyncio.CancelledError:
+            owned.retire()  # a handshake that is cut short leaves a session behind, on the other side
+            raise
         except Exception as error:  # noqa: BLE001 - the next call makes one itself and says what is wrong
             _log.debug("nothing can be made ahead: %r", error)
             return False
