@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fast_agent.agents.agent_types import AgentConfig
 from fast_agent.core.fastagent import FastAgent
+from fast_agent.core.logging.logger import get_logger
 from fast_agent.core.managed_runtime import ManagedRuntimeMixin
 from fast_agent.mcp import client_gateway, mcp_connection_manager
-from fast_agent.types import RequestParams
+from fast_agent.types import PromptMessageExtended, RequestParams
+from mcp_types import CallToolResult, ImageContent, TextContent
+from pydantic import BaseModel
 
 from pallas_worker import fastagent, runtime
 from pallas_worker.errors import AgentError
@@ -89,3 +92,58 @@ def test_only_what_the_served_agent_is_made_of_is_made(
 
     assert list(runtime._needed_by("top", fast.agents)) == ["leaf", "middle", "top"]
     assert list(runtime._needed_by("other", fast.agents)) == ["other"]
+
+
+def test_a_copy_of_a_message_shares_nothing_that_can_change() -> None:
+    image = ImageContent(type="image", data="aGk=", mime_type="image/png")
+    result = CallToolResult(
+        content=[TextContent(type="text", text="42")], structured_content={"a": [1, {"b": 2}]}, is_error=False
+    )
+    original = PromptMessageExtended(
+        role="user",
+        content=[TextContent(type="text", text="hello"), image],
+        tool_results={"one": result},
+        channels={"reasoning": [TextContent(type="text", text="hm")]},
+    )
+    theirs = BaseModel.__deepcopy__(original)
+    ours = fastagent._deepcopy(original)
+    assert ours == theirs == original
+    assert ours.model_fields_set == original.model_fields_set
+    ours.content.append(image)
+    assert ours.tool_results is not None
+    structured: Any = ours.tool_results["one"].structured_content
+    structured["a"][1]["b"] = 3
+    ours.tool_results["two"] = result
+    assert ours.channels is not None
+    assert isinstance(ours.channels, dict)
+    ours.role = "assistant"
+    assert original == theirs
+
+
+def test_warnings_of_fast_agent_become_records_and_its_progress_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    logger = get_logger("tests.of.it")
+    for kind in ("debug", "info", "warning", "error"):
+        fastagent._log_event(logger, kind, None, f"a {kind}", None, {})
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "[tests.of.it] a warning"),
+        ("ERROR", "[tests.of.it] a error"),
+    ]
+
+
+def test_a_validator_is_made_once_for_equal_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        fastagent, "_make_validator", lambda session, name, schema: made.append(schema) or schema
+    )
+    monkeypatch.setattr(fastagent, "_validators", {})
+    session: Any = None
+    schemas: list[dict[str, Any]] = [{"type": "object"}, {"type": "object"}, {"type": "array"}]
+    for schema in schemas:
+        assert fastagent._output_schema_validator(session, "tool", schema) == schema
+    assert made == [{"type": "object"}, {"type": "array"}]
+    for number in range(fastagent.MAX_VALIDATORS + 1):
+        fastagent._output_schema_validator(session, "tool", {"const": number})
+    assert len(fastagent._validators) <= fastagent.MAX_VALIDATORS

@@ -285,12 +285,17 @@ def _is_silence(error: Exception) -> bool:
     return any(isinstance(link, silent) for link in walk_exception_chain(error))
 
 
-def take_shortcuts() -> None:
-    """Leave out what fast-agent does for each connection and nobody needs; again, it does nothing more."""
+def take_shortcuts(*, debug: bool = False) -> None:
+    """Leave out what fast-agent does for each call and nobody needs; again, it does nothing more.
+
+    Args:
+        debug: somebody wants to read what fast-agent says below a warning, and pays for it in each call.
+    """
     _replace(mcp_connection_manager, "_wait_for_initialized_with_startup_budget", _initialized)
     _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
     _replace(client_gateway, "httpx2", _SharedTls())
-    _replace(FastAgentLogger, "event", _log_event)
+    if not debug:
+        _replace(FastAgentLogger, "event", _log_event)
     _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
     for model in (PromptMessageExtended, RequestParams, MCPServerSettings, TextContent, CallToolResult):
         _replace(model, "__deepcopy__", _deepcopy)

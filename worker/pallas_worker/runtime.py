@@ -232,7 +232,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     """
     fastagent.check_names()
     fastagent.use_own_aggregator()
-    fastagent.take_shortcuts()
+    fastagent.take_shortcuts(debug=fastagent.settings_of(fast).logger.level == "debug")
     write_no_files(fastagent.settings_of(fast))
     async with fast.harness() as harness:
         join_logging()
