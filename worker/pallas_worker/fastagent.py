@@ -229,6 +229,8 @@ class Aggregator(MCPAggregator):
         attachments = self._attachments
         if attachments is None or cache_mode != "use" or server_name in attachments.callers:
             return None
+        if not self.connection_persistence:
+            return None  # there is no session that could be told of the listing
         return attachments.reachability.remembered(kind, server_name)
 
     def _remember(self, kind: str, server_name: str, listing: BaseModel) -> None:
