@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason, RequestParams
 
 from pallas_worker.errors import CallError
-from pallas_worker.kinds import told
+from pallas_worker.kinds import models_needed, told
+from pallas_worker.outages import Outages
 from pallas_worker.usage import Turn, turn_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Instance:
     """One instance of the served agent, for one call."""
 
     def __init__(self, name: str, agents: Mapping[str, Any], unreachable: Mapping[str, str]) -> None:
+        self._name = name
         self._agent = agents[name]
         self._agents = agents
         self._history: list[PromptMessageExtended] = []
@@ -45,7 +47,9 @@ class Instance:
         """
         params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
         try:
-            messages = told(getattr(self._agent, "agent_type", None), self._history, message)
+            kind = getattr(self._agent, "agent_type", None)
+            outages = Outages(self._agents, models_needed(self._name, kind, self._agents))
+            messages = told(kind, self._history, message)
             answer: PromptMessageExtended = await self._agent.generate(messages, params)
         except Exception as error:
             # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
@@ -58,6 +62,7 @@ class Instance:
             raise asyncio.CancelledError
         if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
             raise CallError(answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})")
+        outages.refuse()
         return answer
 
     def turns(self) -> list[Turn]:

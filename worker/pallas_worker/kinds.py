@@ -12,7 +12,7 @@ from fast_agent.types import PromptMessageExtended
 from mcp_types import ContentBlock, ImageContent, TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _PASS_ON = {
     AgentType.CHAIN,
@@ -43,6 +43,16 @@ def told(
         rest = [block for block in message.content if not isinstance(block, TextContent)]
         return [PromptMessageExtended(role="user", content=[text, *rest])]
     return [message]
+
+
+def models_needed(agent: str, kind: AgentType | None, agents: Iterable[str]) -> tuple[str, ...]:
+    """Those of the agents of an instance without whose models an answer of `agent` is none, though it looks like one.
+
+    A plain agent says so itself, and can make do with a child that fails: to it that is a failed tool.
+    """
+    if kind in _PASS_ON:
+        return tuple(agents)
+    return (agent,) if kind in _PLAN else ()
 
 
 def image_readers(agent: str, definitions: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, bool]]:
