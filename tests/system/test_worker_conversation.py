@@ -22,7 +22,7 @@ from peers.llm_stub import run_llm_stub
 from peers.loopback import serve
 from system.test_worker_llm import config, spec
 from system.worker_process import run_worker
-from system.worker_project import MODES, ask, call, project, text
+from system.worker_project import DEMO, MODES, ask, call, project, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +86,26 @@ def test_every_record_of_a_call_carries_the_id_of_its_own_conversation(tmp_path:
             assert record["conversation_id"] == expected, record
         begun = [record for record in worker.records if record["message"].startswith("send_message")]
         assert {record["conversation_id"] for record in begun} == {None, *(f"c-{n}" for n in range(1, 8))}
+
+
+def test_connections_made_ahead_log_for_the_call_that_uses_them(tmp_path: Path) -> None:
+    logger = "mcp.client.streamable_http"  # it logs in the tasks of connections
+    loud = f"import logging\nlogging.getLogger({logger!r}).setLevel(logging.DEBUG)\n"
+    with run_downstream() as tools:
+        servers = {"tools": {"transport": "http", "url": tools.url}}
+        agents = loud + DEMO.format(servers=["tools"])
+        with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
+            for number in range(8):
+                message = f'***CALL_TOOL tools__echo {{"text": "said {number}"}}'
+                more = {"conversation_id": f"c-{number}"} if number % 2 else {}
+                call(worker.url, "auto", "demo", message=message, **more)
+            assert worker.stop() == 0
+            worker.wait_until(lambda it: it.ended)
+        sent = {}
+        for record in worker.records:
+            if record["name"] == logger and (said := re.search(r"said (\d)", record["message"])):
+                sent.setdefault(int(said[1]), set()).add(record["conversation_id"])
+        assert sent == {number: {f"c-{number}" if number % 2 else None} for number in range(8)}
 
 
 def test_the_id_is_on_the_span_and_in_the_log_and_nowhere_else(tmp_path: Path) -> None:
