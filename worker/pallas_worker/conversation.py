@@ -36,7 +36,7 @@ class ConversationFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass; one that says an id of its own keeps it."""
         if FIELD not in record.__dict__:
-            bound_here = structlog.contextvars.get_contextvars().get(FIELD)
-            if bound_here is not None:
-                record.__dict__[FIELD] = bound_here
+            conversation = structlog.contextvars.get_contextvars().get(FIELD)
+            if conversation is not None:
+                record.__dict__[FIELD] = conversation
         return True
