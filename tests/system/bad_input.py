@@ -12,6 +12,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from unit.image_data import PNG
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -282,7 +284,7 @@ def _bad_params(era: str) -> Iterator[Attempt]:
 
 
 def _bad_arguments(era: str) -> Iterator[Attempt]:
-    image = {"data": "aGk=", "mime_type": "image/png"}
+    image = {"data": PNG, "mime_type": "image/png"}
     wrong: list[tuple[str, Any]] = [
         ("message", {}),
         ("message", None),

@@ -220,7 +220,7 @@ def test_nothing_is_written_into_the_working_directory(tmp_path: Path) -> None:
 
 
 def test_fast_agents_own_records_reach_the_log(tmp_path: Path) -> None:
-    config = "default_model: passthrough\nlogger: {level: info}\n"
+    config = "default_model: passthrough\nlogger: {level: debug}\n"
     with run_worker(project(tmp_path, agents=AGENTS, config=config)) as running:
         call(running.url, "auto", "demo", message="x")
         running.wait_until(lambda it: any(record["name"] == "fast_agent" for record in it.records))
