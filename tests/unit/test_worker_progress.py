@@ -60,6 +60,21 @@ def test_a_loop_with_a_tool_call() -> None:
     ]
 
 
+def test_steps_name_no_tools_and_count_none() -> None:
+    async def act(progress: Progress) -> None:
+        loop = await progress.on_tool_start("agent_loop", "harper", None)
+        child = await progress.on_tool_start("research", "agent", None, "tu_1")
+        for label in ("llm", "tool", "tool argos__search_web", "tools x3", "waiting"):
+            await progress.on_tool_progress(loop, 1, None, f"step 2 ({label})")
+            await progress.on_tool_progress(child, 1, None, f"research step 2 ({label})")
+        await progress.on_tool_progress(child, 1, None, "step 3 (llm)")
+
+    told = [message for _, _, message in collect(act)][1:]
+    kinds = ("llm", "tool", "tool", "tool")
+    steps = [f"{agent} step 2 ({kind})" for kind in kinds for agent in ("harper", "research")]
+    assert told == [*steps, None, None, None]
+
+
 def test_a_tool_that_fails_says_nothing_of_its_error() -> None:
     async def act(progress: Progress) -> None:
         await progress.on_tool_complete(

@@ -26,9 +26,10 @@ SEND_TIMEOUT = 5.0
 LOOP = "agent_loop"
 """fast-agent's name for the tool that stands for the agent's own loop."""
 
-_STEP = re.compile(r"step (\d+) \((llm|tool)\b")
-_PATTERN = re.compile(r"[^\s/]+/\S+: (started|completed|failed)|\S.* step \d+ \((llm|tool)\)")
-"""The messages that clients know. A downstream agent sends them, too; then they are passed on as they are."""
+_STEP = re.compile(r"(?P<agent>\S.* )?(?P<step>step \d+ )\((?P<kind>llm|tool)(s? [^)]*)?\)")
+"""A step as fast-agent tells it: of a loop, or of another agent's with its name; with tools named or counted."""
+_TOOL = re.compile(r"[^\s/]+/\S+: (started|completed|failed)")
+"""What a downstream agent tells of its tools: in the words that clients know, so that it is passed on."""
 
 
 class _Open(NamedTuple):
@@ -73,12 +74,12 @@ class Progress:
         """A step of the agent's loop, or what a downstream server reports of its tool."""
         del progress, total
         tool = self._open.get(tool_call_id)
-        if tool is not None and tool.is_loop:
-            # fast-agent adds the tool's name in the parentheses.
-            step = _STEP.match(message or "")
-            await self._report(f"{tool.label} step {step[1]} ({step[2]})" if step else None)
+        is_loop = tool is not None and tool.is_loop
+        if step := _STEP.fullmatch(message or ""):
+            agent = f"{tool.label} " if tool is not None and is_loop else step["agent"]
+            await self._report(f"{agent}{step['step']}({step['kind']})" if agent else None)
         else:
-            known = message is not None and _PATTERN.fullmatch(message)
+            known = message is not None and not is_loop and _TOOL.fullmatch(message)
             await self._report(message if known else None)
 
     async def on_tool_complete(
