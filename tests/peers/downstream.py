@@ -95,6 +95,11 @@ class RunningDownstream:
         """Wait until `matches` is true of the requests whose client went away; call it from a thread."""
         self._loopback.wait_for_gone(matches, timeout)
 
+    def forget(self) -> None:
+        """Drop the records of requests so far; sessions stay counted."""
+        self._loopback.requests.clear()
+        self._loopback.gone.clear()
+
     def release(self) -> None:
         """Let the requests go on that a `Fault(hold=True)` holds."""
         self._loopback.release()

@@ -176,6 +176,7 @@ class Loopback:
         """Notice that the client goes away before it has its answer."""
         while (await receive())["type"] != "http.disconnect":
             pass
+        answer.gone.set()
         if not answer.ended:
             with self._arrived:
                 self.gone.append(recorded)
@@ -192,8 +193,8 @@ class Loopback:
     ) -> None:
         if fault is not None:
             await asyncio.sleep(fault.delay)
-            if fault.hold:
-                await self._server.released.wait()
+            if fault.hold and await _first(send.gone, self._server.released):
+                return
             if fault.reset:
                 send.ended = True
                 self._server.reset(scope["client"])
@@ -211,6 +212,8 @@ class _Answer:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.ended = False
+        self.gone = asyncio.Event()
+        """Nobody waits for the rest of it."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.body" and not message.get("more_body"):
@@ -274,6 +277,17 @@ class _Server(uvicorn.Server):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.lifespan.shutdown()
+
+
+async def _first(one: asyncio.Event, other: asyncio.Event) -> bool:
+    """Wait until one of the events is set; whether `one` is."""
+    waiting = [asyncio.create_task(event.wait()) for event in (one, other)]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return one.is_set()
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 async def _read(receive: Receive) -> bytes:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
 import pytest
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 
 from pallas_registry.deployment import ModelCapabilities
 from peers.downstream import RunningDownstream, run_downstream
@@ -20,6 +19,7 @@ from peers.llm_stub import Asked, Call, Turn, by_request, run_llm_stub
 from system.worker_census import series, until
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, call, project, text
+from system.worker_raw import raw_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +158,7 @@ def test_what_a_downstream_server_reports_is_passed_on_if_clients_know_it(
 
 def raw(url: str, mode: str, message: str, token: str | int | None) -> list[dict[str, Any]]:
     """All JSON-RPC messages that one `tools/call` is answered with."""
-    headers, body = request(mode, message, token)
+    headers, body = raw_call(mode, message, token)
     with (
         httpx2.Client(timeout=60) as http,
         http.stream("POST", url, headers=headers, content=body) as response,
@@ -168,27 +168,6 @@ def raw(url: str, mode: str, message: str, token: str | int | None) -> list[dict
             return [json.loads(response.read())]
         events = (line.removeprefix("data:") for line in response.iter_lines() if line.startswith("data:"))
         return [json.loads(event) for event in events if event.strip()]
-
-
-def request(mode: str, message: str, token: str | int | None) -> tuple[dict[str, str], str]:
-    """Headers and body of one `tools/call` without any session."""
-    version = "2026-07-28" if mode == "auto" else "2025-11-25"
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": version,
-    }
-    meta: dict[str, Any] = {} if token is None else {"progressToken": token}
-    if mode == "auto":
-        headers |= {"mcp-method": "tools/call", "mcp-name": "demo"}
-        info = {"name": "raw", "version": "1"}
-        meta |= {
-            PROTOCOL_VERSION_META_KEY: version,
-            CLIENT_INFO_META_KEY: info,
-            CLIENT_CAPABILITIES_META_KEY: {},
-        }
-    params = {"name": "demo", "arguments": {"message": message}, "_meta": meta}
-    return headers, json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -217,7 +196,7 @@ def test_a_client_that_stops_to_read_fails_nothing(setting: Setting, mode: str) 
     before = series(until(worker, lambda _: True), ok)
     # More than both sockets' buffers hold: each message is known to clients, and passed on.
     told = [f"big/{'x' * 60_000}: started"] * 200
-    headers, body = request(mode, "never read", "t")
+    headers, body = raw_call(mode, "never read", "t")
     body = json.loads(body)
     body["params"]["arguments"]["message"] = command("report", messages=told)
     payload = json.dumps(body).encode()

@@ -53,6 +53,8 @@ async def demo(): ...
 '''
 ASK = "CALL census {}"
 """What makes the LLM stub take a census."""
+ASK_PASSTHROUGH = "***CALL_TOOL census {}"
+"""What makes the passthrough model take one."""
 
 
 def agent(servers: list[str]) -> str:
@@ -75,20 +77,19 @@ class Census:
         return [*grown, f"{self.tasks - other.tasks}"] if grown else []
 
 
-def take(worker: RunningWorker) -> Census:
+def take(worker: RunningWorker, ask: str = ASK) -> Census:
     """Ask the agent, and look at its process from outside."""
-    told = json.loads(
-        text(call(worker.url, "auto", "demo", message=ASK)).split("CENSUS")[1].replace("\\", "")
-    )
+    answer = text(call(worker.url, "auto", "demo", message=ask))
+    told = json.loads(answer.split("CENSUS")[1].replace("\\", ""))
     process = psutil.Process(worker.process.pid)
     outside = {"descriptors": process.num_fds(), "children": len(process.children(recursive=True))}
     return Census(Counter(told["tasks"]), told["counts"] | outside)
 
 
-def check_nothing_is_left(worker: RunningWorker, before: Census, slack: int) -> Census:
+def check_nothing_is_left(worker: RunningWorker, before: Census, slack: int, ask: str = ASK) -> Census:
     """Wait until there is no more than before; disposal and warming up go on beside the calls."""
     deadline = time.monotonic() + PATIENCE
-    while more := (now := take(worker)).more_than(before, slack):
+    while more := (now := take(worker, ask)).more_than(before, slack):
         assert time.monotonic() < deadline, more
     return now
 
