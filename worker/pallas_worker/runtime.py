@@ -38,7 +38,7 @@ from pallas_worker.servers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from fast_agent.config import MCPServerSettings
     from fast_agent.context import Context
@@ -147,6 +147,7 @@ class AgentRuntime:
             instance = Instance(self.agent, made.agents, attachments.unreachable)
             yield _Prepared(instance, made.agents, attachments, registry, losses)
         finally:
+            # In the owner's task: a call's own may have a cancellation under way, which no shield keeps out.
             with anyio.move_on_after(DISPOSAL_TIMEOUT, shield=True) as scope:
                 await _dispose(runtime.managed_instances, attachments.aggregators)
             if scope.cancelled_caught:
@@ -293,29 +294,6 @@ def _own_config(config: Any) -> Any:
         elif isinstance(value, RequestParams):
             setattr(own, name, value.model_copy(deep=True))
     return own
-
-
-async def _undisturbed(disposal: Coroutine[Any, Any, None]) -> None:
-    """Do it to its end, for `DISPOSAL_TIMEOUT` at most, while the call that waits for it is being cancelled.
-
-    A task of its own does it: a cancellation that was under way when the waiting task entered its shield arrives
-    inside the shield, and would end a disposal there before it began.
-    """
-    disposing = asyncio.create_task(disposal)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + DISPOSAL_TIMEOUT
-    interrupted = False
-    with anyio.CancelScope(shield=True):
-        while not disposing.done() and (left := deadline - loop.time()) > 0:
-            try:
-                await asyncio.wait((disposing,), timeout=left)
-            except asyncio.CancelledError:
-                interrupted = True
-    if not disposing.done():
-        disposing.cancel()
-        _log.warning("an instance could not be disposed of within %g s", DISPOSAL_TIMEOUT)
-    if interrupted:
-        raise asyncio.CancelledError
 
 
 async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any]) -> None:
