@@ -23,7 +23,7 @@ from pallas_registry import __version__
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.hub import Follower
 from pallas_supervisor.listeners import PortsTakenError
-from pallas_supervisor.operations import RefusedError, UnknownAgentError
+from pallas_supervisor.refusals import RefusedError, UnknownAgentError
 from pallas_supervisor.view import timestamp
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pallas_supervisor.fleet import Fleet
     from pallas_supervisor.operations import Goal, Operations
+    from pallas_supervisor.reloading import Reloading
 
 DEFAULT_TIMEOUT = 90.0
 LONGEST_TIMEOUT = 86_400.0
@@ -50,9 +51,9 @@ class _Verb:
     timeout: float
 
 
-def control_api(fleet: Fleet, operations: Operations, since: float) -> Starlette:
+def control_api(fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> Starlette:
     """The application; `since` is the supervisor's start on the engine's clock."""
-    api = _ControlApi(fleet, operations, since)
+    api = _ControlApi(fleet, operations, reloading, since)
     return Starlette(
         routes=[
             Route("/v1/status", api.status),
@@ -99,9 +100,10 @@ def _refused_configuration(_request: Request, error: Exception) -> Response:
 
 
 class _ControlApi:
-    def __init__(self, fleet: Fleet, operations: Operations, since: float) -> None:
+    def __init__(self, fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> None:
         self._fleet = fleet
         self._operations = operations
+        self._reloading = reloading
         self._since = since
 
     async def status(self, _request: Request) -> Response:
@@ -147,7 +149,7 @@ class _ControlApi:
         if not isinstance(dry_run, bool) or body:
             raise BadRequestError('the body is {"dry_run": true or false}')
         # Shielded: a client that goes away must not leave a reload half done.
-        plan = await asyncio.shield(self._operations.reload(dry_run=dry_run))
+        plan = await asyncio.shield(self._reloading.reload(dry_run=dry_run))
         return JSONResponse(plan.to_json(dry_run=dry_run))
 
     async def logs(self, request: Request) -> Response:

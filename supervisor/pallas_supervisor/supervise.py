@@ -32,6 +32,7 @@ from pallas_supervisor.logfile import LogWriter, claim, log_file_path
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.operations import Operations
 from pallas_supervisor.public_api import public_api
+from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
 
 if TYPE_CHECKING:
@@ -112,23 +113,24 @@ class _Supervisor:
             zygote=self._assignment.zygote,
             directory=str(self._assignment.directory),
         )
-        operations = Operations(fleet, self._assignment.directory)
-        await self._serve(fleet, operations, socket_path, registry_listener, since)
+        reloading = Reloading(fleet, self._assignment.directory)
+        await self._serve(fleet, reloading, socket_path, registry_listener, since)
 
     async def _serve(
         self,
         fleet: Fleet,
-        operations: Operations,
+        reloading: Reloading,
         socket_path: Path,
         registry_listener: socket.socket | None,
         since: float,
     ) -> None:
-        servers = [HttpServer(control_api(fleet, operations, since), _control_listener(socket_path))]
+        control = control_api(fleet, Operations(fleet), reloading, since)
+        servers = [HttpServer(control, _control_listener(socket_path))]
         self._stack.callback(socket_path.unlink, missing_ok=True)
         directory = Directory(fleet)
         if registry_listener is not None:
             servers.append(HttpServer(public_api(fleet, directory), registry_listener))
-        self._handle_signals(fleet, operations)
+        self._handle_signals(fleet, reloading)
         fleet.change_observers.append(lambda: self._notifier.status(fleet.summary()))
         _log.info(
             "%s: supervising %d agents, control socket %s",
@@ -182,24 +184,24 @@ class _Supervisor:
 
     # --- signals and time ---------------------------------------------------------------------------------
 
-    def _handle_signals(self, fleet: Fleet, operations: Operations) -> None:
+    def _handle_signals(self, fleet: Fleet, reloading: Reloading) -> None:
         def stop() -> None:
             (self._impatient if self._stopping.is_set() else self._stopping).set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, stop)
-        self._loop.add_signal_handler(signal.SIGHUP, self._reload, operations)
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload, reloading)
         self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap)
 
-    def _reload(self, operations: Operations) -> None:
-        task = asyncio.create_task(self._reload_and_tell(operations), name="reload")
+    def _reload(self, reloading: Reloading) -> None:
+        task = asyncio.create_task(self._reload_and_tell(reloading), name="reload")
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     @staticmethod
-    async def _reload_and_tell(operations: Operations) -> None:
+    async def _reload_and_tell(reloading: Reloading) -> None:
         try:
-            await operations.reload(dry_run=False)
+            await reloading.reload(dry_run=False)
         except ConfigurationError as error:
             for problem in error.problems:
                 _log.error("%s", problem)

@@ -17,6 +17,7 @@ from pallas_supervisor.fleet import Fleet
 from pallas_supervisor.hub import LogHub
 from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.operations import Operations
+from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
 from pallas_supervisor.states import Died, Exit, Ready, Spawned, Swept
 from unit.supervisor_fakes import FakeProcesses
@@ -54,6 +55,7 @@ class Rig:
 
     fleet: Fleet
     operations: Operations
+    reloading: Reloading
     world: FakeProcesses
     directory: Path
     lines: list[bytes]
@@ -106,7 +108,7 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
     world = fleet.engine._processes = FakeProcesses()
     try:
         async with asyncio.timeout(60.0):
-            yield Rig(fleet, Operations(fleet, directory), world, directory, lines)
+            yield Rig(fleet, Operations(fleet), Reloading(fleet, directory), world, directory, lines)
     finally:
         for name in list(fleet._stand_ins):
             fleet.remove_stand_in(name)

@@ -45,7 +45,7 @@ def on_bench(directory: Path, do: Callable[[Bench], Awaitable[None]]) -> None:
         library, research = free_ports(2)
         agents = {"library": {"port": library}, "research": {"port": research, "depends_on": ["library"]}}
         async with rig(directory, agents) as made:
-            application = control_api(made.fleet, made.operations, made.fleet.engine.now())
+            application = control_api(made.fleet, made.operations, made.reloading, made.fleet.engine.now())
             transport = httpx.ASGITransport(application, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://pallas") as client:
                 await do(Bench(made, client))
@@ -297,7 +297,7 @@ def test_what_cannot_be_reloaded_is_409(tmp_path: Path, monkeypatch: pytest.Monk
         async def refuse(*, dry_run: bool) -> None:
             raise PortsTakenError("port 24201 (research) is taken by nginx (pid 42)")
 
-        monkeypatch.setattr(bench.rig.operations, "reload", refuse)
+        monkeypatch.setattr(bench.rig.reloading, "reload", refuse)
         assert "nginx" in (await bench.post("/v1/reload", status=409))["error"]
 
     on_bench(tmp_path, do)
@@ -354,7 +354,7 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path):
 
     async def do(bench: Bench) -> None:
         fleet = bench.rig.fleet
-        application = control_api(fleet, bench.rig.operations, 0.0)
+        application = control_api(fleet, bench.rig.operations, bench.rig.reloading, 0.0)
         put(bench.rig, "library", 1)
         sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         gone = asyncio.Event()

@@ -373,7 +373,7 @@ def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path):
         rig.end("research")
         rig.come_up("research")
         rig.write({"library": {"port": rig.fleet.ports["library"]}})
-        reloading = asyncio.ensure_future(rig.operations.reload(dry_run=False))
+        reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
         await settled()
         rig.end("research")
         await reloading
