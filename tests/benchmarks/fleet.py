@@ -20,8 +20,9 @@ import click
 import httpx
 import psutil
 
-from harness.deployment import Deployment, free_ports, make_deployment
+from harness.deployment import Deployment, make_deployment
 from harness.fleet import Fleet
+from harness.ports import free_ports
 
 MODES = ("zygote", "exec")
 POLL = 0.002

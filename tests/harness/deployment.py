@@ -5,11 +5,12 @@ Knows the file formats; starts nothing.
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import yaml
+
+from harness.ports import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,20 +38,6 @@ threading.Timer({delay}, os._exit, (9,)).start()
 """,
     "hangs_at_import": "import threading\nthreading.Event().wait()\n",
 }
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on at this moment, all different."""
-    probes = []
-    try:
-        for _ in range(count):
-            probe = socket.socket()
-            probe.bind(("127.0.0.1", 0))
-            probes.append(probe)
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 @dataclass

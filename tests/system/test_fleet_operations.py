@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import httpx
 import psutil
 
-from harness.deployment import free_ports, make_deployment
+from harness.deployment import make_deployment
 from harness.fleet import Fleet
+from harness.ports import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path

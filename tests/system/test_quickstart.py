@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from harness.clients import ERAS, Era, call
-from harness.deployment import Deployment, free_ports
+from harness.deployment import Deployment
 from harness.fleet import Fleet
+from harness.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,6 +13,7 @@ import pytest
 from mcp.client import Client
 from mcp.server.mcpserver import MCPServer
 
+from harness.ports import free_ports
 from pallas_registry.protocol import HealthReport
 from peers.downstream import Fault, Recorded, run_downstream
 from peers.llm_stub import Call, Turn, Usage, run_llm_stub
@@ -161,8 +162,7 @@ def test_bad_arguments_are_errors_too(tmp_path: Path) -> None:
 
 def test_an_agent_recovers_by_itself_when_its_server_comes(tmp_path: Path) -> None:
     """Degraded and answering without it; then healthy, and the next call uses it."""
-    with run_downstream() as first:
-        port = first.port
+    (port,) = free_ports(1)
     servers = {"late": {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}}
     with run_worker(project(tmp_path, servers=servers)) as worker:
 

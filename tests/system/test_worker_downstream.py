@@ -16,6 +16,7 @@ import httpx2
 import psutil
 import pytest
 
+from harness.ports import free_ports
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, bearing, call, project, text
@@ -218,9 +219,7 @@ def test_a_stdio_server_lives_as_long_as_its_call(tmp_path: Path) -> None:
 
 
 def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    (port,) = free_ports(1)
     servers = {"late": {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}}
     with run_worker(project(tmp_path, servers=servers)) as worker:
         assert text(call(worker.url, "auto", "demo", message="alone")) == "alone"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,15 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pallas_registry.deployment import Deployment
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at the moment."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [held.getsockname()[1] for held in sockets]
-    for held in sockets:
-        held.close()
-    return ports
 
 
 def write_deployment(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any) -> Path:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from harness.ports import free_ports
 from pallas_supervisor.control_api import control_api
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.states import Exit, State
-from unit.supervisor_fleet import Rig, free_ports, rig
+from unit.supervisor_fleet import Rig, rig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

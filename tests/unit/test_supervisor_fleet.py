@@ -11,6 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from harness.ports import free_ports
 from pallas_registry.protocol import FailedReport, HealthReport, ReadyReport, Report, StageReport
 from pallas_supervisor import fleet as module
 from pallas_supervisor.directory import Directory
@@ -18,7 +19,7 @@ from pallas_supervisor.http_server import HttpServer
 from pallas_supervisor.listeners import open_listeners
 from pallas_supervisor.public_api import public_api
 from pallas_supervisor.states import Exit, Stop
-from unit.supervisor_fleet import Rig, free_ports, rig
+from unit.supervisor_fleet import Rig, rig
 from unit.supervisor_processes import PATIENCE
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from harness.ports import free_ports
 from pallas_supervisor import listeners
 from pallas_supervisor.listeners import (
     PortsTakenError,
@@ -18,7 +19,6 @@ from pallas_supervisor.listeners import (
     open_listeners,
     served_hosts,
 )
-from unit.supervisor_fleet import free_ports
 from unit.supervisor_processes import descriptors, nothing_leaked
 
 

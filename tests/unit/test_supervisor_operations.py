@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.ports import free_ports
 from pallas_supervisor.refusals import UnknownAgentError
 from pallas_supervisor.states import Exit
-from unit.supervisor_fleet import Rig, free_ports, rig
+from unit.supervisor_fleet import Rig, rig
 from unit.supervisor_processes import nothing_leaked
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.ports import free_ports
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.refusals import RefusedError
-from unit.supervisor_fleet import Rig, free_ports, rig
+from unit.supervisor_fleet import Rig, rig
 from unit.supervisor_processes import nothing_leaked
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.ports import free_ports
 from pallas_supervisor import readiness
 from pallas_supervisor.instance_lock import AlreadyRunningError, lock_instance
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.readiness import probe, until_answered
-from unit.supervisor_fleet import free_ports
 from unit.supervisor_processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
