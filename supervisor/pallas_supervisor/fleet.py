@@ -203,7 +203,7 @@ class Fleet:
             generation=generation,
             environ=os.environ,
             directory=self._directory,
-            metrics=(str(self.slots.directory), self.slots.slot(name)),
+            metrics=(str(self.slots.directory), self.slots.slot(name, generation)),
             levels=self.levels,
         )
 

@@ -79,7 +79,7 @@ class Launcher:
         listener: the descriptor of the agent's listening socket.
         pipes: where the worker's pipes end.
         emit: takes the events.
-        gone: is told, before `Swept`, that nothing of a worker is left.
+        gone: is told that nothing of a worker is left: before `Swept`, and where a start came to nothing.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Launcher:
         listener: Callable[[str], int],
         pipes: WorkerPipes,
         emit: Callable[[str, Event], None],
-        gone: Callable[[str], None],
+        gone: Callable[[str, int], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._zygote = zygote
@@ -168,6 +168,7 @@ class Launcher:
             if not isinstance(error, OSError):
                 _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
             self._pipes.close(*owner)
+            self._tell_gone(owner)
             message = f"cannot be started: {error}"
             permanent = isinstance(error, _UNUSABLE_INTERPRETER)
             self._emit(owner.name, SpawnFailed(owner.generation, message, permanent))
@@ -241,11 +242,14 @@ class Launcher:
         os.close(worker.pidfd)
         self._pipes.drain(*worker.owner)
         self._pipes.close(*worker.owner)
-        try:
-            self._gone(worker.owner.name)
-        except OSError as error:
-            _log.warning("%s: %s", worker.owner.name, error, extra={"agent": worker.owner.name})
+        self._tell_gone(worker.owner)
         self._emit(worker.owner.name, Swept(worker.owner.generation))
+
+    def _tell_gone(self, owner: Owner) -> None:
+        try:
+            self._gone(*owner)
+        except OSError as error:
+            _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
 
     def close(self) -> None:
         """Let go of the lifeline, once no worker is left."""

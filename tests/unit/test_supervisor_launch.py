@@ -53,7 +53,7 @@ class Bench:
         self.events = Events()
         self.reports: list[Report] = []
         self.lines: list[bytes] = []
-        self.gone: list[str] = []
+        self.gone: list[tuple[str, int]] = []
         self.interpreter = interpreter
         self.intake = Intake(lambda _name, _generation, report: self.reports.append(report), self.hub())
         self.launcher = Launcher(
@@ -63,7 +63,7 @@ class Bench:
             listener=lambda _name: 0,
             pipes=self.intake,
             emit=lambda _name, event: self.events.put(event),
-            gone=self.gone.append,
+            gone=lambda name, generation: self.gone.append((name, generation)),
         )
 
     def hub(self) -> LogHub:
@@ -102,7 +102,7 @@ class Bench:
         self.launcher.sweep(name, generation)
         assert await self.events.next() == Swept(generation)
         assert name not in self.launcher.pids
-        assert self.gone[-1] == name
+        assert self.gone[-1] == (name, generation)
 
 
 def on_bench(
@@ -320,6 +320,7 @@ def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
         else:
             assert left < 7
             assert event == SpawnFailed(1, "cannot be started: [Errno 24] Too many open files")
+            assert bench.gone == [("research", 1)], "it holds nothing any more"
 
     on_bench(do, worker)
 
@@ -366,7 +367,7 @@ def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path):
     worker = program(tmp_path / "worker", "")
 
     async def do(bench: Bench) -> None:
-        def fail(_name: str) -> None:
+        def fail(_name: str, _generation: int) -> None:
             raise OSError(30, "Read-only file system")
 
         bench.launcher._gone = fail

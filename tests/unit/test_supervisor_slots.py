@@ -27,9 +27,9 @@ Gauge("pallas_downstream_up", "Up.", ["agent"], multiprocess_mode="livemostrecen
 """
 
 
-def count(slots: Slots, agent: str, number: int) -> None:
+def count(slots: Slots, agent: str, number: int, generation: int = 1) -> None:
     """What a worker of the agent counts, in a process of its own."""
-    arguments = [str(slots.directory), slots.slot(agent), agent, str(number)]
+    arguments = [str(slots.directory), slots.slot(agent, generation), agent, str(number)]
     subprocess.run([sys.executable, "-c", COUNT, *arguments], check=True)
 
 
@@ -50,11 +50,39 @@ def test_a_directory_of_an_earlier_life_is_wiped(tmp_path: Path):
 def test_slots_are_words_of_letters_and_digits_and_never_used_twice(tmp_path: Path):
     slots = Slots(tmp_path)
     names = ["research", "tech_research", "a-b"]
-    given = [slots.slot(name) for name in names]
+    given = [slots.slot(name, 1) for name in names]
     assert all(slot.isalnum() for slot in given)
-    assert [slots.slot(name) for name in names] == given
+    assert [slots.slot(name, 1) for name in names] == given
     slots.remove("research")
-    assert slots.slot("research") not in given
+    assert slots.slot("research", 1) not in given
+
+
+def test_a_generation_gets_a_slot_that_no_live_one_has(tmp_path: Path):
+    slots = Slots(tmp_path)
+    first = slots.slot("research", 1)
+    second = slots.slot("research", 2)  # beside the first, which drains
+    third = slots.slot("research", 3)  # both others cannot be killed
+    assert len({first, second, third}) == 3
+    slots.process_gone("research", 1)
+    slots.process_gone("research", 1)
+    assert slots.slot("research", 4) == first
+    slots.process_gone("research", 4)
+    slots.process_gone("jarvis", 1)
+    assert slots.slot("research", 5) == first, "no more slots than processes at once"
+
+
+def test_a_slot_that_an_unknown_process_holds_is_not_given_away(tmp_path: Path):
+    slots = Slots(tmp_path)
+    first = slots.slot("research", 1)
+    hold = "import sys; from pallas_worker.metrics_files import SlotLock as L; lock = L(*sys.argv[1:])"
+    command = [sys.executable, "-c", f"{hold}; print(); input()", str(tmp_path), first]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stray:
+        assert stray.stdout is not None
+        stray.stdout.readline()
+        slots.process_gone("research", 1)
+        assert slots.slot("research", 2) != first
+        stray.communicate(b"\n")
+    assert slots.slot("research", 3) == first
 
 
 def test_counters_outlive_a_process_and_gauges_do_not(tmp_path: Path):
@@ -62,20 +90,32 @@ def test_counters_outlive_a_process_and_gauges_do_not(tmp_path: Path):
     count(slots, "research", 2)
     count(slots, "jarvis", 5)
     assert 'pallas_downstream_up{agent="research"} 1.0' in series(slots)
-    slots.process_gone("research")
+    slots.process_gone("research", 1)
     assert series(slots) == {
         'pallas_calls_total{agent="research"} 2.0',
         'pallas_calls_total{agent="jarvis"} 5.0',
         'pallas_downstream_up{agent="jarvis"} 1.0',
     }
-    count(slots, "research", 3)
+    count(slots, "research", 3, generation=2)
     assert 'pallas_calls_total{agent="research"} 5.0' in series(slots)
+
+
+def test_a_drained_generations_gauges_vanish_and_the_live_ones_stay(tmp_path: Path):
+    slots = Slots(tmp_path)
+    count(slots, "research", 2, generation=1)
+    count(slots, "research", 3, generation=2)
+    assert 'pallas_calls_total{agent="research"} 5.0' in series(slots)
+    slots.process_gone("research", 1)
+    counted = {'pallas_calls_total{agent="research"} 5.0'}
+    assert series(slots) == counted | {'pallas_downstream_up{agent="research"} 1.0'}
+    slots.process_gone("research", 2)
+    assert series(slots) == counted
 
 
 def test_nothing_is_left_of_a_removed_agent(tmp_path: Path):
     slots = Slots(tmp_path)
     count(slots, "research", 2)
-    (slots.directory / f"{slots.slot('research')}.lock").touch()
+    (slots.directory / f"{slots.slot('research', 1)}.lock").touch()
     slots.remove("research")
     slots.remove("research")
     assert list(slots.directory.iterdir()) == []
@@ -85,8 +125,8 @@ def test_nothing_is_left_of_a_removed_agent(tmp_path: Path):
 def test_a_file_cut_short_is_left_out_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     slots = Slots(tmp_path)
     count(slots, "jarvis", 5)
-    slots.slot("research")
-    (slots.directory / f"counter_{slots.slot('research')}.db").write_bytes(b"\0")
+    slots.slot("research", 1)
+    (slots.directory / f"counter_{slots.slot('research', 1)}.db").write_bytes(b"\0")
     for _ in range(3):
         assert 'pallas_calls_total{agent="jarvis"} 5.0' in series(slots)
     assert len(caplog.records) == 1
