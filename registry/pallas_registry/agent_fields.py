@@ -25,6 +25,9 @@ BUILT_IN = Agent(name="", module="", port=UNREAD_PORT, title="", description="")
 """What every agent has of its own accord: the defaults of the fields that agents can share."""
 
 MINIMUM_REQUEST_BYTES = 1024
+MINIMUM_LIVENESS_INTERVAL = 0.1
+MINIMUM_MEMORY = 128 * 1024**2
+"""Bytes; a worker that has only just started takes most of it."""
 
 _SHARED_KEYS = (
     "restart",
@@ -36,6 +39,9 @@ _SHARED_KEYS = (
     "max_concurrency",
     "max_queue",
     "max_request_bytes",
+    "liveness_interval",
+    "liveness_misses",
+    "memory_limit",
 )
 _KEYS = ("module", "port", "title", "description", "depends_on", "icon", "python", "env", *_SHARED_KEYS)
 
@@ -86,6 +92,7 @@ def _with_shared(agent: Agent, fields: Fields) -> Agent:
     restart = fields.choice("restart", ("always", "on-failure", "never"))
     loss = fields.choice("on_dependency_loss", ("keep", "restart"))
     queue = fields.whole_number("max_queue", 0)
+    misses = fields.whole_number("liveness_misses", 0)
     return replace(
         agent,
         restart=cast("RestartPolicy | None", restart) or agent.restart,
@@ -98,6 +105,12 @@ def _with_shared(agent: Agent, fields: Fields) -> Agent:
         max_queue=agent.max_queue if queue is None else queue,
         max_request_bytes=fields.whole_number("max_request_bytes", MINIMUM_REQUEST_BYTES)
         or agent.max_request_bytes,
+        liveness_interval=fields.seconds("liveness_interval", MINIMUM_LIVENESS_INTERVAL)
+        or agent.liveness_interval,
+        liveness_misses=agent.liveness_misses if misses is None else misses,
+        memory_limit=None
+        if fields.says_none("memory_limit")
+        else fields.size("memory_limit", MINIMUM_MEMORY) or agent.memory_limit,
     )
 
 

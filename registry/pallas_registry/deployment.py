@@ -21,11 +21,13 @@ MAX_QUEUE = 128
 """Calls that wait for their turn, unless the agent's entry says otherwise."""
 MAX_REQUEST_BYTES = 32 * 1024 * 1024
 """Bytes of one request's body, unless the agent's entry says otherwise: room for images in a long history."""
+LIVENESS_INTERVAL = 5.0
+"""Seconds from one heartbeat of a worker to the next, unless the agent's entry says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """One agent of the deployment. Times are in seconds."""
+    """One agent of the deployment. Times are in seconds, sizes in bytes."""
 
     name: str
     module: str
@@ -45,6 +47,9 @@ class Agent:
     max_concurrency: int = MAX_CONCURRENCY
     max_queue: int = MAX_QUEUE
     max_request_bytes: int = MAX_REQUEST_BYTES
+    liveness_interval: float = LIVENESS_INTERVAL
+    liveness_misses: int = 6
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

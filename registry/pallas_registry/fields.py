@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from pallas_registry.problems import Problem, did_you_mean, quoted
+from pallas_registry.sizes import describe_size, is_ambiguous_size, parse_size
 from pallas_registry.yaml_nodes import Entry, Mappings, joined, kind_of, line_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ type Rule = Callable[[str], Complaint | None]
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,999})")
 _DECIMAL = re.compile(r"[+-]?((0|[1-9][0-9]{0,999})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+_A_SIZE = "an amount as in `512MiB`, `2GB`, or plain bytes"
 
 
 class Fields:
@@ -126,8 +128,8 @@ class Fields:
             return None
         return value
 
-    def seconds(self, key: str) -> float | None:
-        """The positive, finite number of seconds of `key`."""
+    def seconds(self, key: str, minimum: float = 0.0) -> float | None:
+        """The positive, finite number of seconds of `key`, not below `minimum`."""
         if key not in self:
             return None
         text = self._number(key, "a number", "a number of seconds, as in 30 or 2.5", _DECIMAL)
@@ -137,7 +139,38 @@ class Fields:
         if value <= 0 or not math.isfinite(value):
             self.refuse(key, f"{quoted(text)} is not a time", "use a number of seconds above 0")
             return None
+        if value < minimum:
+            self.refuse(key, f"{quoted(text)} is out of range", f"use at least {minimum:g} seconds")
+            return None
         return value
+
+    def size(self, key: str, minimum: int) -> int | None:
+        """The amount of memory of `key` in bytes, written as `parse_size` reads it, not below `minimum`."""
+        if key not in self:
+            return None
+        node = self._entries[key].value
+        kind = kind_of(node)
+        if not isinstance(node, yaml.ScalarNode) or kind not in {"a whole number", "a number", "text"}:
+            self._wrong_kind(key, "an amount of memory", f"use {_A_SIZE}")
+            return None
+        text = str(node.value)
+        value = parse_size(text)
+        if value is None:
+            clear = f"write `{text}iB` or `{text}B`" if is_ambiguous_size(text) else f"use {_A_SIZE}"
+            self.refuse(key, f"{quoted(text)} is not an amount of memory", clear)
+            return None
+        if value < minimum:
+            remedy = f"use at least {describe_size(minimum)}"
+            self.refuse(key, f"{quoted(text)} is out of range", remedy)
+            return None
+        return value
+
+    def says_none(self, key: str) -> bool:
+        """Whether the key stands there with the word `none`, which takes back what is said elsewhere."""
+        if key not in self:
+            return False
+        node = self._entries[key].value
+        return isinstance(node, yaml.ScalarNode) and kind_of(node) == "text" and node.value == "none"
 
     def choice(self, key: str, choices: Sequence[str]) -> str | None:
         """The text of `key`, one of `choices`."""

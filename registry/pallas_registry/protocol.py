@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pallas_registry.deployment import (
+    LIVENESS_INTERVAL,
     MAX_CONCURRENCY,
     MAX_QUEUE,
     MAX_REQUEST_BYTES,
@@ -28,6 +29,10 @@ EXIT_PERMANENT = 78
 
 EXIT_FAILURE = 70
 """Exit status of a worker that failed for a reason of the moment (EX_SOFTWARE of sysexits.h)."""
+
+
+EXIT_OUT_OF_MEMORY = 71
+"""Exit status of a worker that ran into its memory limit (EX_OSERR of sysexits.h)."""
 
 
 class Descriptors(NamedTuple):
@@ -79,6 +84,12 @@ class WorkerSpec:
     """Calls that wait at most; those beyond are refused."""
     max_request_bytes: int = MAX_REQUEST_BYTES
     """Bytes of one request's body."""
+    liveness_interval: float = LIVENESS_INTERVAL
+    """From one heartbeat to the next."""
+    memory_limit: int | None = None
+    """Bytes that it may take; None if that is not limited."""
+    cgroup: str | None = None
+    """Path of the control group that the worker is to join; None if it has none of its own."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the worker."""
 
@@ -165,13 +176,19 @@ class HealthReport:
     provider: ProviderHealth | None = None
 
 
-Report = StageReport | ReadyReport | FailedReport | HealthReport
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """The serving loop turns."""
+
+
+Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat
 
 _KINDS: Mapping[str, type[Report]] = {
     "stage": StageReport,
     "ready": ReadyReport,
     "failed": FailedReport,
     "health": HealthReport,
+    "heartbeat": Heartbeat,
 }
 _NAMES = {type_: name for name, type_ in _KINDS.items()}
 

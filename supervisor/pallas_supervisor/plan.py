@@ -31,6 +31,9 @@ ACTIONS: Mapping[str, Action] = {
     "max_concurrency": "respawn",
     "max_queue": "respawn",
     "max_request_bytes": "respawn",
+    "liveness_interval": "respawn",
+    "liveness_misses": "live",
+    "memory_limit": "respawn",
     "port": "rebind",
 }
 """What a change of each field of an agent asks for: nothing, a new process, or a new socket and process."""

@@ -71,5 +71,7 @@ def worker_spec(
         max_concurrency=agent.max_concurrency,
         max_queue=agent.max_queue,
         max_request_bytes=agent.max_request_bytes,
+        liveness_interval=agent.liveness_interval,
+        memory_limit=agent.memory_limit,
         environment=environment,
     )

@@ -162,6 +162,8 @@ def test_added_removed_and_changed_agents():
         ({"max_failures": 9, "depends_on": ("library",)}, "live"),
         ({"max_failures": 9, "env": {"A": "1"}}, "respawn"),
         ({"max_concurrency": 4, "max_queue": 8, "max_request_bytes": 4096}, "respawn"),
+        ({"liveness_misses": 0}, "live"),
+        ({"liveness_interval": 1.0, "memory_limit": 2**30}, "respawn"),
         ({"module": "agents.other", "port": 24299}, "rebind"),
     ],
 )
