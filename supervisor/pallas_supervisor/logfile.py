@@ -1,20 +1,21 @@
 """Writes log lines away from the event loop: to the rotating file, to stderr, without ever holding anybody up.
 
-Knows files and one thread; nothing of agents. A full queue or a full disk loses lines, and they are counted.
+Knows where lines go; nothing of agents. A full queue or a full disk loses lines, and they are counted and told.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
-import logging.handlers
 import os
-import queue
 import sys
-import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pallas_supervisor.background_writer import BackgroundWriter
+from pallas_supervisor.rotating_file import RotatingFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +24,13 @@ MAX_BYTES = 10 * 1024 * 1024
 BACKUPS = 5
 QUEUE_BYTES = 32 * 1024 * 1024
 """Bytes of lines that may wait for a slow disk."""
-LINE_OVERHEAD = 100
 CLOSE_TIMEOUT = 4.0
 """Seconds that the last lines may take."""
+
+OUTAGE_OVER = 1.0
+"""Seconds without a failure after which the file counts as writable again."""
+
+_log = logging.getLogger("pallas.supervisor.logfile")
 
 
 def log_file_path(environ: Mapping[str, str]) -> Path:
@@ -55,20 +60,18 @@ def claim(path: Path, deployment: str) -> tuple[Path, int]:
     raise BlockingIOError(f"other supervisors write {path} and {candidate}; set PALLAS_LOG_FILE")
 
 
-class _RotatingFile(logging.handlers.RotatingFileHandler):
-    """The standard library's rotation, fed with finished lines; errors are counted, not printed."""
+@dataclass(slots=True)
+class _Outage:
+    """A time in which lines cannot be written."""
 
-    failed = 0
-
-    def format(self, record: logging.LogRecord) -> str:
-        return str(record.msg)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the standard library's name
-        self.failed += 1
+    before: int
+    """Lines that had failed when it began."""
+    last: float = 0.0
+    """When the newest one failed, on the monotonic clock."""
 
 
 class LogWriter:
-    """One thread that writes lines; `put` never waits.
+    """Hands lines to one thread for the file and one for stderr; `put` never waits, and neither do they on each other.
 
     Args:
         path: the rotating file, or None for no file.
@@ -76,56 +79,70 @@ class LogWriter:
     """
 
     def __init__(self, path: Path | None, *, stderr: bool) -> None:
-        self._file = None
-        if path is not None:
-            self._file = _RotatingFile(
-                path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8", delay=True
-            )
+        self._path = path
+        self._failed = 0
+        self._outage: _Outage | None = None
         self._stderr = sys.__stderr__ if stderr else None
-        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._waiting = 0
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
-        self._thread.start()
-        self._lost = 0
+        self._file_writer: BackgroundWriter | None = None
+        self._writers: list[BackgroundWriter] = []
+        if path is not None:
+            self._file = RotatingFile(path, max_bytes=MAX_BYTES, backups=BACKUPS)
+            self._file_writer = BackgroundWriter(
+                "log-file", self._write_file, limit=QUEUE_BYTES, finish=self._file.close
+            )
+            self._writers.append(self._file_writer)
+        if self._stderr is not None:
+            self._writers.append(BackgroundWriter("log-stderr", self._write_stderr, limit=QUEUE_BYTES))
 
     @property
     def lost(self) -> int:
-        """Lines that reached no file because the queue or the disk was full."""
-        return self._lost + (self._file.failed if self._file is not None else 0)
+        """Lines that did not reach the file (or stderr, without one) because the queue or the disk was full."""
+        return self._failed + sum(writer.dropped for writer in self._writers[:1])
 
     def put(self, line: bytes) -> None:
         """Hand over one line without its line feed; count it as lost if the writer is too far behind."""
-        if self._waiting > QUEUE_BYTES:
-            self._lost += 1
-            return
-        text = line.decode("utf-8", "replace")
-        with self._lock:
-            self._waiting += len(text) + LINE_OVERHEAD
-        self._queue.put(text)
+        for writer in self._writers:
+            writer.put(line)
 
     def close(self) -> None:
-        """Write what is queued, at most for some seconds, and end the thread."""
-        self._queue.put(None)
-        self._thread.join(timeout=CLOSE_TIMEOUT)
+        """Write what is queued, at most for some seconds, and end the threads."""
+        for writer in self._writers:
+            writer.close()
+        deadline = time.monotonic() + CLOSE_TIMEOUT
+        for writer in self._writers:
+            writer.join(max(deadline - time.monotonic(), 0.0))
 
-    def _run(self) -> None:
+    def _write_file(self, line: bytes) -> None:
         try:
-            self._write()
-        finally:
-            if self._file is not None:
-                with contextlib.suppress(OSError):  # a full disk
-                    self._file.close()
+            self._file.write(_valid(line))
+        except OSError as error:
+            self._failed += 1
+            if self._outage is None:
+                self._outage = _Outage(before=self._failed - 1)
+                _log.error(
+                    "%s cannot be written, log lines are lost: %s", self._path, error.strerror or error
+                )
+            self._outage.last = time.monotonic()
+            return
+        # What is told here comes back as a line: on a disk with room for short lines only, that would never end.
+        if self._outage is not None and time.monotonic() - self._outage.last >= OUTAGE_OVER:
+            lost, self._outage = self._failed - self._outage.before, None
+            _log.warning("%s can be written again; %d lines are missing", self._path, lost)
 
-    def _write(self) -> None:
-        while (line := self._queue.get()) is not None:
-            with self._lock:
-                self._waiting -= len(line) + LINE_OVERHEAD
-            if self._file is not None:
-                self._file.handle(logging.makeLogRecord({"msg": line}))
-            if self._stderr is not None:
-                try:
-                    self._stderr.write(line + "\n")
-                    self._stderr.flush()
-                except (OSError, ValueError):
-                    self._stderr = None  # journald has gone; the file goes on
+    def _write_stderr(self, line: bytes) -> None:
+        if self._stderr is None:
+            return
+        try:
+            self._stderr.write(line.decode("utf-8", "replace") + "\n")
+            self._stderr.flush()
+        except (OSError, ValueError):
+            self._stderr = None  # journald has gone; the file goes on
+
+
+def _valid(line: bytes) -> bytes:
+    """The line as UTF-8, whatever somebody put into it."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace").encode()
+    return line

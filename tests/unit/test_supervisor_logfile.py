@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,41 +125,109 @@ def test_a_full_disk_costs_lines_and_nothing_else():
     assert writer.lost == 1_000
 
 
-def test_a_writer_that_hangs_holds_nobody_up_and_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    held, entered = threading.Event(), threading.Event()
+def test_an_outage_is_told_once_when_it_begins_and_once_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(logfile, "OUTAGE_OVER", 0.0)
+    folder = tmp_path / "gone"
+    path = folder / "pallas.log"
+    writer = LogWriter(path, stderr=False)
+    for _ in range(3):
+        writer.put(b"lost")
+    while writer.lost < 3:
+        threading.Event().wait(0.001)
+    folder.mkdir()
+    writer.put(b"kept")
+    writer.put(b"kept")
+    writer.close()
+    assert caplog.messages == [
+        f"{path} cannot be written, log lines are lost: No such file or directory",
+        f"{path} can be written again; 3 lines are missing",
+    ]
 
-    class Slow(io.StringIO):
-        def write(self, _text: str) -> int:
-            entered.set()
-            held.wait(PATIENCE)
-            return 0
 
-    monkeypatch.setattr(sys, "__stderr__", Slow())
+def test_a_short_line_between_failures_does_not_end_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """What is told becomes lines itself: on a disk that still takes some of them that would go on for ever."""
+    monkeypatch.setattr(logfile, "OUTAGE_OVER", 60.0)
+    writer = LogWriter(tmp_path / "pallas.log", stderr=False)
+    real = writer._file.write
+
+    def half_full(line: bytes) -> None:
+        if len(line) > 10:
+            raise OSError(28, "No space left on device")
+        real(line)
+
+    monkeypatch.setattr(writer._file, "write", half_full)
+    for _ in range(100):
+        writer.put(b"long" * 10)
+        writer.put(b"short")
+    writer.close()
+    assert writer.lost == 100
+    assert len(caplog.messages) == 1
+
+
+class Stuck(io.StringIO):
+    """A terminal that takes nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.held = threading.Event()
+
+    def write(self, _text: str) -> int:
+        self.entered.set()
+        self.held.wait(PATIENCE)
+        return 0
+
+
+def test_a_writer_that_hangs_holds_nobody_up_and_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    stuck = Stuck()
+    monkeypatch.setattr(sys, "__stderr__", stuck)
     monkeypatch.setattr(logfile, "QUEUE_BYTES", 100_000)
-    writer = LogWriter(tmp_path / "pallas.log", stderr=True)
+    writer = LogWriter(None, stderr=True)
     writer.put(b"first")
-    assert entered.wait(PATIENCE)
+    assert stuck.entered.wait(PATIENCE)
     for _ in range(1_000):
         writer.put(b"x" * 900)
     assert 880 <= writer.lost <= 900
-    held.set()
+    stuck.held.set()
     writer.close()
-    assert len((tmp_path / "pallas.log").read_text().splitlines()) == 1_001 - writer.lost
+
+
+def test_a_stderr_that_hangs_does_not_hold_up_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stuck = Stuck()
+    monkeypatch.setattr(sys, "__stderr__", stuck)
+    monkeypatch.setattr(logfile, "QUEUE_BYTES", 100_000)
+    writer = LogWriter(tmp_path / "pallas.log", stderr=True)
+    writer.put(b"first")
+    assert stuck.entered.wait(PATIENCE)
+    for number in range(1, 500):
+        writer.put(b"x" * 900)
+        until_lines(tmp_path / "pallas.log", 1 + number if number % 50 == 0 else 0)
+    stuck.held.set()
+    writer.close()
+    assert writer.lost == 0
+    assert len((tmp_path / "pallas.log").read_text().splitlines()) == 500
+
+
+def until_lines(path: Path, count: int) -> None:
+    """Wait until the file has so many lines."""
+    deadline = time.monotonic() + PATIENCE
+    while count and path.read_bytes().count(b"\n") < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)  # another thread's file: nothing tells
 
 
 def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch):
-    held = threading.Event()
-
-    class Stuck(io.StringIO):
-        def write(self, _text: str) -> int:
-            held.wait(PATIENCE)
-            return 0
-
-    monkeypatch.setattr(sys, "__stderr__", Stuck())
+    stuck = Stuck()
+    monkeypatch.setattr(sys, "__stderr__", stuck)
     monkeypatch.setattr(logfile, "CLOSE_TIMEOUT", 0.01)
     writer = LogWriter(None, stderr=True)
     writer.put(b"stuck")
     writer.close()
-    assert writer._thread.is_alive()
-    held.set()
-    writer._thread.join(PATIENCE)
+    (thread,) = writer._writers
+    assert not thread.join(0)
+    stuck.held.set()
+    assert thread.join(PATIENCE)

@@ -1,0 +1,99 @@
+"""A log file of whole lines that is renamed when it gets long: what cannot be written leaves no torn line behind.
+
+Knows one path and its numbered predecessors; nothing of what is logged. The standard library's handler keeps what a
+full disk refused in a buffer, and is dead for good if that happens while it rotates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+_TAIL = 1024 * 1024
+"""Bytes at the end of an older file in which a line that was never finished is looked for."""
+
+
+class RotatingFile:
+    """Appends lines to `path`; past `max_bytes` it becomes `path.1`, and so on up to `path.<backups>`.
+
+    The file is opened by the first line, and again after every failure. One process, one thread.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, backups: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._backups = backups
+        self._descriptor: int | None = None
+        self._size = 0
+        self._regular = True
+
+    def write(self, line: bytes) -> None:
+        """Append one line, given without its line feed.
+
+        Raises:
+            OSError: it cannot be written; nothing of it is in the file then.
+        """
+        data = line + b"\n"
+        try:
+            descriptor = self._ready_for(len(data))
+            self._append(descriptor, data)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file; the next line opens it again."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # a late complaint of a network file system
+                os.close(self._descriptor)
+            self._descriptor = None
+
+    def _ready_for(self, length: int) -> int:
+        if self._descriptor is None:
+            self._open()
+        if self._regular and self._size and self._size + length > self._max_bytes:
+            self.close()
+            self._rotate()
+            self._open()
+        assert self._descriptor is not None
+        return self._descriptor
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+        self._descriptor = os.open(self._path, flags, 0o666)
+        status = os.fstat(self._descriptor)
+        self._regular = stat.S_ISREG(status.st_mode)
+        self._size = status.st_size if self._regular else 0
+        if self._size:
+            self._drop_torn_line(self._descriptor)
+
+    def _drop_torn_line(self, descriptor: int) -> None:
+        """Cut off what a killed writer left without a line feed, which no reader could parse."""
+        start = max(self._size - _TAIL, 0)
+        tail = os.pread(descriptor, self._size - start, start)
+        whole = start + tail.rfind(b"\n") + 1
+        if start < whole < self._size:
+            os.ftruncate(descriptor, whole)
+            self._size = whole
+        elif not tail.endswith(b"\n"):  # no log of ours: leave it, but begin on a line of our own
+            self._append(descriptor, b"\n")
+
+    def _append(self, descriptor: int, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError:
+            if self._regular and len(rest) < len(data):
+                os.ftruncate(descriptor, self._size)
+            raise
+        if self._regular:
+            self._size += len(data)
+
+    def _rotate(self) -> None:
+        names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._backups + 1))]
+        for newer, older in zip(reversed(names[:-1]), reversed(names[1:]), strict=True):
+            with contextlib.suppress(FileNotFoundError):
+                newer.replace(older)
