@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 LEVEL_NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
+_NUMBERS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
+"""The standard library's, which is not asked: a program may rename its levels."""
+
 _ALIASES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 
 
@@ -59,3 +62,9 @@ def level_name(text: str) -> str | None:
     name = text.strip().upper()
     name = _ALIASES.get(name, name)
     return name if name in LEVEL_NAMES else None
+
+
+def level_number(name: object) -> int:
+    """The level's number in the standard library; INFO's for what is no level's name."""
+    known = level_name(name) if isinstance(name, str) else None
+    return _NUMBERS[known or "INFO"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from pallas_registry import __version__
+from pallas_registry.log_levels import LEVEL_NAMES, level_name, level_number
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.hub import Follower
 from pallas_supervisor.listeners import PortsTakenError
@@ -158,16 +160,23 @@ class _ControlApi:
         agents = self._operations.resolve(names) if names else ()
         count = _count(query.get("n"), everything="since" in query)
         since = _since(query.get("since"))
+        level = _level(query.get("level"))
         if query.get("follow") == "1":
-            return StreamingResponse(self._follow(agents, count, since), media_type="application/x-ndjson")
-        lines = self._fleet.hub.newest(agents, count, since)
+            return StreamingResponse(
+                self._follow(agents, count, since, level), media_type="application/x-ndjson"
+            )
+        lines = self._fleet.hub.newest(agents, count, since, level)
         return Response(b"".join(line + b"\n" for line in lines), media_type="application/x-ndjson")
 
-    async def _follow(self, agents: tuple[str, ...], count: int, since: str) -> AsyncIterator[bytes]:
-        follower = Follower(agents)  # only here: a client that has gone already never gets so far
+    async def _follow(
+        self, agents: tuple[str, ...], count: int, since: str, level: int
+    ) -> AsyncIterator[bytes]:
+        follower = Follower(agents, level)  # only here: a client that has gone already never gets so far
         self._fleet.hub.followers.add(follower)
         try:
-            yield b"".join(line + b"\n" for line in self._fleet.hub.newest(agents, count, since))
+            # Whoever chooses among the lines has to know where the old ones end: an empty line says it.
+            lines = [*self._fleet.hub.newest(agents, count, since, level), b""]
+            yield b"".join(line + b"\n" for line in lines)
             while True:
                 yield await follower.next() + b"\n"
         finally:
@@ -234,6 +243,15 @@ def _count(text: str | None, *, everything: bool) -> int:
         if (count := int(text)) >= 0:
             return count
     raise BadRequestError(f"`n` is {text!r}; it is a number of lines, 0 or more")
+
+
+def _level(text: str | None) -> int:
+    """The number of the least level that is wanted."""
+    if text is None:
+        return logging.NOTSET
+    if level_name(text) is None:
+        raise BadRequestError(f"`level` is {text!r}; it is one of {', '.join(LEVEL_NAMES)}")
+    return level_number(text)
 
 
 def _since(text: str | None) -> str:

@@ -13,6 +13,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from pallas_registry.log_levels import level_number
 from pallas_registry.logs import record_line, timestamp
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ SUPERVISOR = ""
 
 
 class Line(NamedTuple):
-    """One record: `time` is its own RFC 3339 UTC time, which sorts as text; `text` its JSON."""
+    """One record: `time` is its own RFC 3339 UTC time, which sorts as text; `text` its JSON; `level` a number."""
 
     time: str
     text: bytes
+    level: int = logging.INFO
 
 
 class _Ring:
@@ -54,15 +56,17 @@ class _Ring:
 class Follower:
     """A bounded queue of new lines of some agents."""
 
-    def __init__(self, agents: Collection[str]) -> None:
+    def __init__(self, agents: Collection[str], level: int = logging.NOTSET) -> None:
+        """Queue lines of these agents (of all, and the supervisor's, if empty) from `level` up."""
         self._agents = frozenset(agents)
+        self._level = level
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(FOLLOWER_LENGTH)
         self._size = 0
         self._lost = 0
 
-    def offer(self, agent: str, text: bytes) -> None:
+    def offer(self, agent: str, text: bytes, level: int = logging.INFO) -> None:
         """Queue a line if it is wanted and there is room."""
-        if self._agents and agent not in self._agents:
+        if level < self._level or (self._agents and agent not in self._agents):
             return
         if self._queue.full() or self._size > FOLLOWER_BYTES:
             self._lost += 1
@@ -101,7 +105,8 @@ class LogHub:
 
     def put(self, agent: str, record: dict[str, object]) -> None:
         """Take in one record, a dictionary in the log format; `agent` is `SUPERVISOR` for its own."""
-        self.put_line(agent, Line(str(record.get("time", "")), record_line(record).rstrip(b"\n")))
+        level = level_number(record.get("level"))
+        self.put_line(agent, Line(str(record.get("time", "")), record_line(record).rstrip(b"\n"), level))
 
     def put_line(self, agent: str, line: Line) -> None:
         """Take in one finished record."""
@@ -111,16 +116,23 @@ class LogHub:
         ring.append(line)
         self._write(line.text)
         for follower in self.followers:
-            follower.offer(agent, line.text)
+            follower.offer(agent, line.text, line.level)
 
-    def newest(self, agents: Collection[str], count: int, since: str = "") -> list[bytes]:
+    def newest(
+        self, agents: Collection[str], count: int, since: str = "", level: int = logging.NOTSET
+    ) -> list[bytes]:
         """The last `count` lines of these agents (all, and the supervisor's, if empty), oldest first.
 
         Args:
             since: an RFC 3339 UTC time; older lines are left out.
+            level: lines below this level do not count.
         """
         wanted = [ring for agent, ring in self._rings.items() if not agents or agent in agents]
-        newest = (line for ring in wanted for line in islice(reversed(ring.lines), count))
+        newest = (
+            line
+            for ring in wanted
+            for line in islice((line for line in reversed(ring.lines) if line.level >= level), count)
+        )
         lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []
 
@@ -141,7 +153,8 @@ class HubHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Format the record and hand it over."""
         try:
-            line = Line(timestamp(record.created), self.format(record).encode("utf-8", "replace"))
+            text = self.format(record).encode("utf-8", "replace")
+            line = Line(timestamp(record.created), text, level_number(record.levelname))
             agent = str(getattr(record, "agent", SUPERVISOR))
             if threading.get_ident() == self._home:
                 self._hub.put_line(agent, line)

@@ -6,17 +6,20 @@ Knows which fields of a log record people read, and where; `-o json` passes reco
 from __future__ import annotations
 
 import json
+import re
+from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pallas_registry.log_levels import LEVEL_NAMES, level_name
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.options import agents_argument, control, output_option, socket_option
 from pallasctl.text import Colour, one_line, paint, parse_duration, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _LEVEL_COLOURS: Mapping[str, Colour] = {
     "DEBUG": "dim",
@@ -30,6 +33,11 @@ _SHOWN = {"time", "level", "logger", "message", "agent", "pid", "generation", *_
 """What has its own place in a line of text, or is left to `-o json`."""
 
 
+_DEFAULT_COUNT = 100
+_EVERYTHING = 1_000_000_000
+"""More records than a supervisor keeps."""
+
+
 def _since(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """`10m` back from now, or a moment in ISO 8601; a moment without an offset is local time."""
     if value is None:
@@ -41,6 +49,21 @@ def _since(_: click.Context, __: click.Parameter, value: str | None) -> str | No
     except ValueError:
         raise click.BadParameter(
             f"`{value}` is neither a duration like 90s, 10m or 2h nor a moment like 2026-01-31T12:00"
+        ) from None
+
+
+def _level(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is None or (name := level_name(value)) is not None:
+        return None if value is None else name
+    raise click.BadParameter(f"`{value}` is not a log level; use one of {', '.join(LEVEL_NAMES)}")
+
+
+def _pattern(_: click.Context, __: click.Parameter, value: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if value is None else re.compile(value)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise click.BadParameter(
+            f"`{value}` is not a regular expression of Python: {error}; a backslash takes a character as it is"
         ) from None
 
 
@@ -61,6 +84,19 @@ def _since(_: click.Context, __: click.Parameter, value: str | None) -> str | No
     metavar="WHEN",
     help="Only records since then: 10m (back from now) or ISO 8601.",
 )
+@click.option(
+    "--level",
+    callback=_level,
+    metavar="LEVEL",
+    help="Only records of this level and above: warning, error, …",
+)
+@click.option(
+    "--grep",
+    "pattern",
+    callback=_pattern,
+    metavar="REGEX",
+    help="Only records in which the message or another text matches; -n counts those.",
+)
 @output_option("text", "json")
 @socket_option
 @click.pass_context
@@ -71,19 +107,62 @@ def logs(
     follow: bool,
     count: int | None,
     since: str | None,
+    level: str | None,
+    pattern: re.Pattern[str] | None,
     output: str,
 ) -> None:
     """Show log records, oldest first.
 
     Those of the named agents, or of all agents and the supervisor.
     """
-    query: dict[str, Any] = {"agent": agents, "n": count, "since": since, "follow": 1 if follow else None}
+    wanted = count
+    if pattern is not None:
+        # A pattern may take for ever on some text: here that is this command's time and not the supervisor's.
+        wanted = _EVERYTHING
+        if count is None:
+            count = _DEFAULT_COUNT if since is None else _EVERYTHING
+    query: dict[str, Any] = {
+        "agent": agents,
+        "n": wanted,
+        "since": since,
+        "level": level,
+        "follow": 1 if follow else None,
+    }
     chosen = {name: value for name, value in query.items() if value is not None}
     try:
-        for line in control().lines("/v1/logs", chosen):
-            click.echo(line.rstrip(b"\n") if output == "json" else _render(line))
+        lines = control().lines("/v1/logs", chosen)
+        for line in lines if pattern is None else _matching(lines, pattern, count or 0):
+            if line.strip():
+                click.echo(line.rstrip(b"\n") if output == "json" else _render(line))
     except KeyboardInterrupt:
         ctx.exit(EXIT_INTERRUPTED)
+
+
+def _matching(lines: Iterable[bytes], pattern: re.Pattern[str], count: int) -> Iterator[bytes]:
+    """Of the lines up to the empty one the last `count` that match, then those that match as they come."""
+    rest = iter(lines)
+    newest: deque[bytes] = deque(maxlen=count)
+    for line in rest:
+        if not line.strip():
+            break
+        if _matches(line, pattern):
+            newest.append(line)
+    yield from newest
+    yield from (line for line in rest if _matches(line, pattern))
+
+
+def _matches(line: bytes, pattern: re.Pattern[str]) -> bool:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        return pattern.search(line.decode(errors="replace").rstrip("\n")) is not None
+    return any(
+        isinstance(value, str) and pattern.search(value) is not None
+        for name, value in record.items()
+        if name != "time"
+    )
 
 
 def _render(line: bytes) -> str:

@@ -67,6 +67,7 @@ def test_a_line_that_is_no_record_is_shown_as_it_is(fake: FakeControl):
     [
         ([], {}),
         (["research", "jarvis", "-n", "5"], {"agent": ["research", "jarvis"], "n": ["5"]}),
+        (["--level", "warn"], {"level": ["WARNING"]}),
         (["--since", "10m"], {"since": ["600"]}),
         (["--since", "1h30m", "-n", "3"], {"since": ["5400"], "n": ["3"]}),
         (["--since", "2026-01-31T12:00"], {"since": ["2026-01-31T12:00:00+00:00"]}),
@@ -86,6 +87,52 @@ def test_wrong_since(fake: FakeControl, since):
     result = fake.run("logs", f"--since={since}")
     assert result.exit_code == 2
     assert "like 90s, 10m or 2h" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--level", "loud"], "`loud` is not a log level; use one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
+        (["--grep", "(a"], "`(a` is not a regular expression of Python: missing ), unterminated subpattern"),
+    ],
+)
+def test_what_cannot_be_searched_for_is_refused_before_anybody_is_asked(fake: FakeControl, arguments, says):
+    result = fake.run("logs", *arguments)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--grep", "^n.+J$"], [1]),
+        (["--grep", "a b"], [0]),
+        (["--grep", "engine|KeyError"], [0, 1]),
+        (["--grep", "engine|KeyError", "-n", "1"], [1]),
+        (["--grep", "engine", "-n", "0"], []),
+        (["--grep", "2026|24201|port"], []),
+    ],
+    ids=["message", "field", "logger and traceback", "newest", "none", "neither times nor numbers nor names"],
+)
+def test_grep_looks_at_the_texts_of_records_and_counts_what_it_finds(fake: FakeControl, arguments, shown):
+    result = fake.run("logs", "-o", "json", *arguments)
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [RECORDS[number] for number in shown]
+    ((_, _, query),) = fake.requests
+    assert int(query["n"][0]) > 1_000_000
+
+
+def test_grep_follows_on_after_the_empty_line_that_ends_the_old_records(fake: FakeControl):
+    lines = LINES.splitlines(keepends=True)
+    fake.answer("/v1/logs", lines[0] * 3 + b"\n" + lines[1] + lines[0] * 2)
+    fake.released.set()
+    result = fake.run("logs", "-f", "-n", "1", "--grep", "ready")
+    assert result.stdout.splitlines() == [FIRST] * 3
+
+
+def test_the_empty_line_is_not_shown(fake: FakeControl):
+    fake.answer("/v1/logs", b"\n" + LINES)
+    assert fake.run("logs", "-o", "json").stdout_bytes == LINES
 
 
 def test_unknown_agent(fake: FakeControl):

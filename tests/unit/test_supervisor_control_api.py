@@ -310,7 +310,7 @@ def put(rig: Rig, agent: str, number: int) -> None:
 
 
 def messages(content: bytes) -> list[str]:
-    return [json.loads(line)["message"] for line in content.splitlines()]
+    return [json.loads(line)["message"] for line in content.splitlines() if line]
 
 
 @pytest.mark.parametrize(
@@ -326,6 +326,8 @@ def messages(content: bytes) -> list[str]:
         ("?since=60", ""),
         ("?since=1e300", "0 1 2 3 4 5"),
         ("?since=", "0 1 2 3 4 5"),
+        ("?level=info", "0 1 2 3 4 5"),
+        ("?level=WARNING", ""),
     ],
 )
 def test_logs(query: str, expected: str, tmp_path: Path):
@@ -340,7 +342,8 @@ def test_logs(query: str, expected: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("query", "said"), [("n=-1", "`n` is"), ("n=x", "`n` is"), ("since=noon", "`since` is")]
+    ("query", "said"),
+    [("n=-1", "`n` is"), ("n=x", "`n` is"), ("since=noon", "`since` is"), ("level=loud", "`level` is")],
 )
 def test_log_queries_that_make_no_sense(query: str, said: str, tmp_path: Path):
     async def do(bench: Bench) -> None:
@@ -380,7 +383,9 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path):
         }
         serving = asyncio.ensure_future(application(scope, receive, sent.put))  # type: ignore[arg-type]
         assert (await sent.get())["status"] == 200
-        assert messages((await sent.get())["body"]) == ["1"]
+        old = (await sent.get())["body"]
+        assert messages(old) == ["1"]
+        assert old.endswith(b"}\n\n"), "an empty line says where the old records end"
         put(bench.rig, "research", 2)
         put(bench.rig, "library", 3)
         assert messages((await sent.get())["body"]) == ["3"]

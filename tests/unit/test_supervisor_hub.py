@@ -86,6 +86,33 @@ def test_a_follower_gets_what_it_follows():
     assert asyncio.run(follower.next()) == b"line 2"
 
 
+def test_lines_below_a_level_neither_count_nor_follow():
+    hub = LogHub(lambda _: None)
+    follower = Follower([], logging.WARNING)
+    hub.followers.add(follower)
+    for number, level in enumerate(("DEBUG", "warning", "INFO", "CRITICAL", "LOUD", None)):
+        hub.put("research", {"time": line(number).time, "level": level, "message": str(number)})
+    said = [json.loads(text)["message"] for text in hub.newest((), 10, level=logging.WARNING)]
+    assert said == ["1", "3"]
+    assert [json.loads(text)["message"] for text in hub.newest((), 1, level=logging.DEBUG)] == ["5"]
+    newest = hub.newest((), 2, line(1).time, logging.INFO)
+    assert [json.loads(text)["message"] for text in newest] == ["4", "5"]
+    assert [json.loads(asyncio.run(follower.next()))["message"] for _ in range(2)] == ["1", "3"]
+
+
+def test_the_supervisors_own_records_have_their_level():
+    async def run() -> None:
+        hub = LogHub(lambda _: None)
+        handler = HubHandler(hub, asyncio.get_running_loop())
+        handler.setFormatter(RecordFormatter({}))
+        for level in ("INFO", "ERROR"):
+            handler.emit(logging.makeLogRecord({"msg": "m", "levelname": level}))
+        assert len(hub.newest((), 10)) == 2
+        assert [json.loads(text)["level"] for text in hub.newest((), 10, level=logging.ERROR)] == ["ERROR"]
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("length", "kept"), [(10, FOLLOWER_LENGTH), (FOLLOWER_BYTES // 4, 5)], ids=["lines", "bytes"]
 )
