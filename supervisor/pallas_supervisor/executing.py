@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
+def open_standard_descriptors() -> None:
+    """Have stdin, stdout and stderr open, on the null device if we were started without them (`pallas 2>&-`).
+
+    Otherwise the next socket or file would take such a number, and be written to as stderr by whatever we start.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # which takes the lowest number that is free: this one
+            os.set_inheritable(descriptor, True)
+
+
 def keep_descriptors() -> None:
     """Let no program that is started from now on inherit what this process itself was started with.
 
