@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pallas_registry.protocol import EXIT_PERMANENT
+from pallas_supervisor import replacement
 from pallas_supervisor.backoff import backoff_seconds, budget_spent
+from pallas_supervisor.replacement import KILL_TIMEOUT
 from pallas_supervisor.states import (
     After,
     Agent,
+    CompanionState,
     Complained,
     CountRestart,
     DependencyLost,
@@ -22,7 +25,9 @@ from pallas_supervisor.states import (
     Event,
     Kill,
     ObserveStart,
+    Rebind,
     Redefine,
+    Replace,
     SetTimer,
     Spawn,
     Spawned,
@@ -34,9 +39,6 @@ from pallas_supervisor.states import (
     Unhealthy,
 )
 from pallas_supervisor.wording import describe_exit
-
-KILL_TIMEOUT = 10.0
-"""Seconds that a killed process may take to disappear before it counts as one that cannot be killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Moment:
 
 
 def _enter(agent: Agent, state: State, at: Moment, **changes: Any) -> Agent:
-    return replace(agent, **{"state": state, "epoch": agent.epoch + 1, "since": at.now, **changes})
+    entered = {"state": state, "epoch": agent.epoch + 1, "since": at.now, "replace": None}
+    return replace(agent, **{**entered, **changes})
 
 
 def _timed(agent: Agent, seconds: float, *effects: Effect) -> Step:
@@ -63,8 +66,30 @@ def _wait(agent: Agent, at: Moment) -> Step:
 
 
 def _stop_process(agent: Agent, at: Moment, **changes: Any) -> Step:
+    agent, abandoning = _taken(replacement.abandon(agent, at.now))
     agent = _enter(agent, State.STOPPING, at, **changes)
-    return _timed(agent, agent.policy.stop_timeout, Terminate(agent.generation))
+    return _timed(agent, agent.policy.stop_timeout, *abandoning, Terminate(agent.generation))
+
+
+def _taken(step: Step) -> tuple[Agent, tuple[Effect, ...]]:
+    return step.agent, step.effects
+
+
+def _is_replacing(agent: Agent) -> bool:
+    return agent.companion is not None and agent.companion.state is CompanionState.STARTING
+
+
+def _is_stuck(agent: Agent) -> bool:
+    return agent.companion is not None and agent.companion.state is CompanionState.STUCK
+
+
+def _promote(agent: Agent, at: Moment, ending: Effect) -> Step:
+    """The replacement under way goes on, though what it was to replace does not serve any more."""
+    agent, effects = _taken(replacement.promote(agent, at.now, ending))
+    assert agent.companion is not None
+    spent = agent.companion.since
+    agent = _enter(agent, State.STARTING, at, failures=agent.failures + 1, after=After.EXIT, message="")
+    return _timed(agent, max(agent.policy.start_timeout - (at.now - spent), 0.0), *effects)
 
 
 def _fail(agent: Agent, at: Moment, message: str, **changes: Any) -> Step:
@@ -115,14 +140,17 @@ def want_up(agent: Agent, _event: Event, _at: Moment) -> Step:
     return Step(replace(agent, desired=Desired.UP))
 
 
-def want_up_again(agent: Agent, _event: Event, _at: Moment) -> Step:
-    if agent.desired is Desired.UP:
-        return Step(agent)
-    return Step(replace(agent, desired=Desired.UP, after=After.RESTART, cause="operator", failures=0))
+def want_up_again(agent: Agent, event: Event, at: Moment) -> Step:
+    return Step(agent) if agent.desired is Desired.UP else restart_again(agent, event, at)
 
 
-def restart_again(agent: Agent, _event: Event, _at: Moment) -> Step:
-    return Step(replace(agent, desired=Desired.UP, after=After.RESTART, cause="operator", failures=0))
+def restart_again(agent: Agent, _event: Event, at: Moment) -> Step:
+    agent = replace(agent, desired=Desired.UP, cause="operator", failures=0)
+    if (
+        not agent.live
+    ):  # its process is gone; what it waited for was its companion, and is not needed for a start
+        return _wait(agent, at)
+    return Step(replace(agent, after=After.RESTART))
 
 
 def want_down(agent: Agent, _event: Event, _at: Moment) -> Step:
@@ -133,6 +161,10 @@ def stop_without_process(agent: Agent, _event: Event, at: Moment) -> Step:
     if agent.live:
         agent = _enter(replace(agent, desired=Desired.DOWN), State.KILLING, at)
         return _timed(agent, KILL_TIMEOUT, Kill(agent.generation))
+    if agent.companion is not None and not _is_stuck(
+        agent
+    ):  # an old worker drains; stopped is when it is gone
+        return _timed(_enter(agent, State.KILLING, at, desired=Desired.DOWN, message=""), KILL_TIMEOUT)
     stopped = _enter(agent, State.STOPPED, at, desired=Desired.DOWN, message="", retry_at=None, cause=None)
     return Step(stopped)
 
@@ -152,6 +184,23 @@ def restart_running(agent: Agent, _event: Event, at: Moment) -> Step:
     return _stop_process(agent, at, **changes)
 
 
+def restart_gracefully(agent: Agent, event: Replace, at: Moment) -> Step:
+    if _is_stuck(agent):  # there cannot be a third process
+        changes = {"desired": Desired.UP, "after": After.RESTART, "cause": event.cause, "message": ""}
+        return _stop_process(agent, at, **changes, failures=0)
+    return Step(replace(agent, desired=Desired.UP, replace=event.cause, failures=0))
+
+
+def begin_replacement(agent: Agent, _event: Event, at: Moment) -> Step:
+    if agent.replace is None or agent.companion is not None:
+        return Step(agent)
+    return replacement.begin(agent, at.now)
+
+
+def keep_running(agent: Agent, _event: Event, _at: Moment) -> Step:
+    return Step(replace(agent, replace=None))
+
+
 def lose_dependency(agent: Agent, event: DependencyLost, at: Moment) -> Step:
     if agent.policy.on_dependency_loss == "keep":
         return Step(agent)
@@ -165,7 +214,8 @@ def spawn(agent: Agent, _event: Event, at: Moment) -> Step:
         agent,
         State.STARTING,
         at,
-        generation=agent.generation + 1,
+        generation=agent.newest + 1,
+        newest=agent.newest + 1,
         live=True,
         was_ready=False,
         restarts=agent.restarts + restarting,
@@ -217,7 +267,12 @@ def become_stable(agent: Agent, _event: Event, _at: Moment) -> Step:
 
 
 def become_unhealthy(agent: Agent, event: Unhealthy, at: Moment) -> Step:
-    return _stop_process(agent, at, after=After.FAILURE, cause="unhealthy", message=event.message)
+    """A worker whose loop does not turn cannot drain, and holds its clients up: it is killed."""
+    killing = Kill(agent.generation)
+    if _is_replacing(agent):
+        return _promote(agent, at, killing)
+    changes = {"after": After.FAILURE, "cause": "unhealthy", "message": event.message}
+    return _timed(_enter(agent, State.KILLING, at, **changes), KILL_TIMEOUT, killing)
 
 
 def die(agent: Agent, event: Died, at: Moment) -> Step:
@@ -231,6 +286,12 @@ def die_unasked(agent: Agent, event: Died, at: Moment) -> Step:
     )
 
 
+def die_serving(agent: Agent, event: Died, at: Moment) -> Step:
+    if _is_replacing(agent):
+        return _promote(replace(agent, last_exit=event.exit), at, Sweep(agent.generation))
+    return die_unasked(agent, event, at)
+
+
 def die_killed(agent: Agent, event: Died, _at: Moment) -> Step:
     return Step(replace(agent, last_exit=event.exit), (Sweep(agent.generation),))
 
@@ -241,6 +302,8 @@ def stop_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
 
 
 def kill_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
+    if not agent.live:  # only the companion is awaited, which has timers of its own
+        return _timed(agent, KILL_TIMEOUT)
     who = f"process {agent.pid}" if agent.pid is not None else "the process that was being started"
     return _fail(agent, at, f"cannot be killed: {who} is still there {KILL_TIMEOUT:g} s after SIGKILL")
 
@@ -249,11 +312,26 @@ def settle(agent: Agent, _event: Event, at: Moment) -> Step:
     """Nothing is left of the process: go where the operator, the purpose or the policy says."""
     agent = replace(agent, pid=None, live=False)
     if agent.desired is Desired.DOWN:
-        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
+        return _rest(agent, at)
     if agent.after is After.RESTART:
         return _wait(agent, at)
     permanent = agent.last_exit is not None and agent.last_exit.status == EXIT_PERMANENT
     return _crash(agent, at, agent.message, permanent=permanent)
+
+
+def _rest(agent: Agent, at: Moment) -> Step:
+    """Stopped, but only once the companion is gone as well."""
+    if (companion := agent.companion) is None:
+        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
+    if companion.state is CompanionState.STUCK:
+        return _fail(agent, at, f"cannot be killed: process {companion.pid}, which had been replaced")
+    return Step(agent)
+
+
+def lose_companion(agent: Agent, at: Moment) -> Step:
+    """Something became of the companion: an agent that only waited for it may rest."""
+    awaited = agent.state is State.KILLING or (agent.state is State.FAILED and agent.companion is None)
+    return _rest(agent, at) if awaited and not agent.live and agent.desired is Desired.DOWN else Step(agent)
 
 
 def vanish_late(agent: Agent, _event: Event, at: Moment) -> Step:
@@ -263,27 +341,46 @@ def vanish_late(agent: Agent, _event: Event, at: Moment) -> Step:
     return Step(agent)
 
 
-def redefine(agent: Agent, event: Redefine, _at: Moment) -> Step:
+def redefine(agent: Agent, event: Redefine | Rebind, _at: Moment) -> Step:
     return Step(replace(agent, policy=event.policy))
 
 
-def redefine_failed(agent: Agent, event: Redefine, at: Moment) -> Step:
+def redefine_failed(agent: Agent, event: Redefine | Rebind, at: Moment) -> Step:
     agent = replace(agent, policy=event.policy)
     return start_resting(agent, event, at) if agent.desired is Desired.UP else Step(agent)
 
 
-def redefine_waiting_out(agent: Agent, event: Redefine, at: Moment) -> Step:
+def redefine_waiting_out(agent: Agent, event: Redefine | Rebind, at: Moment) -> Step:
     return start_now(replace(agent, policy=event.policy), event, at)
 
 
-def redefine_running(agent: Agent, event: Redefine, at: Moment) -> Step:
+def redefine_starting(agent: Agent, event: Redefine, at: Moment) -> Step:
+    agent = replace(agent, policy=event.policy)
+    return _restart_redefined(agent, at) if event.respawn else Step(agent)
+
+
+def redefine_ready(agent: Agent, event: Redefine, at: Moment) -> Step:
     agent = replace(agent, policy=event.policy)
     if not event.respawn:
         return Step(agent)
-    changes = {"after": After.RESTART, "cause": "reload", "message": "", "failures": 0}
-    return _stop_process(agent, at, **changes)
+    if _is_stuck(agent):
+        return _restart_redefined(agent, at)
+    agent, abandoning = _taken(replacement.abandon(agent, at.now))  # what is starting has the old definition
+    return Step(replace(agent, replace="reload"), abandoning)
 
 
 def redefine_ending(agent: Agent, event: Redefine, _at: Moment) -> Step:
     agent = replace(agent, policy=event.policy)
     return Step(replace(agent, after=After.RESTART, cause="reload", failures=0) if event.respawn else agent)
+
+
+def rebind_running(agent: Agent, event: Rebind, at: Moment) -> Step:
+    return _restart_redefined(replace(agent, policy=event.policy), at)
+
+
+def rebind_ending(agent: Agent, event: Rebind, at: Moment) -> Step:
+    return redefine_ending(agent, Redefine(event.policy, respawn=True), at)
+
+
+def _restart_redefined(agent: Agent, at: Moment) -> Step:
+    return _stop_process(agent, at, after=After.RESTART, cause="reload", message="", failures=0)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 from pallas_supervisor.machine import step
 from pallas_supervisor.states import (
     Agent,
+    CompanionElapsed,
+    CompanionState,
     CountRestart,
     DependenciesReady,
     DependencyLost,
@@ -23,8 +25,12 @@ from pallas_supervisor.states import (
     Effect,
     Elapsed,
     Event,
+    Keep,
     Kill,
     ObserveStart,
+    Proceed,
+    ReplacementFailed,
+    SetCompanionTimer,
     SetTimer,
     Spawn,
     Start,
@@ -64,10 +70,15 @@ class Processes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One state change, for observers."""
+    """One change of an agent's state, process or companion, for observers."""
 
     before: Agent
     after: Agent
+
+    @property
+    def of_state(self) -> bool:
+        """Whether the state itself has changed."""
+        return self.before.state is not self.after.state
 
 
 class Engine:
@@ -78,6 +89,7 @@ class Engine:
         graph: the dependencies between the agents.
         policies: the agents' rules; its names are the graph's.
         rng: draws the jitter of the back-off.
+        max_surge: how many agents may have a second worker, for a graceful replacement, at a time.
     """
 
     def __init__(
@@ -86,6 +98,7 @@ class Engine:
         graph: Graph,
         policies: Mapping[str, Policy],
         rng: random.Random | None = None,
+        max_surge: int = 1,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._processes = processes
@@ -93,10 +106,14 @@ class Engine:
         self._mailbox: deque[tuple[str, Event]] = deque()
         self._draining = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._companion_timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: set[asyncio.Future[None]] = set()
         self.shutting_down = False
         self.graph = graph
+        self.max_surge = max_surge
         now = self.now()
+        self.leaving: dict[str, Agent] = {}
+        """Agents that a reload has removed and of which a process is left that cannot be killed."""
         self.agents: dict[str, Agent] = {
             name: Agent(name=name, policy=policy, since=now) for name, policy in policies.items()
         }
@@ -135,16 +152,28 @@ class Engine:
             finally:
                 self._changed.discard(change)
 
+    def prove_alive(self) -> bool:
+        """Look at everything now; whether that ran through and all mail is worked off. For the watchdog."""
+        try:
+            self._reconcile()
+        except Exception:  # noqa: BLE001 - whatever it is, it is no proof
+            _log.exception("the engine cannot work off its mail")
+            return False
+        return not self._mailbox
+
     def redefine(self, graph: Graph, policies: Mapping[str, Policy]) -> None:
-        """Take on another set of agents; those that leave must be STOPPED, new ones begin as STOPPED."""
+        """Take on another set of agents; those that leave must be at rest, new ones begin as STOPPED."""
         now = self.now()
         self.graph = graph
+        gone = {name: agent for name, agent in self.agents.items() if name not in policies}
+        self.leaving |= {name: agent for name, agent in gone.items() if _has_process(agent)}
         self.agents = {
             name: self.agents.get(name) or Agent(name=name, policy=policy, since=now)
             for name, policy in policies.items()
         }
-        for name in self._timers.keys() - self.agents.keys():
-            self._timers.pop(name).cancel()
+        for timers in (self._timers, self._companion_timers):
+            for name in timers.keys() - self.agents.keys() - self.leaving.keys():
+                timers.pop(name).cancel()
         self._reconcile()
         self._wake()
 
@@ -171,22 +200,33 @@ class Engine:
                 change.set_result(None)
 
     def _handle(self, name: str, event: Event) -> None:
-        before = self.agents.get(name)
+        before = self.agents.get(name) or self.leaving.get(name)
         if before is None:  # an event of an agent that a reload has removed
             return
         taken = step(before, event, now=self.now(), draw=self._rng.random())
-        after = self.agents[name] = taken.agent
-        if after.epoch != before.epoch and (timer := self._timers.pop(name, None)):
-            timer.cancel()
-        if after.state is not before.state:
+        after = taken.agent
+        if name in self.agents:
+            self.agents[name] = after
+        elif _has_process(after):
+            self.leaving[name] = after
+        else:
+            del self.leaving[name]
+        self._cancel_timers(before, after)
+        if _seen(before) != _seen(after):
             self._announce(Transition(before, after))
         for effect in taken.effects:
             self._attempt(self._carry_out, name, effect)
 
+    def _cancel_timers(self, before: Agent, after: Agent) -> None:
+        if after.epoch != before.epoch and (timer := self._timers.pop(after.name, None)):
+            timer.cancel()
+        if _stage(after) != _stage(before) and (timer := self._companion_timers.pop(after.name, None)):
+            timer.cancel()
+
     def _announce(self, change: Transition) -> None:
         for observe in self.transition_observers:
             self._attempt(observe, change)
-        if change.before.state is State.READY:
+        if change.before.state is State.READY and change.of_state and change.after.name in self.agents:
             for dependent in self.graph.dependents(change.after.name):
                 self._mailbox.append((dependent, DependencyLost(change.after.name)))
 
@@ -210,12 +250,28 @@ class Engine:
                 self._processes.sweep(name, generation)
             case SetTimer(epoch, seconds):
                 self._timers[name] = self._loop.call_later(seconds, self.post, name, Elapsed(epoch))
+            case SetCompanionTimer(generation, state, seconds):
+                elapsed = CompanionElapsed(generation, state)
+                self._companion_timers[name] = self._loop.call_later(seconds, self.post, name, elapsed)
+            case ReplacementFailed(cause, message):
+                self._give_up_rolling(name, cause, message)
             case CountRestart(reason):
                 for count in self.restart_observers:
                     self._attempt(count, name, reason)
             case ObserveStart(seconds):
                 for observe in self.start_observers:
                     self._attempt(observe, name, seconds)
+
+    def _give_up_rolling(self, name: str, cause: str, message: str) -> None:
+        """A restart that the operator asked for stops at the first agent that does not come up again."""
+        _log.error("%s: could not be replaced: %s", name, message, extra={"agent": name})
+        if cause == "operator":
+            for other, agent in self.agents.items():
+                if agent.replace == cause:
+                    _log.warning(
+                        "%s: not restarted, because %s could not be", other, name, extra={"agent": other}
+                    )
+                    self.post(other, Keep())
 
     # --- reconciliation -----------------------------------------------------------------------------------
 
@@ -229,6 +285,18 @@ class Engine:
         for name in self.graph.start_order:
             if self.agents[name].state is State.WAITING and not self.awaited(name):
                 self.post(name, DependenciesReady())
+        free = self.max_surge - sum(map(_is_surging, self.agents.values()))
+        for name in self.graph.start_order:
+            if free > 0 and self._replaceable(name):
+                self.post(name, Proceed())
+                free -= 1
+
+    def _replaceable(self, name: str) -> bool:
+        """Whether the agent is to be replaced and may be now: after all that it depends on."""
+        agent = self.agents[name]
+        needs = [self.agents[need] for need in self.graph.dependencies(name)]
+        unsettled = any(need.replace is not None or _is_replacing(need) for need in needs)
+        return agent.replace is not None and agent.companion is None and not unsettled
 
     def _stoppable(self, name: str) -> bool:
         if self.agents[name].desired is Desired.DOWN:
@@ -249,3 +317,23 @@ class Engine:
     def _reconcile_again(self) -> None:
         self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._reconcile_again)
         self._reconcile()
+
+
+def _has_process(agent: Agent) -> bool:
+    return agent.live or agent.companion is not None
+
+
+def _is_replacing(agent: Agent) -> bool:
+    return agent.companion is not None and agent.companion.state is CompanionState.STARTING
+
+
+def _is_surging(agent: Agent) -> bool:
+    return agent.companion is not None and agent.companion.state is not CompanionState.STUCK
+
+
+def _stage(agent: Agent) -> tuple[int, CompanionState] | None:
+    return None if agent.companion is None else (agent.companion.generation, agent.companion.state)
+
+
+def _seen(agent: Agent) -> tuple[object, ...]:
+    return agent.state, agent.generation, agent.replace, _stage(agent)

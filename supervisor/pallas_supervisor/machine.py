@@ -10,17 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor import actions as do
+from pallas_supervisor.actions import Moment
+from pallas_supervisor.replacement import step_companion
 from pallas_supervisor.states import (
     OF_GENERATION,
     Agent,
+    CompanionElapsed,
     Complained,
     DependenciesReady,
     DependencyLost,
     Died,
     Elapsed,
     Event,
+    Keep,
+    Proceed,
     Ready,
+    Rebind,
     Redefine,
+    Replace,
     Restart,
     Spawned,
     SpawnFailed,
@@ -35,7 +42,7 @@ from pallas_supervisor.states import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pallas_supervisor.actions import Moment
+    from pallas_supervisor.states import Companion
 
 
 def step(agent: Agent, event: Event, *, now: float, draw: float) -> Step:
@@ -47,11 +54,25 @@ def step(agent: Agent, event: Event, *, now: float, draw: float) -> Step:
 
     Events that carry another generation, or a timer of another epoch, change nothing.
     """
-    if isinstance(event, OF_GENERATION) and event.generation != agent.generation:
-        return Step(agent)
+    companion = agent.companion
+    if isinstance(event, CompanionElapsed):
+        if companion is None or (companion.generation, companion.state) != (event.generation, event.state):
+            return Step(agent)
+        return _step_companion(agent, companion, event, Moment(now, draw))
+    if isinstance(event, OF_GENERATION):
+        if companion is not None and event.generation == companion.generation:
+            return _step_companion(agent, companion, event, Moment(now, draw))
+        if event.generation != agent.generation:
+            return Step(agent)
     if isinstance(event, Elapsed) and event.epoch != agent.epoch:
         return Step(agent)
-    return TABLE[agent.state, type(event)].act(agent, event, do.Moment(now, draw))
+    return TABLE[agent.state, type(event)].act(agent, event, Moment(now, draw))
+
+
+def _step_companion(agent: Agent, companion: Companion, event: Event, at: Moment) -> Step:
+    taken = step_companion(agent, companion, event, at.now)
+    then = do.lose_companion(taken.agent, at)
+    return Step(then.agent, (*taken.effects, *then.effects))
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -73,21 +94,27 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     State.STOPPED: {
         Start: Row(do.start_resting, (State.WAITING,)),
         Restart: Row(do.start_resting, (State.WAITING,)),
+        Replace: Row(do.start_resting, (State.WAITING,)),
         Stop: IGNORE,
         Redefine: Row(do.redefine),
+        Rebind: Row(do.redefine),
     },
     State.WAITING: {
         Start: Row(do.want_up),
         Restart: Row(do.want_up),
-        Stop: Row(do.stop_without_process, (State.STOPPED,)),
+        Replace: Row(do.want_up),
+        Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING)),
         Redefine: Row(do.redefine),
+        Rebind: Row(do.redefine),
         DependenciesReady: Row(do.spawn, (State.STARTING,)),
     },
     State.STARTING: {
         Start: Row(do.want_up),
         Restart: Row(do.restart_running, (State.STOPPING,)),
+        Replace: Row(do.restart_running, (State.STOPPING,)),
         Stop: Row(do.stop_running, (State.STOPPING,)),
-        Redefine: Row(do.redefine_running, (State.STOPPING,)),
+        Redefine: Row(do.redefine_starting, (State.STOPPING,)),
+        Rebind: Row(do.rebind_running, (State.STOPPING,)),
         DependencyLost: Row(do.lose_dependency, (State.STOPPING,)),
         Spawned: Row(do.learn_pid),
         SpawnFailed: Row(do.spawn_failed, (State.BACKOFF, State.FAILED)),
@@ -99,29 +126,37 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     State.READY: {
         Start: Row(do.want_up),
         Restart: Row(do.restart_running, (State.STOPPING,)),
+        Replace: Row(do.restart_gracefully, (State.STOPPING,)),
+        Proceed: Row(do.begin_replacement),
+        Keep: Row(do.keep_running),
         Stop: Row(do.stop_running, (State.STOPPING,)),
-        Redefine: Row(do.redefine_running, (State.STOPPING,)),
+        Redefine: Row(do.redefine_ready, (State.STOPPING,)),
+        Rebind: Row(do.rebind_running, (State.STOPPING,)),
         DependencyLost: Row(do.lose_dependency, (State.STOPPING,)),
         Complained: Row(do.note),
-        Unhealthy: Row(do.become_unhealthy, (State.STOPPING,)),
-        Died: Row(do.die_unasked, (State.KILLING,)),
+        Unhealthy: Row(do.become_unhealthy, (State.KILLING, State.STARTING)),
+        Died: Row(do.die_serving, (State.KILLING, State.STARTING)),
         Elapsed: Row(do.become_stable),
     },
     State.STOPPING: {
         Start: Row(do.want_up_again),
         Restart: Row(do.restart_again),
+        Replace: Row(do.restart_again),
         Stop: Row(do.want_down),
         Redefine: Row(do.redefine_ending),
+        Rebind: Row(do.rebind_ending),
         Spawned: Row(do.terminate_late),
         SpawnFailed: Row(do.spawn_failed, _AFTER_PROCESS),
         Died: Row(do.die, (State.KILLING,)),
         Elapsed: Row(do.stop_timed_out, (State.KILLING,)),
     },
     State.KILLING: {
-        Start: Row(do.want_up_again),
-        Restart: Row(do.restart_again),
+        Start: Row(do.want_up_again, (State.WAITING,)),
+        Restart: Row(do.restart_again, (State.WAITING,)),
+        Replace: Row(do.restart_again, (State.WAITING,)),
         Stop: Row(do.want_down),
         Redefine: Row(do.redefine_ending),
+        Rebind: Row(do.rebind_ending),
         Spawned: Row(do.kill_late),
         SpawnFailed: Row(do.spawn_failed, _AFTER_PROCESS),
         Died: Row(do.die_killed),
@@ -131,15 +166,19 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     State.BACKOFF: {
         Start: Row(do.start_now, (State.WAITING,)),
         Restart: Row(do.start_now, (State.WAITING,)),
-        Stop: Row(do.stop_without_process, (State.STOPPED,)),
+        Replace: Row(do.start_now, (State.WAITING,)),
+        Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING)),
         Redefine: Row(do.redefine_waiting_out, (State.WAITING,)),
+        Rebind: Row(do.redefine_waiting_out, (State.WAITING,)),
         Elapsed: Row(do.try_again, (State.WAITING,)),
     },
     State.FAILED: {
         Start: Row(do.start_resting, (State.WAITING, State.KILLING)),
         Restart: Row(do.start_resting, (State.WAITING, State.KILLING)),
+        Replace: Row(do.start_resting, (State.WAITING, State.KILLING)),
         Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING)),
         Redefine: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
+        Rebind: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
         Spawned: Row(do.kill_late),
         Died: Row(do.die_killed),
         Swept: Row(do.vanish_late, (State.STOPPED,)),
@@ -147,19 +186,25 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     },
 }
 
+_ASIDE = (Proceed, Keep, CompanionElapsed)
+"""What is about replacements, which only an agent that is READY has."""
+
 _IGNORED: Mapping[State, tuple[type[Event], ...]] = {
     State.STOPPED: (
-        DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept, Elapsed,
+        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept,
+        Elapsed,
     ),
-    State.WAITING: (DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept, Elapsed),
-    State.STARTING: (DependenciesReady, Unhealthy, Swept),
-    State.READY: (DependenciesReady, Spawned, SpawnFailed, Ready, Swept),
-    State.STOPPING: (DependenciesReady, DependencyLost, Ready, Complained, Unhealthy, Swept),
-    State.KILLING: (DependenciesReady, DependencyLost, Ready, Complained, Unhealthy),
+    State.WAITING: (
+        *_ASIDE, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept, Elapsed,
+    ),
+    State.STARTING: (*_ASIDE, DependenciesReady, Unhealthy, Swept),
+    State.READY: (CompanionElapsed, DependenciesReady, Spawned, SpawnFailed, Ready, Swept),
+    State.STOPPING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Complained, Unhealthy, Swept),
+    State.KILLING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Complained, Unhealthy),
     State.BACKOFF: (
-        DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept,
+        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept,
     ),
-    State.FAILED: (DependenciesReady, DependencyLost, Ready, Complained, Unhealthy, Elapsed),
+    State.FAILED: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Complained, Unhealthy, Elapsed),
 }  # fmt: skip
 """Written out, so that a new event is a decision in every state."""
 

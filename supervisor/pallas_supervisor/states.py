@@ -40,6 +40,19 @@ class Desired(StrEnum):
     DOWN = "down"
 
 
+class CompanionState(StrEnum):
+    """Where the second process of an agent is, during a graceful replacement and after it."""
+
+    STARTING = "starting"
+    """The new worker, which is not ready yet; the old one serves."""
+    DRAINING = "draining"
+    """The old worker, told to finish its calls; the new one serves."""
+    KILLING = "killing"
+    """Either of the two, killed or dead, until nothing is left of it."""
+    STUCK = "stuck"
+    """Cannot be killed."""
+
+
 class After(StrEnum):
     """What follows once the process is gone, as long as the agent is still desired."""
 
@@ -65,10 +78,24 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a process ended: exactly one of the two is set."""
+    """How a process ended: exactly one of `status` and `signal` is set."""
 
     status: int | None = None
     signal: int | None = None
+    reason: str | None = None
+    """Why, where that is known and neither number says it: `out of memory`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion:
+    """The second process of an agent: one that is to replace the first, or one that has been replaced."""
+
+    generation: int
+    state: CompanionState
+    since: float
+    pid: int | None = None
+    cause: str = ""
+    """Why the agent is being replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +109,9 @@ class Agent:
     epoch: int = 0
     """Counts state changes; a timer belongs to the epoch in which it was set."""
     generation: int = 0
-    """Counts spawns; an event of a process belongs to its generation."""
+    """The spawn that the state is about; an event of a process belongs to its generation."""
+    newest: int = 0
+    """Counts spawns: the highest generation so far."""
     live: bool = False
     """Whether a process of this generation exists or may yet come to exist."""
     pid: int | None = None
@@ -98,6 +127,9 @@ class Agent:
     retry_at: float | None = None
     message: str = ""
     last_exit: Exit | None = None
+    replace: str | None = None
+    """Why a READY agent is to be replaced gracefully, as soon as it is its turn."""
+    companion: Companion | None = None
 
 
 # --- events ---------------------------------------------------------------------------------------------
@@ -115,7 +147,25 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The operator wants a new process, and the agent up."""
+    """The operator wants a new process, and the agent up; the old process ends first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A new process is wanted, and the agent up; the old one serves until the new one is ready."""
+
+    cause: str
+    """`operator`, `reload`, `memory`: why it will count as a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """The replacement that is due may begin now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The replacement that is due and has not begun is not wanted any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +174,13 @@ class Redefine:
 
     policy: Policy
     respawn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rebind:
+    """The definition changed, and the agent is served on another socket from now on."""
+
+    policy: Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +257,23 @@ class Elapsed:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class CompanionElapsed:
+    """The companion of this generation has been in this state for as long as it may."""
+
+    generation: int
+    state: CompanionState
+
+
 Event = (
     Start
     | Stop
     | Restart
+    | Replace
+    | Proceed
+    | Keep
     | Redefine
+    | Rebind
     | DependenciesReady
     | DependencyLost
     | Spawned
@@ -215,10 +284,11 @@ Event = (
     | Died
     | Swept
     | Elapsed
+    | CompanionElapsed
 )
 
 OF_GENERATION = (Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept)
-"""Events that are no-ops unless they carry the agent's own generation."""
+"""Events of a process: no-ops unless they carry the generation of the agent or of its companion."""
 
 
 # --- effects --------------------------------------------------------------------------------------------
@@ -261,6 +331,23 @@ class SetTimer:
 
 
 @dataclass(frozen=True, slots=True)
+class SetCompanionTimer:
+    """Say `CompanionElapsed(generation, state)` after so many seconds; a change of the companion cancels it."""
+
+    generation: int
+    state: CompanionState
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementFailed:
+    """The new worker did not become ready; the old one goes on serving."""
+
+    cause: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class CountRestart:
     """A process is started again, for this reason."""
 
@@ -274,7 +361,17 @@ class ObserveStart:
     seconds: float
 
 
-Effect = Spawn | Terminate | Kill | Sweep | SetTimer | CountRestart | ObserveStart
+Effect = (
+    Spawn
+    | Terminate
+    | Kill
+    | Sweep
+    | SetTimer
+    | SetCompanionTimer
+    | ReplacementFailed
+    | CountRestart
+    | ObserveStart
+)
 
 
 @dataclass(frozen=True, slots=True)

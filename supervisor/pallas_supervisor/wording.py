@@ -10,14 +10,15 @@ if TYPE_CHECKING:
 
 
 def describe_exit(exit_: Exit) -> str:
-    """`exit status 78`, `killed by SIGKILL`."""
+    """`exit status 78`, `killed by SIGKILL`, `killed by SIGKILL (out of memory)`."""
+    reason = f" ({exit_.reason})" if exit_.reason else ""
     if exit_.signal is None:
-        return f"exit status {exit_.status}"
+        return f"exit status {exit_.status}{reason}"
     try:
         name = signal.Signals(exit_.signal).name
     except ValueError:
         name = f"signal {exit_.signal}"
-    return f"killed by {name}"
+    return f"killed by {name}{reason}"
 
 
 def describe_seconds(seconds: float) -> str:

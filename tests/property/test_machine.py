@@ -23,14 +23,16 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pallas_supervisor.actions import KILL_TIMEOUT
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.machine import IGNORE, TABLE, step
+from pallas_supervisor.replacement import KILL_TIMEOUT
 from pallas_supervisor.states import (
     OF_GENERATION,
     RESTING,
     WITH_PROCESS,
     Agent,
+    CompanionElapsed,
+    CompanionState,
     Complained,
     DependenciesReady,
     DependencyLost,
@@ -39,10 +41,15 @@ from pallas_supervisor.states import (
     Elapsed,
     Event,
     Exit,
+    Keep,
     Policy,
+    Proceed,
     Ready,
+    Rebind,
     Redefine,
+    Replace,
     Restart,
+    SetCompanionTimer,
     SetTimer,
     Spawn,
     Spawned,
@@ -93,21 +100,41 @@ class OffBy:
         return self.event
 
 
+@dataclass(frozen=True)
+class OfCompanion:
+    """An event of the companion's, if there is one."""
+
+    event: Event
+
+    def of(self, agent: Agent) -> Event | None:
+        if (companion := agent.companion) is None:
+            return None
+        if isinstance(self.event, CompanionElapsed):
+            return CompanionElapsed(companion.generation, companion.state)
+        return replace(self.event, generation=companion.generation)  # type: ignore[call-arg]
+
+
+OF_PROCESS = st.one_of(
+    st.builds(Spawned, st.just(0), st.integers(2, 9)),
+    st.builds(SpawnFailed, st.just(0), st.just("no memory"), st.booleans()),
+    st.sampled_from([Ready(0), Swept(0), Complained(0, "ImportError"), Unhealthy(0, "frozen")]),
+    st.builds(Died, st.just(0), exits),
+)
 happenings = st.builds(
     OffBy,
     st.one_of(
-        st.sampled_from([Start(), Stop(), Restart(), DependenciesReady(), DependencyLost("library")]),
+        st.sampled_from([Start(), Stop(), Restart(), Replace("operator"), Proceed(), Keep()]),
+        st.sampled_from([DependenciesReady(), DependencyLost("library"), Elapsed(0)]),
         st.builds(Redefine, policies, st.booleans()),
-        st.builds(Spawned, st.just(0), st.integers(2, 9)),
-        st.builds(SpawnFailed, st.just(0), st.just("no memory"), st.booleans()),
-        st.sampled_from(
-            [Ready(0), Swept(0), Elapsed(0), Complained(0, "ImportError"), Unhealthy(0, "frozen")]
-        ),
-        st.builds(Died, st.just(0), exits),
+        st.builds(Rebind, policies),
+        OF_PROCESS,
     ),
     st.sampled_from([0, 0, 0, 0, -1, 1]),
 )
 """Every kind of event, mostly of the agent's own generation and epoch."""
+companions = st.builds(
+    OfCompanion, st.one_of(OF_PROCESS, st.just(CompanionElapsed(0, CompanionState.STARTING)))
+)
 
 
 class PureMachine(RuleBasedStateMachine):
@@ -125,6 +152,27 @@ class PureMachine(RuleBasedStateMachine):
         """Anything, sensible or not."""
         self._take(happening, draw, wait)
 
+    @rule(happening=companions, wait=st.sampled_from([0.0, 1.0, 61.0]))
+    def happen_to_the_companion(self, happening: OfCompanion, wait: float) -> None:
+        """Anything, sensible or not, if there is one."""
+        if (event := happening.of(self.agent)) is None:
+            return
+        self.now += wait
+        before = self.agent
+        taken = step(before, event, now=self.now, draw=0.5)
+        after = self.agent = taken.agent
+        if before.state is State.KILLING and not before.live:
+            assert after.state in (State.KILLING, State.STOPPED, State.FAILED)
+        elif before.state is State.FAILED and before.desired is Desired.DOWN:
+            assert after.state in (State.FAILED, State.STOPPED)
+        else:
+            assert after.state is before.state
+        took_over = after.generation != before.generation
+        assert took_over == (isinstance(event, Ready) and before.companion.state is CompanionState.STARTING)
+        if after.companion is not None and after.companion.state is not before.companion.state:
+            timed = [e for e in taken.effects if isinstance(e, SetCompanionTimer)]
+            assert len(timed) == (after.companion.state is not CompanionState.STUCK)
+
     @rule(number=st.integers(0, 100), policy=policies, exit_=exits, yes=st.booleans())
     def move(self, number: int, policy: Policy, exit_: Exit, yes: bool) -> None:
         """Something that the present state does not ignore: it is what leads far."""
@@ -133,6 +181,8 @@ class PureMachine(RuleBasedStateMachine):
         ]
         made: dict[type[Event], Event] = {
             Redefine: Redefine(policy, yes),
+            Rebind: Rebind(policy),
+            Replace: Replace("operator"),
             DependencyLost: DependencyLost("library"),
             Spawned: Spawned(0, 7),
             SpawnFailed: SpawnFailed(0, "no memory", yes),
@@ -163,18 +213,28 @@ class PureMachine(RuleBasedStateMachine):
             assert len(timers) == (after.state in TIMED or after.state is State.READY)
         for effect in taken.effects:
             if isinstance(effect, Spawn):
+                assert effect.generation == after.newest == before.newest + 1
+            if isinstance(effect, Spawn) and isinstance(event, Proceed):
+                assert before.state is State.READY
+                assert before.companion is None
+            elif isinstance(effect, Spawn):
                 assert isinstance(event, DependenciesReady)
                 assert not before.live
-                assert effect.generation == after.generation == before.generation + 1
-            else:
-                assert getattr(effect, "generation", after.generation) == after.generation
+                assert effect.generation == after.generation
+            known = {
+                a.generation for a in (before, after, before.companion, after.companion) if a is not None
+            }
+            assert getattr(effect, "generation", after.generation) in known
 
     @invariant()
     def hangs_together(self) -> None:
         agent = getattr(self, "agent", None)
         if agent is None:
             return
-        if agent.state in WITH_PROCESS:
+        companion = agent.companion
+        if agent.state is State.KILLING:
+            assert agent.live or companion is not None
+        elif agent.state in WITH_PROCESS:
             assert agent.live
         elif agent.state is not State.FAILED:  # which may be one that cannot be killed
             assert not agent.live
@@ -190,13 +250,31 @@ class PureMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: hasattr(self, "agent"))
     @invariant()
+    def the_companion_fits(self) -> None:
+        agent, companion = self.agent, self.agent.companion
+        if agent.replace is not None:
+            assert agent.state is State.READY
+        if companion is not None:
+            assert companion.generation != agent.generation
+            assert agent.newest >= max(companion.generation, agent.generation)
+            if companion.state is CompanionState.STARTING:
+                assert agent.state is State.READY
+                assert companion.generation == agent.newest
+        if agent.state is State.STOPPED:
+            assert companion is None
+
+    @precondition(lambda self: hasattr(self, "agent"))
+    @invariant()
     def comes_down_when_told_to(self) -> None:
         """After `Stop`, timers alone bring it to rest, even if no process ever answers."""
         agent = step(self.agent, Stop(), now=self.now, draw=0.0).agent
-        for _ in range(3):
+        for _ in range(6):
             if agent.state in RESTING:
                 break
             agent = step(agent, Elapsed(agent.epoch), now=self.now, draw=0.0).agent
+            if (companion := agent.companion) is not None:
+                elapsed = CompanionElapsed(companion.generation, companion.state)
+                agent = step(agent, elapsed, now=self.now, draw=0.0).agent
         assert agent.state in RESTING
         assert agent.desired is Desired.DOWN
 
@@ -280,10 +358,12 @@ class Fleet(RuleBasedStateMachine):
     def _check_transition(self, change: Transition) -> None:
         name = change.after.name
         agents, graph = self.engine.agents, self.engine.graph
-        if change.after.state is State.STARTING:
+        if change.of_state and change.after.state is State.STARTING and change.before.state is State.WAITING:
             needs = {need: agents[need].state for need in graph.dependencies(name)}
             self.world.insist(set(needs.values()) <= {State.READY}, f"{name} starts while {needs}")
-        if self.shutting_down and change.after.state is State.STOPPING:
+        surging = [a for a in agents.values() if a.companion and a.companion.state is CompanionState.STARTING]
+        self.world.insist(len(surging) <= self.engine.max_surge, f"more surge than allowed: {surging}")
+        if self.shutting_down and change.of_state and change.after.state is State.STOPPING:
             busy = [n for n in graph.dependents(name) if agents[n].state not in RESTING]
             self.world.insist(
                 change.after.desired is Desired.UP or not busy, f"{name} is stopped before {busy}"
@@ -302,6 +382,14 @@ class Fleet(RuleBasedStateMachine):
     @rule(name=names)
     def restart(self, name: str) -> None:
         self.engine.post(name, Restart())
+
+    @rule(name=names, cause=st.sampled_from(["operator", "memory"]))
+    def replace(self, name: str, cause: str) -> None:
+        self.engine.post(name, Replace(cause))
+
+    @rule(name=names, policy=policies)
+    def rebind(self, name: str, policy: Policy) -> None:
+        self.engine.post(name, Rebind(policy))
 
     @rule(name=names, policy=policies, respawn=st.booleans())
     def redefine(self, name: str, policy: Policy, respawn: bool) -> None:
@@ -325,12 +413,13 @@ class Fleet(RuleBasedStateMachine):
     @rule(data=st.data(), permanent=st.booleans())
     def cannot_appear(self, data: st.DataObject, permanent: bool) -> None:
         if process := self._some(data, spawned=False, dead=False):
-            del self.world.live[process.name]
+            self.world.remove(process)
             self.engine.post(process.name, SpawnFailed(process.generation, "no memory", permanent))
 
     @rule(data=st.data())
     def come_up(self, data: st.DataObject) -> None:
         if process := self._some(data, spawned=True, dead=False):
+            process.serving = True
             self.engine.post(process.name, Ready(process.generation))
 
     @rule(data=st.data(), what=st.sampled_from([Complained, Unhealthy]))
@@ -348,7 +437,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(target=processes_seen, data=st.data())
     def vanish(self, data: st.DataObject) -> object:
         if process := self._some(data, spawned=True, dead=True):
-            del self.world.live[process.name]
+            self.world.remove(process)
             self.engine.post(process.name, Swept(process.generation))
             return process
         return multiple()
@@ -356,7 +445,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(process=processes_seen, late=st.sampled_from([Ready, Swept]))
     def say_something_late(self, process: FakeProcess, late: type[Ready | Swept]) -> None:
         before = self.engine.agents[process.name]
-        if before.generation > process.generation:
+        if before.generation > process.generation and before.companion is None:
             self.engine.post(process.name, late(process.generation))
             assert self.engine.agents[process.name] == before
 
@@ -372,20 +461,21 @@ class Fleet(RuleBasedStateMachine):
     def all_come_up(self) -> None:
         for name in self.engine.graph.start_order:
             self.engine.post(name, Start())
-            process = self.world.live.get(name)
-            if process is not None and not process.dead and not process.spawned:
-                self._spawned(process)
-            if process is not None and not process.dead:
-                self.engine.post(name, Ready(process.generation))
+            for process in self.world.of(name)[:1]:
+                if not process.dead and not process.spawned:
+                    self._spawned(process)
+                if not process.dead:
+                    process.serving = True
+                    self.engine.post(name, Ready(process.generation))
 
     @rule(name=names, helped=st.booleans())
     def cannot_be_killed(self, name: str, helped: bool) -> None:
         """It is told to stop and never does, whether its process exists already or is still to come."""
-        process = self.world.live.get(name)
-        if helped and process is not None and not process.spawned:
-            self._spawned(process)
+        for process in self.world.of(name):
+            if helped and not process.spawned:
+                self._spawned(process)
         self.engine.post(name, Stop())
-        self.loop.advance(10.0 + KILL_TIMEOUT)
+        self.loop.advance(10.0 + 2 * KILL_TIMEOUT)
         assert self.engine.agents[name].state in RESTING
 
     def _spawned(self, process: FakeProcess) -> None:
@@ -403,11 +493,13 @@ class Fleet(RuleBasedStateMachine):
     @invariant()
     def knows_its_processes(self) -> None:
         for name, agent in self.engine.agents.items():
-            process = self.world.live.get(name)
-            assert (process is not None) == agent.live
-            assert (process is not None and process.spawned) == (agent.pid is not None)
-            if process is not None:
-                assert process.generation == agent.generation
+            known = {agent.generation: agent.pid} if agent.live else {}
+            if agent.companion is not None:
+                known[agent.companion.generation] = agent.companion.pid
+            processes = {p.generation: p for p in self.world.of(name)}
+            assert processes.keys() == known.keys()
+            for generation, process in processes.items():
+                assert process.spawned == (known[generation] is not None)
 
     @precondition(lambda self: hasattr(self, "engine"))
     @invariant()
@@ -421,20 +513,41 @@ class Fleet(RuleBasedStateMachine):
             elif agent.state is State.WAITING:
                 assert self.engine.awaited(name) != ()
             elif agent.state is State.READY:
-                process = self.world.live[name]
-                assert not process.dead
+                assert not self.world.live[name, agent.generation].dead
+            companion = agent.companion
+            if companion is not None and companion.state is not CompanionState.STUCK:
+                timer = self.engine._companion_timers[name]
+                assert not timer.cancelled()
+                assert timer.when() >= self.loop.now
+
+    @precondition(lambda self: hasattr(self, "engine"))
+    @invariant()
+    def a_replacement_that_is_due_waits_for_something(self) -> None:
+        agents = self.engine.agents
+        for name, agent in agents.items():
+            if agent.replace is not None and agent.companion is None:
+                surging = [other for other in agents.values() if other.companion is not None]
+                needs = [agents[need] for need in self.engine.graph.dependencies(name)]
+                assert surging or any(need.replace is not None for need in needs)
 
     @precondition(lambda self: hasattr(self, "engine"))
     @invariant()
     def a_live_process_is_asked_to_end_where_it_should(self) -> None:
         for name, agent in self.engine.agents.items():
-            process = self.world.live.get(name)
-            if process is None or process.dead or not process.spawned:
-                continue
-            if agent.state is State.STOPPING:
-                assert "terminate" in process.asked
-            if agent.state in (State.KILLING, State.FAILED):
-                assert "kill" in process.asked
+            companion = agent.companion
+            for process in self.world.of(name):
+                if process.dead or not process.spawned:
+                    continue
+                if process.generation == agent.generation:
+                    if agent.state is State.STOPPING:
+                        assert "terminate" in process.asked
+                    if agent.state in (State.KILLING, State.FAILED):
+                        assert "kill" in process.asked
+                else:
+                    if companion.state is CompanionState.DRAINING:
+                        assert "terminate" in process.asked
+                    if companion.state in (CompanionState.KILLING, CompanionState.STUCK):
+                        assert "kill" in process.asked
 
     def teardown(self) -> None:
         """In the end everything comes down, with processes that die when killed, or that never do."""
@@ -443,7 +556,7 @@ class Fleet(RuleBasedStateMachine):
         mortal = self.engine.agents["library"].generation % 2 == 0
         self.shutting_down = True
         shutdown = Driven(self.engine.shut_down())
-        for _ in range(len(self.engine.agents)):
+        for _ in range(2 * len(self.engine.agents)):
             self.loop.advance(10.0 + KILL_TIMEOUT)
             for process in list(self.world.live.values()) if mortal else ():
                 self._end(process)
@@ -462,7 +575,7 @@ class Fleet(RuleBasedStateMachine):
         if not process.dead:
             process.dead = True
             self.engine.post(process.name, Died(process.generation, Exit(signal=9)))
-        del self.world.live[process.name]
+        self.world.remove(process)
         self.engine.post(process.name, Swept(process.generation))
 
 
@@ -476,12 +589,13 @@ def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list
     engine, world, loop = make_engine({"research": ()}, {"research": replace(policy, reset_after=1e6)})
     engine.start(["research"])
     for exit_ in exits_:
-        if not (process := world.live.get("research")):
+        if not world.of("research"):
             break
+        process = world.newest("research")
         engine.post("research", Spawned(process.generation, 7))
         process.dead = process.spawned = True
         engine.post("research", Died(process.generation, exit_))
-        del world.live["research"]
+        world.remove(process)
         engine.post("research", Swept(process.generation))
         loop.advance(40.0)
     agent = engine.agents["research"]

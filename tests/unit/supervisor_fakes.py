@@ -91,6 +91,7 @@ class FakeProcess:
     name: str
     generation: int
     spawned: bool = False
+    serving: bool = False
     dead: bool = False
     asked: set[str] = field(default_factory=set)
 
@@ -99,10 +100,22 @@ class FakeProcesses:
     """The engine's `Processes`; does nothing by itself and refuses what must not be asked."""
 
     def __init__(self) -> None:
-        self.live: dict[str, FakeProcess] = {}
+        self.live: dict[tuple[str, int], FakeProcess] = {}
+        """By agent and generation."""
         self.calls: list[tuple[str, str, int]] = []
         self.broken: list[str] = []
         """Promises that the engine has broken. It survives a failing driver, so raising would not do."""
+
+    def of(self, name: str) -> list[FakeProcess]:
+        """The agent's processes, the newest first."""
+        found = [process for process in self.live.values() if process.name == name]
+        return sorted(found, key=lambda process: -process.generation)
+
+    def newest(self, name: str) -> FakeProcess:
+        return self.of(name)[0]
+
+    def remove(self, process: FakeProcess) -> None:
+        del self.live[process.name, process.generation]
 
     def insist(self, kept: bool, promise: str) -> None:
         if not kept:
@@ -110,8 +123,13 @@ class FakeProcesses:
 
     def spawn(self, name: str, generation: int) -> None:
         self.calls.append(("spawn", name, generation))
-        self.insist(name not in self.live, f"{name} is spawned again before {self.live.get(name)} was swept")
-        self.live[name] = FakeProcess(name, generation)
+        others = self.of(name)
+        self.insist(len(others) <= 1, f"{name} is spawned a third time beside {others}")
+        for other in others:
+            beside = other.serving or other.asked or other.dead
+            self.insist(bool(beside), f"{name} is spawned again beside {other}, which does not serve")
+        self.insist((name, generation) not in self.live, f"{name} {generation} is spawned twice")
+        self.live[name, generation] = FakeProcess(name, generation)
 
     def terminate(self, name: str, generation: int) -> None:
         self._note("terminate", name, generation)
@@ -121,15 +139,15 @@ class FakeProcesses:
 
     def sweep(self, name: str, generation: int) -> None:
         self._note("sweep", name, generation)
-        self.insist(name in self.live and self.live[name].dead, f"{name} is swept while it lives")
+        process = self.live.get((name, generation))
+        self.insist(process is not None and process.dead, f"{name} is swept while it lives")
 
     def _note(self, what: str, name: str, generation: int) -> None:
         self.calls.append((what, name, generation))
-        process = self.live.get(name)
-        self.insist(process is not None, f"{what} of {name}, of which nothing is left")
-        self.insist(process is None or process.generation == generation, f"{what} of another one: {process}")
-        if process is not None and process.spawned:  # nothing can be asked of one that is still to come
-            process.asked.add(what)
+        process = self.live.get((name, generation))
+        self.insist(process is not None, f"{what} of {name} {generation}, of which nothing is left")
+        if process is not None:
+            process.asked.add(what if process.spawned else f"{what} too early")
 
     def took(self) -> list[tuple[str, str, int]]:
         """The calls since the last time."""

@@ -12,10 +12,12 @@ import yaml
 from pallas_registry.agents_file import read_deployment
 from pallas_registry.deployment import ModelSettings
 from pallas_registry.log_levels import Levels
+from pallas_supervisor.configuration import Configuration, Source
 from pallas_supervisor.fleet import Fleet
 from pallas_supervisor.hub import LogHub
 from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.operations import Operations
+from pallas_supervisor.provenance import Provenance
 from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
 from pallas_supervisor.states import Died, Exit, Ready, Spawned, Swept
@@ -56,20 +58,22 @@ class Rig:
 
     def appear(self, *names: str) -> None:
         for name in names:
-            process = self.world.live[name]
+            process = self.world.newest(name)
             process.spawned = True
             self.fleet.engine.post(name, Spawned(process.generation, 4000))
 
     def come_up(self, *names: str) -> None:
         self.appear(*names)
         for name in names:
-            self.fleet.engine.post(name, Ready(self.world.live[name].generation))
+            process = self.world.newest(name)
+            process.serving = True
+            self.fleet.engine.post(name, Ready(process.generation))
 
     def end(self, name: str, exit_: Exit | None = None) -> None:
-        process = self.world.live[name]
+        process = self.world.newest(name)
         process.dead = True
         self.fleet.engine.post(name, Died(process.generation, exit_ or Exit(status=0)))
-        del self.world.live[name]
+        self.world.remove(process)
         self.fleet.engine.post(name, Swept(process.generation))
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:
@@ -83,6 +87,8 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
     """A fleet of these agents, none of which has been started."""
     deployment: Deployment = read_deployment(write_deployment(directory, agents, **fields))
     lines: list[bytes] = []
+    levels = Levels(pallas="INFO", root="INFO")
+    taken = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
     fleet = Fleet(
         deployment,
         ModelSettings(),
@@ -91,14 +97,15 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
         ),
         slots=Slots(directory / "metrics"),
         hub=LogHub(lines.append),
-        levels=Levels(pallas="INFO", root="INFO"),
+        levels=levels,
         zygote=None,
         directory=str(directory),
+        provenance=Provenance(Source(path=deployment.path, directory=directory), taken),
     )
     world = fleet.engine._processes = FakeProcesses()
     try:
         async with asyncio.timeout(60.0):
-            yield Rig(fleet, Operations(fleet), Reloading(fleet, directory), world, directory, lines)
+            yield Rig(fleet, Operations(fleet), Reloading(fleet), world, directory, lines)
     finally:
         for name in list(fleet._stand_ins):
             fleet.remove_stand_in(name)

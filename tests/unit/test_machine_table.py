@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, get_args
 
 import pytest
 
+from pallas_supervisor import replacement
 from pallas_supervisor.machine import _IGNORED, _ROWS, IGNORE, TABLE, step
 from pallas_supervisor.states import (
     OF_GENERATION,
     Agent,
+    CompanionElapsed,
+    CompanionState,
     Complained,
     DependenciesReady,
     DependencyLost,
@@ -21,14 +24,19 @@ from pallas_supervisor.states import (
     Elapsed,
     Event,
     Exit,
+    Keep,
     Policy,
+    Proceed,
     Ready,
+    Rebind,
     Redefine,
+    Replace,
     Restart,
     Spawned,
     SpawnFailed,
     Start,
     State,
+    Step,
     Stop,
     Swept,
     Unhealthy,
@@ -67,56 +75,108 @@ def test_rows_lead_to_other_states_than_their_own():
 
 def test_events_that_carry_a_generation_are_checked_for_it():
     carriers = {event for event in EVENTS if "generation" in event.__dataclass_fields__}
-    assert carriers == set(OF_GENERATION)
+    assert carriers == {*OF_GENERATION, CompanionElapsed}
     assert {event for event in EVENTS if "epoch" in event.__dataclass_fields__} == {Elapsed}
 
 
 def possible_events(agent: Agent) -> Iterator[Event]:
     """What may happen to this agent, of its own generation and epoch."""
-    generation = agent.generation
     yield from (Start(), Stop(), Restart(), DependenciesReady(), DependencyLost("library"))
+    yield from (Replace("operator"), Proceed(), Keep(), Rebind(agent.policy))
     yield from (Redefine(agent.policy, respawn) for respawn in (False, True))
+    yield from of_process(agent.generation)
+    yield Elapsed(agent.epoch)
+
+
+def of_process(generation: int) -> Iterator[Event]:
+    """What may happen to a process."""
     yield from (Spawned(generation, 7), Ready(generation), Swept(generation))
     yield from (SpawnFailed(generation, "no memory", permanent) for permanent in (False, True))
     yield from (Complained(generation, "ImportError"), Unhealthy(generation, "frozen"))
     yield from (Died(generation, Exit(status=status)) for status in (0, 1, 78))
-    yield Elapsed(agent.epoch)
+
+
+def of_companion(agent: Agent) -> Iterator[Event]:
+    """What may happen to the agent's companion."""
+    if (companion := agent.companion) is not None:
+        yield from of_process(companion.generation)
+        yield CompanionElapsed(companion.generation, companion.state)
 
 
 def essence(agent: Agent) -> Agent:
     """The agent without what only counts or tells the time, so that there are finitely many."""
-    counts = {"epoch": 0, "generation": 0, "restarts": 0, "failures": min(agent.failures, 1)}
-    return replace(agent, **counts, since=0.0, retry_at=None, message="", pid=None, cause=None)
+    companion = agent.companion
+    if companion is not None:
+        newer = companion.generation > agent.generation
+        companion = replace(companion, generation=int(newer), since=0.0, cause="", pid=None)
+    counts: dict[str, object] = {
+        "epoch": 0,
+        "generation": 0,
+        "newest": 0,
+        "restarts": 0,
+        "failures": min(agent.failures, 1),
+    }
+    counts |= {"companion": companion, "replace": agent.replace and "due"}
+    if agent.state is not State.KILLING:  # where alone the last exit decides anything
+        counts["last_exit"] = None
+    counts["was_ready"] = False  # which only decides how long the back-off is
+    return replace(
+        agent,
+        **counts,
+        since=0.0,  # type: ignore[arg-type]
+        retry_at=None,
+        message="",
+        pid=None,
+        cause=None,
+    )
+
+
+@dataclass
+class Explored:
+    """What came about by trying all events in all situations."""
+
+    rows: dict[tuple[State, type[Event]], set[State]] = field(default_factory=dict)
+    """Every row of the main table that acted, and where it led."""
+    companion_rows: set[tuple[CompanionState, type[Event]]] = field(default_factory=set)
+    """Every row of the companions' table that changed something or had an effect."""
 
 
 @pytest.fixture(scope="module")
-def taken() -> dict[tuple[State, type[Event]], set[State]]:
-    """Every row that can come about, and where it led, by trying all events in all situations."""
+def explored() -> Explored:
     beginnings = [agent(policy=policy) for policy in POLICIES]
     seen, left = {essence(start) for start in beginnings}, deque(beginnings)
-    found: dict[tuple[State, type[Event]], set[State]] = {}
+    found = Explored()
     while left:
         before = left.popleft()
-        for event in possible_events(before):
-            after = step(before, event, now=1.0, draw=0.5).agent
-            if TABLE[before.state, type(event)] is not IGNORE:
-                found.setdefault((before.state, type(event)), set()).add(after.state)
+        for event in (*possible_events(before), *of_companion(before)):
+            taken = step(before, event, now=1.0, draw=0.5)
+            after = taken.agent
+            if before.companion is not None and event in of_companion(before):
+                if taken != Step(before):
+                    found.companion_rows.add((before.companion.state, type(event)))
+            elif TABLE[before.state, type(event)] is not IGNORE:
+                found.rows.setdefault((before.state, type(event)), set()).add(after.state)
             if (known := essence(after)) not in seen:
                 seen.add(known)
                 left.append(after)
     return found
 
 
-def test_every_row_that_is_not_ignored_can_come_about(taken: dict[tuple[State, type[Event]], set[State]]):
+def test_every_row_that_is_not_ignored_can_come_about(explored: Explored):
     acting = {pair for pair, row in TABLE.items() if row is not IGNORE}
-    assert set(taken) == acting
+    assert set(explored.rows) == acting
 
 
-def test_rows_lead_to_exactly_the_states_that_they_declare(
-    taken: dict[tuple[State, type[Event]], set[State]],
-):
-    declared = {pair: set(TABLE[pair].to) for pair in taken}
-    reached = {pair: states - {pair[0]} for pair, states in taken.items()}
+def test_the_table_of_companions_is_whole_and_its_rows_come_about(explored: Explored):
+    events = (*OF_GENERATION, CompanionElapsed)
+    assert set(replacement.TABLE) == set(itertools.product(CompanionState, events))
+    acting = {pair for pair, act in replacement.TABLE.items() if act is not replacement.ignore}
+    assert explored.companion_rows == acting
+
+
+def test_rows_lead_to_exactly_the_states_that_they_declare(explored: Explored):
+    declared = {pair: set(TABLE[pair].to) for pair in explored.rows}
+    reached = {pair: states - {pair[0]} for pair, states in explored.rows.items()}
     assert reached == declared
 
 
@@ -131,4 +191,7 @@ def test_ignored_events_change_nothing():
 
 def test_effects_are_what_the_engine_carries_out():
     names = {effect.__name__ for effect in get_args(Effect)}
-    assert names == {"Spawn", "Terminate", "Kill", "Sweep", "SetTimer", "CountRestart", "ObserveStart"}
+    assert names == {
+        "Spawn", "Terminate", "Kill", "Sweep", "SetTimer", "SetCompanionTimer", "ReplacementFailed", "CountRestart",
+        "ObserveStart",
+    }  # fmt: skip

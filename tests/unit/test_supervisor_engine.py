@@ -15,7 +15,7 @@ from pallas_supervisor.states import (
     Exit,
     Policy,
     Ready,
-    Redefine,
+    Rebind,
     Restart,
     Spawned,
     SpawnFailed,
@@ -30,17 +30,17 @@ CHAIN = {"library": (), "research": ("library",), "jarvis": ("research",)}
 
 
 def come_up(engine: Engine, world: FakeProcesses, name: str) -> None:
-    process = world.live[name]
+    process = world.newest(name)
     process.spawned = True
     engine.post(name, Spawned(process.generation, 7))
     engine.post(name, Ready(process.generation))
 
 
 def end(engine: Engine, world: FakeProcesses, name: str, exit_: Exit) -> None:
-    process = world.live[name]
+    process = world.newest(name)
     process.dead = True
     engine.post(name, Died(process.generation, exit_))
-    del world.live[name]
+    world.remove(process)
     engine.post(name, Swept(process.generation))
 
 
@@ -172,7 +172,7 @@ def test_a_waiting_agent_starts_by_itself_when_its_dependency_comes_back():
     engine, world, _ = make_engine(CHAIN, {name: Policy(restart="never") for name in CHAIN})
     engine.start(CHAIN)
     engine.post("library", SpawnFailed(1, "no memory"))
-    del world.live["library"]
+    world.remove(world.newest("library"))
     assert states(engine)["library"] == "failed"
     assert engine.awaited("research") == ("library",)
     engine.start(["library"])
@@ -259,7 +259,7 @@ def test_restarts_and_starts_are_counted():
     engine.start(["library"])
     loop.advance(3.0)
     come_up(engine, world, "library")
-    engine.post("library", Redefine(Policy(), respawn=True))
+    engine.post("library", Rebind(Policy()))
     end(engine, world, "library", Exit(status=0))
     assert starts == [3.0]
     assert restarts == [("library", "reload")]
@@ -300,7 +300,7 @@ def test_reconciliation_goes_on_until_the_shutdown():
         loop.advance(RECONCILE_INTERVAL)
         assert states(engine) == {"library": "starting"}, "an event that was missed is made up for"
         engine.post("library", SpawnFailed(engine.agents["library"].generation, "no memory"))
-        del engine._processes.live["library"]  # type: ignore[attr-defined]
+        engine._processes.remove(engine._processes.newest("library"))  # type: ignore[attr-defined]
         engine.post("library", Stop())
     shutdown = loop.run(engine.shut_down())
     assert shutdown.done
