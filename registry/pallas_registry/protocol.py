@@ -67,6 +67,8 @@ class WorkerSpec:
     """Number of this start of the agent, from 1; unique while the supervisor lives."""
     directory: str
     """Working directory, where the module and the fast-agent configuration are looked up."""
+    listener_outlives: bool = False
+    """Whether the service manager keeps the listening socket for the next supervisor: it must not be shut down."""
     allowed_hosts: tuple[str, ...]
     """Host header values that are served; `name:*` stands for any port."""
     metrics_directory: str

@@ -66,6 +66,7 @@ class Fleet:
         levels: log levels handed to workers.
         zygote: None where every worker is started by exec.
         directory: working directory of the workers.
+        outlives: whether a port's socket is there for the next supervisor, too: nobody may shut it down.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Fleet:
         levels: Levels,
         zygote: Zygote | None,
         directory: str,
+        outlives: Callable[[int], bool] = lambda _port: False,
     ) -> None:
         self.deployment = deployment
         self.settings = settings
@@ -90,6 +92,7 @@ class Fleet:
         self.models: dict[str, ReadyReport] = {}
         self.change_observers: list[Callable[[], None]] = []
         self._directory = directory
+        self._outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
         self.intake = Intake(self._reported, hub)
         self.launcher = Launcher(
@@ -179,6 +182,12 @@ class Fleet:
         stand_in = self._stand_ins[name] = StandIn(self.listeners[name], lambda: self._absence(name))
         stand_in.switch(on=name not in self.agents or self.agents[name].state in UNSERVED)
 
+    def let_wait(self) -> None:
+        """Answer no more for agents whose sockets outlive us: connections wait for the next supervisor."""
+        for name, stand_in in self._stand_ins.items():
+            if self._outlives(self.deployment.agents[name].port):
+                stand_in.retire()
+
     def remove_stand_in(self, name: str) -> None:
         """Do not answer for the agent any more; to be done before its socket is closed."""
         self._stand_ins.pop(name).close()
@@ -205,6 +214,7 @@ class Fleet:
             directory=self._directory,
             metrics=(str(self.slots.directory), self.slots.slot(name, generation)),
             levels=self.levels,
+            listener_outlives=self._outlives(self.deployment.agents[name].port),
         )
 
     def _reported(self, name: str, generation: int, report: Report) -> None:

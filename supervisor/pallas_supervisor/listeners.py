@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+type Address = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+"""As getaddrinfo(3) gives it."""
+
+type Inherited = Callable[[int, Address], socket.socket | None]
+"""Finds the socket that a service manager handed down for this family and address."""
 
 BACKLOG = 4096
 """Connections that may wait while a worker is starting; the kernel caps it at net.core.somaxconn."""
@@ -28,7 +34,11 @@ class PortsTakenError(Exception):
 
 
 def open_listeners(
-    bind: str, ports: Mapping[str, int], *, patience: float = ORPHAN_PATIENCE
+    bind: str,
+    ports: Mapping[str, int],
+    *,
+    patience: float = ORPHAN_PATIENCE,
+    inherited: Inherited = lambda _family, _address: None,
 ) -> dict[str, socket.socket]:
     """Listen on every port, or on none.
 
@@ -36,6 +46,7 @@ def open_listeners(
         bind: an IPv4 or IPv6 address, or a name.
         ports: what each port is for → the port.
         patience: seconds to wait, blocking, for a port that an orphan still holds.
+        inherited: asked first for a socket that is bound already.
 
     Raises:
         PortsTakenError: with all ports that are taken, and by whom.
@@ -45,7 +56,8 @@ def open_listeners(
     deadline = time.monotonic() + patience
     for purpose, port in ports.items():
         try:
-            opened[purpose] = _listen_patiently(bind, port, deadline)
+            adopted = _adopt(bind, port, inherited)
+            opened[purpose] = _listen_patiently(bind, port, deadline) if adopted is None else adopted
         except OSError as error:
             problems.append(_explain(bind, port, purpose, error))
     if problems:
@@ -71,17 +83,38 @@ def _listen_patiently(bind: str, port: int, deadline: float) -> socket.socket:
 
 
 def _listen(bind: str, port: int) -> socket.socket:
-    info = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    listener = socket.socket(info[0], socket.SOCK_STREAM)
+    family, address = _resolve(bind, port)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(info[4])
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
+        listener.bind(address)
+        return _prepare(listener)
     except OSError:
         listener.close()
         raise
+
+
+def _adopt(bind: str, port: int, inherited: Inherited) -> socket.socket | None:
+    listener = inherited(*_resolve(bind, port))
+    if listener is None:
+        return None
+    try:
+        return _prepare(listener)
+    except OSError:
+        listener.close()
+        raise
+
+
+def _prepare(listener: socket.socket) -> socket.socket:
+    """Make a bound socket listen, be it again: one that was shut down has only forgotten to."""
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
     return listener
+
+
+def _resolve(bind: str, port: int) -> tuple[socket.AddressFamily, Address]:
+    info = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return info[0], info[4]
 
 
 def _explain(bind: str, port: int, purpose: str, error: OSError) -> str:

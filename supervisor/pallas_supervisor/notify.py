@@ -1,21 +1,29 @@
-"""Words to systemd: READY, STATUS, STOPPING, WATCHDOG; silent where there is no systemd (sd_notify(3)).
+"""What the supervisor says to systemd, and hands to it; silent where there is no systemd (sd_notify(3)).
 
-Knows one datagram socket.
+Knows one datagram socket and the protocol's words; nothing of agents, and nothing of what the descriptors are.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 SEND_TIMEOUT = 0.1
 """Seconds that a manager may be too busy to listen; the loop waits for so long."""
+
+BARRIER_TIMEOUT = 2.0
+"""Seconds that a manager may take to read what was sent."""
+
+PROBE_NAME = "pallas-probe"
+"""What the descriptor is called that only finds out whether descriptors are kept."""
 
 
 class Notifier:
@@ -28,20 +36,90 @@ class Notifier:
         self.watchdog_interval = _watchdog_interval(environ)
         """Seconds between keep-alives (half of what systemd allows), or None if it expects none."""
 
-    def send(self, *assignments: str) -> None:
-        """Send assignments such as `READY=1` in one datagram."""
+    def send(self, *assignments: str, descriptors: Iterable[int] = ()) -> bool:
+        """Send assignments such as `READY=1` in one datagram, with descriptors; whether it was sent."""
         if not self._address:
-            return
+            return False
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             channel.settimeout(SEND_TIMEOUT)
             channel.connect(self._address)
-            channel.send("\n".join(assignments).encode())
+            socket.send_fds(channel, ["\n".join(assignments).encode()], list(descriptors))
+            return True
+        return False
 
     def status(self, text: str) -> None:
         """Show `text` in `systemctl status`; repeating it sends nothing."""
         if self._status != text:
             self._status = text
             self.send(f"STATUS={' '.join(text.split())}")
+
+    @contextlib.contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Let the manager know that the configuration is being read again, and when that is over."""
+        # The time lets `Type=notify-reload` tell this reload from an earlier one.
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self.send("RELOADING=1", f"MONOTONIC_USEC={now}")
+        try:
+            yield
+        finally:
+            self.send("READY=1")
+
+    def extend_timeout(self, seconds: float) -> None:
+        """Ask for so many more seconds from now for what is under way; never shortens the manager's own limit."""
+        self.send(f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}")
+
+    # --- descriptors that the manager keeps ---------------------------------------------------------------
+
+    def store(self, name: str, descriptor: int) -> bool:
+        """Have the manager keep a copy of `descriptor` for whoever is started next; whether it was sent."""
+        return self.send("FDSTORE=1", f"FDNAME={name}", descriptors=[descriptor])
+
+    def remove(self, name: str) -> None:
+        """Have the manager close what it keeps under this name."""
+        self.send("FDSTOREREMOVE=1", f"FDNAME={name}")
+
+    async def keeps_descriptors(self) -> bool:
+        """Whether the manager keeps what it is given.
+
+        There is nothing to ask for this in older ones, so it is tried: a manager that does not keep the end of a
+        socket pair closes it, and the other end tells.
+        """
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                sent = self.store(PROBE_NAME, theirs.fileno())
+            if not sent or not await self._barrier():
+                return False
+            ours.setblocking(False)
+            try:
+                return ours.recv(1) != b""
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            finally:
+                self.remove(PROBE_NAME)
+
+    async def _barrier(self) -> bool:
+        """Wait until the manager has worked off everything that was sent so far; whether it has in time."""
+        ours, theirs = os.pipe()
+        loop = asyncio.get_running_loop()
+        closed = asyncio.Event()
+        try:
+            sent = self.send("BARRIER=1", descriptors=[theirs])
+        finally:
+            os.close(theirs)
+        if sent:
+            loop.add_reader(ours, closed.set)
+        try:
+            async with asyncio.timeout(BARRIER_TIMEOUT if sent else 0):
+                await closed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(ours)
+            os.close(ours)
+        return True
 
 
 def _watchdog_interval(environ: Mapping[str, str]) -> float | None:

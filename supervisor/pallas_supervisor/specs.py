@@ -39,6 +39,7 @@ def worker_spec(
     directory: str,
     metrics: tuple[str, str],
     levels: Levels,
+    listener_outlives: bool = False,
 ) -> WorkerSpec:
     """What the worker of this start of an agent is told.
 
@@ -46,6 +47,7 @@ def worker_spec(
         environ: the supervisor's environment.
         directory: the worker's working directory.
         metrics: directory and slot in which it counts.
+        listener_outlives: the service manager holds the listening socket, too.
     """
     agent = deployment.agents[name]
     environment = worker_environment(environ, agent.env)
@@ -60,6 +62,7 @@ def worker_spec(
         port=agent.port,
         generation=generation,
         directory=directory,
+        listener_outlives=listener_outlives,
         allowed_hosts=served_hosts(deployment.host, deployment.bind),
         metrics_directory=metrics[0],
         metrics_slot=metrics[1],

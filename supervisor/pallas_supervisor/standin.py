@@ -45,11 +45,12 @@ class StandIn:
         self._absence = absence
         self._answering: set[asyncio.Task[None]] = set()
         self._on = False
+        self._retired = False
         self._resumption: asyncio.TimerHandle | None = None
 
     def switch(self, *, on: bool) -> None:
         """Begin or stop to accept; answers under way are finished either way."""
-        if on == self._on:
+        if on == self._on or self._retired:
             return
         self._on = on
         if on:
@@ -59,6 +60,11 @@ class StandIn:
             if self._resumption is not None:
                 self._resumption.cancel()
                 self._resumption = None
+
+    def retire(self) -> None:
+        """Never accept again, whatever `switch` is told; answers under way are finished."""
+        self.switch(on=False)
+        self._retired = True
 
     def close(self) -> None:
         """Stop for good."""

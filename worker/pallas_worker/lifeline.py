@@ -30,19 +30,23 @@ def wake_on_parent_death() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
-def watch_lifeline(lifeline: int, listener: socket.socket, orphaned: Callable[[], None]) -> threading.Thread:
+def watch_lifeline(
+    lifeline: int, listener: socket.socket | None, orphaned: Callable[[], None]
+) -> threading.Thread:
     """Watch the lifeline in a thread of its own; a blocked event loop cannot keep it from acting.
 
     At the lifeline's end of file the listening socket is shut down for every process that holds it, which frees
-    the port for the next supervisor at once; `orphaned` is called (in this thread) to begin a drain; and after
-    `ORPHAN_GRACE` seconds the whole process group is killed.
+    the port for the next supervisor at once; None stands for one that the next supervisor inherits as it is. Then
+    `orphaned` is called (in this thread) to begin a drain; and after `ORPHAN_GRACE` seconds the whole process group
+    is killed.
     """
 
     def watch() -> None:
         while os.read(lifeline, 64):
             pass
-        with contextlib.suppress(OSError):  # another worker of the same agent may have been quicker
-            listener.shutdown(socket.SHUT_RDWR)
+        if listener is not None:
+            with contextlib.suppress(OSError):  # another worker of the same agent may have been quicker
+                listener.shutdown(socket.SHUT_RDWR)
         timer = threading.Timer(ORPHAN_GRACE, os.killpg, (0, signal.SIGKILL))
         timer.daemon = True
         timer.start()

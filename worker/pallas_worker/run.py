@@ -113,7 +113,7 @@ async def _serve(
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             loop.call_soon_threadsafe(stopping.set)
 
-    watch_lifeline(lifeline, listener, orphaned)
+    watch_lifeline(lifeline, None if spec.listener_outlives else listener, orphaned)
     # Imported only now: the metrics files belong to this process, not to the zygote.
     metrics = importlib.import_module("pallas_worker.metrics")
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot)
