@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pallas_registry.logs import configure_logging, levels
 from pallas_registry.problems import ConfigurationError
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
+from pallas_supervisor.activation import take_inheritance
 from pallas_supervisor.children import become_subreaper
 from pallas_supervisor.console import Console
 from pallas_supervisor.control_api import control_api
@@ -34,6 +35,7 @@ from pallas_supervisor.operations import Operations
 from pallas_supervisor.public_api import public_api
 from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
+from pallas_supervisor.socket_store import SocketStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 
 REGISTRY = "registry"
 """Purpose of the public port, beside the agents' names."""
+
+EXTENSION = 30.0
+"""Seconds more that the service manager is asked for while agents stop, again and again."""
 
 _log = logging.getLogger("pallas.supervisor")
 
@@ -82,6 +87,7 @@ class _Supervisor:
         self._stopping = asyncio.Event()
         self._impatient = asyncio.Event()
         self._notifier = Notifier(os.environ)
+        self._store = SocketStore(self._notifier, take_inheritance(os.environ))
         self._background: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -100,6 +106,8 @@ class _Supervisor:
         self._stack.callback(logging.getLogger().removeHandler, handler)
         if os.environ.get("PALLAS_LOG_STDERR") != "1":
             logging.getLogger("pallas").addHandler(Console(deployment.name))
+        await self._store.open()
+        self._store.keep(listeners.values())
         registry_listener = listeners.pop(REGISTRY, None)
         metrics = socket_path.parent / "metrics"
         self._stack.callback(shutil.rmtree, metrics, ignore_errors=True)
@@ -112,6 +120,7 @@ class _Supervisor:
             levels=chosen,
             zygote=self._assignment.zygote,
             directory=str(self._assignment.directory),
+            outlives=self._store.holds,
         )
         reloading = Reloading(fleet, self._assignment.directory)
         await self._serve(fleet, reloading, socket_path, registry_listener, since)
@@ -147,6 +156,8 @@ class _Supervisor:
     async def _shut_down(self, fleet: Fleet, servers: list[HttpServer]) -> None:
         self._notifier.send("STOPPING=1")
         _log.info("stopping all agents")
+        fleet.let_wait()
+        extending = asyncio.create_task(self._extend_timeout(fleet), name="extend time-out")
         stopping = asyncio.create_task(fleet.engine.shut_down())
         impatient = asyncio.create_task(self._impatient.wait())
         await asyncio.wait({stopping, impatient}, return_when=asyncio.FIRST_COMPLETED)
@@ -157,6 +168,7 @@ class _Supervisor:
             await stopping
         impatient.cancel()
         await asyncio.gather(*(server.close() for server in servers))
+        extending.cancel()
         for name in list(fleet.agents):
             fleet.remove_stand_in(name)
         if self._assignment.zygote is not None:
@@ -171,7 +183,8 @@ class _Supervisor:
         ports = {name: agent.port for name, agent in deployment.agents.items()}
         if self._assignment.public:
             ports = {REGISTRY: deployment.registry_port, **ports}
-        listeners = open_listeners(deployment.bind, ports)
+        listeners = open_listeners(deployment.bind, ports, inherited=self._store.take)
+        self._store.drop_unclaimed()
         self._stack.callback(close_listeners, list(listeners.values()))
         return listeners
 
@@ -210,10 +223,18 @@ class _Supervisor:
             _log.error("cannot reload: %s", error)
 
     def _keep_alive(self, fleet: Fleet) -> None:
+        """Feed the watchdog for as long as the engine works; a loop that only turns round and round is not alive."""
         interval = self._notifier.watchdog_interval
         if interval is not None:
-            self._notifier.send("WATCHDOG=1")
+            if fleet.engine.prove_alive():
+                self._notifier.send("WATCHDOG=1")
             self._loop.call_later(interval, self._keep_alive, fleet)
+
+    async def _extend_timeout(self, fleet: Fleet) -> None:
+        """Agents may take as long as they are allowed to, also where that is more than the manager expects."""
+        while fleet.engine.prove_alive():
+            self._notifier.extend_timeout(EXTENSION)
+            await asyncio.sleep(EXTENSION / 3)
 
 
 def _control_listener(path: Path) -> socket.socket:
