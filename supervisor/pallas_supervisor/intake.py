@@ -1,7 +1,8 @@
 """The reading ends of the workers' pipes: reports to the supervisor, records and raw output to the log hub.
 
 Knows descriptors and lines. Reads on whatever comes, bounded per worker and second: a worker is never held up by its
-log, and a flood costs dropped lines, which are counted.
+log, and a flood costs dropped lines, which are counted. Takes a few lines at a time, so that a flood does not hold up
+the loop either.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import fcntl
 import logging
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -32,15 +34,10 @@ COUNTED_LENGTH = 1024
 LINES_PER_SECOND = 2_000
 BURST = 10_000
 DRAIN_CHUNKS = 32
+LINES_AT_ONCE = 200
+"""Lines that are taken in before others have their turn on the loop."""
 
 _log = logging.getLogger("pallas.supervisor.intake")
-
-
-@dataclass(slots=True)
-class _Pipe:
-    descriptor: int
-    take: Callable[[bytes], None]
-    rest: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(slots=True)
@@ -51,6 +48,19 @@ class _Worker:
     allowance: float = BURST
     refilled: float = 0.0
     dropped: int = 0
+
+
+@dataclass(slots=True)
+class _Pipe:
+    worker: _Worker
+    descriptor: int
+    take: Callable[[_Worker, bytes], None]
+    droppable: bool
+    rest: bytearray = field(default_factory=bytearray)
+    lines: deque[bytes] = field(default_factory=deque)
+    """Whole lines that have been read and not yet taken."""
+    turn: asyncio.Handle | None = None
+    """The next look at `lines`, if there are some."""
 
 
 class Intake:
@@ -73,8 +83,10 @@ class Intake:
         worker = self._workers[name, generation] = _Worker(name, generation, refilled=self._loop.time())
         theirs: list[int] = []
         try:
-            for take in (self._take_report, self._take_record, self._take_output):
-                theirs.append(self._open(worker, take))  # noqa: PERF401 - what was opened must be known
+            # One by one: what was opened must be known.
+            theirs.append(self._open(worker, self._take_report, droppable=False))
+            theirs.append(self._open(worker, self._take_record, droppable=True))
+            theirs.append(self._open(worker, self._take_output, droppable=True))
         except OSError:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -83,14 +95,14 @@ class Intake:
         report, records, output = theirs
         return report, records, output
 
-    def _open(self, worker: _Worker, take: Callable[[_Worker, bytes], None]) -> int:
+    def _open(self, worker: _Worker, take: Callable[[_Worker, bytes], None], *, droppable: bool) -> int:
         ours, theirs = os.pipe()
         os.set_blocking(ours, False)
         with contextlib.suppress(PermissionError):  # above the user's limit for pipes: the default size does
             fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-        pipe = _Pipe(ours, lambda line: take(worker, line))
+        pipe = _Pipe(worker, ours, take, droppable)
         worker.pipes.append(pipe)
-        self._loop.add_reader(ours, self._read, pipe)
+        self._loop.add_reader(ours, self._readable, pipe)
         return theirs
 
     def drain(self, name: str, generation: int) -> None:
@@ -99,6 +111,7 @@ class Intake:
             return
         for pipe in worker.pipes:
             for _ in range(DRAIN_CHUNKS):
+                self._take(pipe, len(pipe.lines))
                 if not self._read(pipe):
                     break
 
@@ -107,11 +120,34 @@ class Intake:
         if (worker := self._workers.pop((name, generation), None)) is None:
             return
         for pipe in worker.pipes:
+            self._take(pipe, len(pipe.lines))
             if pipe.rest:
-                pipe.take(bytes(pipe.rest))
+                pipe.take(worker, bytes(pipe.rest))
+            if pipe.turn is not None:
+                pipe.turn.cancel()
             self._loop.remove_reader(pipe.descriptor)
             os.close(pipe.descriptor)
         self._tell_dropped(worker)
+
+    def _readable(self, pipe: _Pipe) -> None:
+        if not pipe.lines:  # else they come first, and the pipe fills up meanwhile
+            self._read(pipe)
+        if pipe.turn is None:
+            self._take_some(pipe)
+
+    def _take_some(self, pipe: _Pipe) -> None:
+        pipe.turn = None
+        self._take(pipe, LINES_AT_ONCE)
+        if pipe.lines:
+            pipe.turn = self._loop.call_soon(self._take_some, pipe)
+
+    def _take(self, pipe: _Pipe, most: int) -> None:
+        while pipe.lines and most > 0:
+            pipe.take(pipe.worker, pipe.lines.popleft())
+            most -= 1
+        if pipe.lines and pipe.droppable and not self._refill(pipe.worker):
+            pipe.worker.dropped += len(pipe.lines)
+            pipe.lines.clear()
 
     def _read(self, pipe: _Pipe) -> bool:
         """Read one chunk; whether there was anything."""
@@ -122,21 +158,36 @@ class Intake:
         if not data:
             self._loop.remove_reader(pipe.descriptor)
             return False
+        if pipe.droppable and not self._refill(pipe.worker):
+            self._drop(pipe, data)
+            return True
         pipe.rest += data
         *lines, rest = pipe.rest.split(b"\n")
         if len(rest) > LONGEST_LINE:
             lines.append(rest)
             rest = bytearray()
         pipe.rest = rest
-        for line in lines:
-            pipe.take(bytes(line))
+        pipe.lines.extend(map(bytes, lines))
         return True
+
+    @staticmethod
+    def _drop(pipe: _Pipe, data: bytes) -> None:
+        """Count the lines in `data` without looking at them, and keep the beginning of the one that is not ended."""
+        ended, feed, rest = data.rpartition(b"\n")
+        if feed:
+            pipe.worker.dropped += ended.count(b"\n") + 1
+            pipe.rest = bytearray()
+        pipe.rest += rest
+        if len(pipe.rest) > LONGEST_LINE:
+            pipe.worker.dropped += 1
+            pipe.rest = bytearray()
 
     def _take_report(self, worker: _Worker, line: bytes) -> None:
         try:
             report = decode_report(line)
         except ValueError as error:
-            _log.warning("%s: %s", worker.name, error, extra={"agent": worker.name})
+            if self._admit(worker, line):
+                _log.warning("%s: %s", worker.name, error, extra={"agent": worker.name})
             return
         self._reported(worker.name, worker.generation, report)
 
@@ -168,16 +219,20 @@ class Intake:
 
     def _admit(self, worker: _Worker, line: bytes) -> bool:
         """Spend some of the worker's allowance, which refills by the second; a long line counts as several."""
-        now = self._loop.time()
-        worker.allowance = min(BURST, worker.allowance + (now - worker.refilled) * LINES_PER_SECOND)
-        worker.refilled = now
-        if worker.allowance < 1:
+        if not self._refill(worker):
             worker.dropped += 1
             return False
         worker.allowance -= 1 + len(line) // COUNTED_LENGTH
         if worker.dropped and worker.allowance > LINES_PER_SECOND / 2:
             self._tell_dropped(worker)
         return True
+
+    def _refill(self, worker: _Worker) -> bool:
+        """Whether the worker may have a line more by now."""
+        now = self._loop.time()
+        worker.allowance = min(BURST, worker.allowance + (now - worker.refilled) * LINES_PER_SECOND)
+        worker.refilled = now
+        return worker.allowance >= 1
 
     def _tell_dropped(self, worker: _Worker) -> None:
         if worker.dropped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -21,7 +22,14 @@ from pallas_registry.protocol import (
 from pallas_registry.records import record_line
 from pallas_supervisor import intake as module
 from pallas_supervisor.hub import LogHub
-from pallas_supervisor.intake import BURST, COUNTED_LENGTH, LINES_PER_SECOND, LONGEST_LINE, Intake
+from pallas_supervisor.intake import (
+    BURST,
+    COUNTED_LENGTH,
+    LINES_AT_ONCE,
+    LINES_PER_SECOND,
+    LONGEST_LINE,
+    Intake,
+)
 from unit.supervisor_processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
@@ -198,6 +206,69 @@ def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogC
 
     with caplog.at_level(logging.WARNING):
         on_bench(do)
+
+
+def test_a_flood_leaves_the_loop_to_others_between_a_few_lines():
+    async def do(bench: Bench) -> None:
+        os.write(bench.output, b"x\n" * 5_000)
+        seen = [0]
+        async with asyncio.timeout(PATIENCE):
+            while seen[-1] < 5_000:
+                await asyncio.sleep(0)
+                seen.append(len(bench.lines))
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= LINES_AT_ONCE
+
+    on_bench(do)
+
+
+def test_what_waits_for_its_turn_is_neither_lost_nor_out_of_order():
+    async def do(bench: Bench) -> None:
+        os.write(bench.output, b"".join(b"%d\n" % number for number in range(1_000)))
+        while not bench.lines:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        os.write(bench.output, b"1000\n1001")
+        bench.drain()
+        bench.intake.close("research", 1)
+        assert bench.messages() == [str(number) for number in range(1_002)]
+
+    on_bench(do)
+
+
+def test_a_flood_beyond_what_is_allowed_is_counted_to_the_line():
+    async def do(bench: Bench) -> None:
+        bench.worker.allowance = 0.0
+        os.write(bench.output, b"\n".join([b"line"] * 30_000) + b"\nbegun")
+        bench.drain()
+        assert (bench.lines, bench.worker.dropped) == ([], 30_000)
+        bench.now += 1.0
+        os.write(bench.output, b" and ended\n")
+        bench.drain()
+        assert bench.messages()[-1] == "begun and ended"
+
+    on_bench(do)
+
+
+def test_a_line_without_end_is_not_collected_while_lines_are_dropped():
+    async def do(bench: Bench) -> None:
+        bench.worker.allowance = 0.0
+        for _ in range(40):
+            os.write(bench.output, b"x" * LONGEST_LINE)
+            bench.drain()
+            assert all(len(pipe.rest) <= LONGEST_LINE for pipe in bench.worker.pipes)
+        assert bench.worker.dropped > 10
+
+    on_bench(do)
+
+
+def test_what_is_no_report_is_told_no_oftener_than_other_lines(caplog: pytest.LogCaptureFixture):
+    async def do(bench: Bench) -> None:
+        bench.worker.allowance = 100.0
+        os.write(bench.report, b"nonsense\n" * 150)
+        bench.drain()
+        assert len(caplog.records) == 100
+        assert bench.worker.dropped == 50
+
+    on_bench(do)
 
 
 def test_long_lines_count_as_several():
