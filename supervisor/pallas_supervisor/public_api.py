@@ -1,4 +1,4 @@
-"""The registry port: the catalogue, merged metrics, health. Read-only, and open to whoever reaches the port.
+"""The registry port: status page, catalogue, merged metrics, health. Read-only, and open to whoever reaches it.
 
 Knows Starlette and the fleet; changes nothing.
 """
@@ -13,6 +13,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pallas_registry.catalogue_routes import catalogue_routes
+from pallas_supervisor.page.feed import Feed
+from pallas_supervisor.page.routes import page_routes
 from pallas_supervisor.states import Desired, State
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 def public_api(fleet: Fleet, directory: Directory) -> Starlette:
     """The application of the registry port."""
     api = _PublicApi(fleet)
+    feed = Feed(fleet, fleet.slots.collect, api.scraping)
     return Starlette(
         routes=[
+            *page_routes(feed, fleet.engine.now),
             *catalogue_routes(directory.view),
             Route("/metrics", api.metrics),
             Route("/health", api.health),
@@ -39,11 +43,11 @@ def public_api(fleet: Fleet, directory: Directory) -> Starlette:
 class _PublicApi:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._scraping = asyncio.Lock()
+        self.scraping = asyncio.Lock()
 
     async def metrics(self, request: Request) -> Response:
         accept = request.headers.get("accept", "")
-        async with self._scraping:  # the collectors keep state between scrapes
+        async with self.scraping:  # the collectors keep state between scrapes
             body, content_type = await asyncio.to_thread(self._fleet.metrics.render, accept)
         return Response(body, headers={"content-type": content_type})
 

@@ -1,0 +1,143 @@
+"""What the page says of the fleet at one moment, gathered from it. Nothing that a scrape does not show.
+
+Knows the fleet; nothing of how anything looks.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pallas_supervisor.page.history import Count, together
+from pallas_supervisor.states import Desired, State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_registry.protocol import Status
+    from pallas_supervisor.fleet import Fleet
+    from pallas_supervisor.page.history import History, Stretch, Trend
+    from pallas_supervisor.page.samples import Samples, Totals
+    from pallas_supervisor.states import Agent
+
+CLOCK_SLACK = 2.0
+"""Seconds by which wall clock and engine's clock may drift apart before times on the page follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFacts:
+    """One agent."""
+
+    name: str
+    title: str
+    port: int
+    needs: tuple[str, ...]
+    state: State
+    wanted: bool
+    since: datetime
+    """When it came into its state."""
+    health: Status
+    why: str
+    """Why it is not well; empty when it is."""
+    restarts: int
+    memory: int | None
+    """Resident memory in bytes; None without a process."""
+    totals: Totals
+    trend: Trend
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFacts:
+    """All of them, and what they share."""
+
+    name: str
+    health: Status
+    agents: tuple[AgentFacts, ...]
+    trend: Trend
+    samples: Samples
+
+    @property
+    def wanted(self) -> int:
+        """How many agents should run."""
+        return sum(agent.wanted for agent in self.agents)
+
+    @property
+    def ready(self) -> int:
+        """How many of those are ready."""
+        return sum(agent.wanted and agent.state is State.READY for agent in self.agents)
+
+    @property
+    def troubled(self) -> tuple[AgentFacts, ...]:
+        """The agents that should run and are not well."""
+        return tuple(agent for agent in self.agents if agent.wanted and agent.health != "ok")
+
+
+class WallClock:
+    """Tells wall time of the engine's times, the same for the same time each time it is asked."""
+
+    def __init__(self) -> None:
+        self._offset = 0.0
+
+    def at(self, moment: float, now: float) -> datetime:
+        """The time of day at `moment`, to the second; both are on the engine's clock."""
+        offset = time.time() - now
+        if abs(offset - self._offset) > CLOCK_SLACK:
+            self._offset = offset
+        return datetime.fromtimestamp(int(self._offset + moment), UTC)
+
+
+def gather(
+    fleet: Fleet, samples: Samples, memory: Mapping[str, int], history: History, clock: WallClock
+) -> FleetFacts:
+    """The facts at this moment.
+
+    Args:
+        samples: the workers' newest series.
+        memory: resident memory in bytes of each live worker.
+    """
+    now = fleet.engine.now()
+    document = fleet.health_document()
+    agents = []
+    for name, agent in fleet.agents.items():
+        deployed = fleet.deployment.agents[name]
+        totals = samples.agents[name]
+        health = document["agents"][name]
+        agents.append(
+            AgentFacts(
+                name=name,
+                title=deployed.title,
+                port=deployed.port,
+                needs=deployed.depends_on,
+                state=agent.state,
+                wanted=agent.desired is Desired.UP,
+                since=clock.at(agent.since, now),
+                health=health["status"],
+                why=_why(agent, health),
+                restarts=agent.restarts,
+                memory=memory.get(name),
+                totals=totals,
+                trend=history.trend(name, count_of(totals), now),
+                stretches=tuple(history.stretches(name)),
+            )
+        )
+    return FleetFacts(
+        name=fleet.deployment.name,
+        health=document["status"],
+        agents=tuple(agents),
+        trend=together(agent.trend for agent in agents),
+        samples=samples,
+    )
+
+
+def _why(agent: Agent, health: Mapping[str, str]) -> str:
+    """The message of `GET /health`, but for the one that only repeats the state."""
+    message = health.get("message", "")
+    return "" if message == f"the agent is {agent.state}" else message
+
+
+def count_of(totals: Totals) -> Count:
+    """What the history remembers of an agent's counters; tokens are those in and out."""
+    return Count(totals.calls, totals.errors, totals.tokens["input"] + totals.tokens["output"])

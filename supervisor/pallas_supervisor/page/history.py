@@ -1,0 +1,153 @@
+"""The last quarter of an hour: calls, errors, tokens and memory by interval, and changes of state. Pure, bounded.
+
+Knows numbers and names; nothing of clocks (the caller says when it is), of series or of pages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+INTERVAL = 15.0
+"""Seconds between two recordings."""
+POINTS = 60
+"""Recordings that are kept: fifteen minutes."""
+WINDOW = INTERVAL * POINTS
+RATE_WINDOW = 60.0
+"""Seconds over which a rate is taken, at least."""
+MAX_CHANGES = 256
+"""Changes of state that are kept of an agent."""
+
+
+class Count(NamedTuple):
+    """Counters of an agent, or how much they grew."""
+
+    calls: float = 0
+    errors: float = 0
+    tokens: float = 0
+
+    def since(self, before: Count) -> Count:
+        """How much was counted; a counter that is smaller than before began anew."""
+        return Count(*(a - b if a >= b else a for a, b in zip(self, before, strict=True)))
+
+    def plus(self, other: Count) -> Count:
+        """Both together."""
+        return Count(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def per_minute(self, seconds: float) -> Count:
+        """The rate, if all of it came within so many seconds."""
+        return Count(*(value * 60.0 / seconds for value in self))
+
+
+class Point(NamedTuple):
+    """One interval: what was counted in it, and the resident memory in bytes at its end, None without a process."""
+
+    counted: Count
+    memory: int | None
+
+
+class Stretch(NamedTuple):
+    """A time in one state, both ends as shares of the window: 0 is its beginning, 1 is now."""
+
+    begin: float
+    end: float
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """What the page draws of an agent, or of several."""
+
+    rate: Count
+    """Per minute, over the last minute."""
+    points: tuple[Point, ...]
+    """The recorded intervals, the newest last; at most `POINTS`."""
+
+
+@dataclass(slots=True)
+class _Track:
+    seen: Count
+    points: deque[Point] = field(default_factory=lambda: deque(maxlen=POINTS))
+    changes: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
+
+
+class History:
+    """Remembers what was recorded; `now` is in seconds on any clock that does not go back."""
+
+    def __init__(self, now: float) -> None:
+        self.recorded = now
+        """When the last recording was made."""
+        self._tracks: dict[str, _Track] = {}
+
+    def change(self, name: str, state: str, now: float) -> None:
+        """The agent is in this state from now on."""
+        self._track(name).changes.append((now, state))
+
+    def record(self, counts: Mapping[str, Count], memory: Mapping[str, int], now: float) -> None:
+        """End an interval.
+
+        Args:
+            counts: the agents' counters; agents without any have not counted yet.
+            memory: resident memory in bytes of the agents that have a process.
+        """
+        self.recorded = now
+        for name in self._tracks.keys() | counts.keys() | memory.keys():
+            track = self._track(name)
+            count = counts.get(name, track.seen)
+            track.points.append(Point(count.since(track.seen), memory.get(name)))
+            track.seen = count
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget all other agents."""
+        for name in self._tracks.keys() - set(names):
+            del self._tracks[name]
+
+    def trend(self, name: str, count: Count, now: float) -> Trend:
+        """The agent's intervals, and its rate up to this very moment, at which its counters are `count`."""
+        track = self._track(name)
+        back = int(RATE_WINDOW // INTERVAL)
+        recent = count.since(track.seen)
+        for point in list(track.points)[-back:]:
+            recent = recent.plus(point.counted)
+        covered = min(len(track.points), back) * INTERVAL + max(now - self.recorded, 0.0)
+        return Trend(recent.per_minute(max(covered, RATE_WINDOW)), tuple(track.points))
+
+    def stretches(self, name: str) -> list[Stretch]:
+        """The states of the window that ends with the interval under way, so that it moves only with intervals."""
+        end = self.recorded + INTERVAL
+        changes = self._track(name).changes
+        ends = [*[time for time, _ in changes][1:], end]
+        found = []
+        for (begin, state), until in zip(changes, ends, strict=True):
+            first, last = ((moment - end) / WINDOW + 1.0 for moment in (begin, until))
+            if last > 0.0:
+                found.append(Stretch(max(first, 0.0), min(max(last, 0.0), 1.0), state))
+        return found
+
+    def _track(self, name: str) -> _Track:
+        if (track := self._tracks.get(name)) is None:
+            track = self._tracks[name] = _Track(Count())
+        return track
+
+
+def together(trends: Iterable[Trend]) -> Trend:
+    """The sum of several agents' trends; those that came later have fewer intervals."""
+    rate = Count()
+    newest_first: list[Point] = []
+    for trend in trends:
+        rate = rate.plus(trend.rate)
+        for back, point in enumerate(reversed(trend.points)):
+            if back == len(newest_first):
+                newest_first.append(point)
+            else:
+                newest_first[back] = _sum(newest_first[back], point)
+    return Trend(rate, tuple(reversed(newest_first)))
+
+
+def _sum(one: Point, other: Point) -> Point:
+    known = [memory for memory in (one.memory, other.memory) if memory is not None]
+    return Point(one.counted.plus(other.counted), sum(known) if known else None)

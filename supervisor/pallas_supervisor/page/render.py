@@ -1,0 +1,220 @@
+"""The page as HTML: a shell that stays, and the view in it that is made anew whenever something changes. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pallas_registry import __version__
+from pallas_supervisor.page import text
+from pallas_supervisor.page.charts import area, bars
+from pallas_supervisor.page.glyphs import glyph, symbols, word
+from pallas_supervisor.page.graph import alone, graph
+from pallas_supervisor.page.html import Html, join, tag
+from pallas_supervisor.page.tables import CALLS_FLOOR, MEMORY_FLOOR, PER_MINUTE, agents_table, models_table
+from pallas_supervisor.states import RESTING, State
+
+if TYPE_CHECKING:
+    from pallas_supervisor.page.facts import FleetFacts
+    from pallas_supervisor.page.samples import Samples
+
+POLL = 2000
+"""Milliseconds between two looks of the script."""
+POLL_WHILE_MOVING = 1000
+"""The same while an agent is on its way to somewhere."""
+RELOAD = 10
+"""Seconds after which a browser without scripts asks again."""
+TOKENS_FLOOR = 100.0
+
+_SETTLED = RESTING | {State.READY}
+
+
+def page(fleet: FleetFacts, build: str) -> Html:
+    """The whole document; `build` names the version of script and style."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", _title(fleet)),
+        tag("link", rel="icon", href="page/icon.svg", type="image/svg+xml"),
+        tag("link", rel="stylesheet", href=f"page/page.css?{build}"),
+        tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
+        tag("script", src=f"page/page.js?{build}", type="module"),
+    )
+    body = tag("body", symbols(), _banner(fleet), view(fleet, build), _foot())
+    return join(Html("<!doctype html>\n"), tag("html", head, body, lang="en"))
+
+
+def view(fleet: FleetFacts, build: str) -> Html:
+    """What changes: the `main` element, with the time until the next look."""
+    moving = any(agent.state not in _SETTLED for agent in fleet.agents)
+    return tag(
+        "main",
+        tag("h1", fleet.name),
+        _status(fleet),
+        _trouble(fleet),
+        _tiles(fleet),
+        _section("Agents", tag("div", agents_table(fleet), class_="wide"), id="agents"),
+        _dependencies(fleet),
+        _models(fleet.samples),
+        _servers(fleet.samples),
+        id="view",
+        data_title=_title(fleet),
+        data_build=build,
+        data_poll=POLL_WHILE_MOVING if moving else POLL,
+        tabindex=-1,
+    )
+
+
+def _title(fleet: FleetFacts) -> str:
+    return f"{fleet.ready}/{fleet.wanted} ready · {fleet.name} · Pallas"
+
+
+def _banner(fleet: FleetFacts) -> Html:
+    links = (("Registry", "v0.1/servers"), ("Metrics", "metrics"), ("Health", "health"))
+    return tag(
+        "header",
+        tag("a", "Skip to the fleet", href="#view", class_="skip"),
+        tag("p", tag("strong", "Pallas"), tag("span", f" {__version__}", class_="note"), class_="brand"),
+        tag(
+            "nav",
+            tag("ul", *(tag("li", tag("a", name, href=target)) for name, target in links)),
+            aria_label="Raw data",
+        ),
+        tag("p", tag("noscript", f"Reloads every {RELOAD} s"), id="live"),
+        tag("p", id="lost", role="alert", hidden=True),
+    )
+
+
+def _foot() -> Html:
+    return tag(
+        "footer",
+        tag(
+            "p",
+            "Rates are of the last minute, charts of the last 15. Calls, errors and tokens count since the supervisor "
+            "started; resident memory counts pages that agents share once for each.",
+        ),
+    )
+
+
+def _section(title: str, *children: Html | None, id: str) -> Html:  # noqa: A002 - it is the attribute
+    return tag("section", tag("h2", title, id=f"{id}-title"), *children, id=id, aria_labelledby=f"{id}-title")
+
+
+def _status(fleet: FleetFacts) -> Html:
+    agents = text.several(fleet.wanted, "agent")
+    if not fleet.wanted:
+        said = "No agent should run"
+    elif fleet.ready == fleet.wanted:
+        said = f"All {agents} ready" if fleet.wanted > 1 else "The agent is ready"
+    else:
+        said = f"{fleet.ready} of {agents} ready"
+    unwell = sum(agent.state is State.READY for agent in fleet.troubled)
+    more = f", {unwell} of them not well" if unwell else ""
+    return tag("p", word(fleet.health), tag("span", said + more), class_="status", role="status")
+
+
+def _trouble(fleet: FleetFacts) -> Html | None:
+    """Who needs a look, and why, before anything else."""
+    if not fleet.troubled:
+        return None
+    lines = (
+        tag(
+            "li",
+            word(str(agent.state) if agent.state is not State.READY else agent.health),
+            join(" ", tag("a", agent.name, href=f"#agent-{agent.name}"), " "),
+            tag("span", agent.why, class_="why"),
+            data_key=agent.name,
+        )
+        for agent in fleet.troubled
+    )
+    return tag("ul", lines, class_="trouble", aria_label="Agents that are not well")
+
+
+def _tiles(fleet: FleetFacts) -> Html:
+    points = fleet.trend.points
+    counts = [point.counted.per_minute(60.0 / PER_MINUTE) for point in points]
+    calls, errors, tokens = ([count[index] for count in counts] for index in range(3))
+    nothing = [0.0] * len(points)
+    rate = fleet.trend.rate
+    used = [agent.memory for agent in fleet.agents if agent.memory is not None]
+    return tag(
+        "dl",
+        _tile("Ready", f"{fleet.ready} / {fleet.wanted}", None),
+        _tile(
+            "Calls/min",
+            text.rate(rate.calls),
+            bars(calls, nothing, floor=CALLS_FLOOR, label="Calls of all agents"),
+        ),
+        _tile(
+            "Errors/min",
+            text.rate(rate.errors),
+            bars(errors, errors, floor=CALLS_FLOOR, label="Failed calls of all agents"),
+        ),
+        _tile(
+            "Tokens/min",
+            text.compact(rate.tokens),
+            bars(tokens, nothing, floor=TOKENS_FLOOR, label="Tokens in and out of all agents"),
+        ),
+        _tile(
+            "Memory",
+            text.memory(sum(used) if used else None),
+            area(
+                [point.memory for point in points], floor=MEMORY_FLOOR, label="Resident memory of all agents"
+            ),
+        ),
+        _tile("Restarts", text.whole(sum(agent.restarts for agent in fleet.agents)), None),
+        class_="tiles",
+    )
+
+
+def _tile(title: str, value: str, chart: Html | None) -> Html:
+    return tag("div", tag("dt", title), tag("dd", tag("span", value, class_="figure"), chart))
+
+
+def _dependencies(fleet: FleetFacts) -> Html | None:
+    drawn = graph(fleet.agents)
+    if drawn is None:
+        return None
+    apart = alone(fleet.agents)
+    return _section(
+        "Dependencies",
+        tag("div", drawn, class_="scroll", role="region", aria_label="Dependency graph", tabindex=0),
+        tag("p", f"On their own: {', '.join(apart)}", class_="note") if apart else None,
+        id="dependencies",
+    )
+
+
+def _models(samples: Samples) -> Html | None:
+    table = models_table(samples)
+    return None if table is None else _section("Models", tag("div", table, class_="wide"), id="models")
+
+
+def _servers(samples: Samples) -> Html | None:
+    """Downstream servers and LLM providers, as the newest probes found them."""
+    if not samples.downstreams and not samples.providers:
+        return None
+    lines = []
+    for server in sorted(samples.downstreams):
+        found = samples.downstreams[server]
+        missing = sorted(agent for agent, up in found.items() if not up)
+        users = text.several(len(found), "agent")
+        said = f"down for {', '.join(missing)}" if missing else f"up for {users}"
+        lines.append(_server(server, "MCP server", not missing, said))
+    for provider in sorted(samples.providers):
+        up = samples.providers[provider]
+        lines.append(_server(provider, "LLM provider", up, "up" if up else "down"))
+    return _section("Servers and providers", tag("ul", *lines, class_="servers"), id="servers")
+
+
+def _server(name: str, kind: str, up: bool, said: str) -> Html:
+    shape = tag("span", glyph("ok" if up else "error"), class_=f"word is-{'ok' if up else 'error'}")
+    return tag(
+        "li",
+        shape,
+        tag("strong", name),
+        tag("span", f" {kind}", class_="note"),
+        tag("span", f" {said}", class_="said"),
+        data_key=f"{kind} {name}",
+    )

@@ -1,0 +1,104 @@
+"""What the page reads from the series that a scrape shows: calls, tokens, downstream servers. Pure.
+
+Knows the series' names and labels; nothing of where they come from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client.core import Metric
+
+INPUT_KINDS = frozenset({"input"})
+OUTPUT_KINDS = frozenset({"output"})
+
+
+@dataclass(slots=True)
+class Totals:
+    """An agent's counters, and what it does now."""
+
+    calls: float = 0
+    errors: float = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+    """By kind; `input` and `output` hold those of the other kinds."""
+    running: int = 0
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class Model:
+    """What all agents together asked of one model."""
+
+    turns: float = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Samples:
+    """One reading of all agents' series."""
+
+    agents: defaultdict[str, Totals] = field(default_factory=lambda: defaultdict(Totals))
+    models: defaultdict[str, Model] = field(default_factory=lambda: defaultdict(Model))
+    downstreams: defaultdict[str, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
+    """Server → agent → whether the agent's newest probe of it passed."""
+    providers: dict[str, bool] = field(default_factory=dict)
+
+
+def read_samples(metrics: Iterable[Metric]) -> Samples:
+    """Sort out the workers' series; those that the page does not show are passed over."""
+    found = Samples()
+    for metric in metrics:
+        if (take := _TAKERS.get(metric.name)) is None:
+            continue
+        for sample in metric.samples:
+            if not sample.name.endswith("_created"):
+                take(found, sample.labels, sample.value)
+    return found
+
+
+def _calls(found: Samples, labels: dict[str, str], value: float) -> None:
+    totals = found.agents[labels["agent"]]
+    totals.calls += value
+    if labels["outcome"] != "ok":
+        totals.errors += value
+
+
+def _turns(found: Samples, labels: dict[str, str], value: float) -> None:
+    found.models[labels["model"]].turns += value
+
+
+def _tokens(found: Samples, labels: dict[str, str], value: float) -> None:
+    found.agents[labels["agent"]].tokens[labels["kind"]] += int(value)
+    found.models[labels["model"]].tokens[labels["kind"]] += int(value)
+
+
+def _running(found: Samples, labels: dict[str, str], value: float) -> None:
+    found.agents[labels["agent"]].running = int(value)
+
+
+def _waiting(found: Samples, labels: dict[str, str], value: float) -> None:
+    found.agents[labels["agent"]].waiting = int(value)
+
+
+def _downstream(found: Samples, labels: dict[str, str], value: float) -> None:
+    found.downstreams[labels["server"]][labels["agent"]] = value >= 1
+
+
+def _provider(found: Samples, labels: dict[str, str], value: float) -> None:
+    found.providers[labels["provider"]] = value >= 1
+
+
+_TAKERS = {
+    "pallas_send_message": _calls,
+    "pallas_llm_turns": _turns,
+    "pallas_llm_tokens": _tokens,
+    "pallas_calls_running": _running,
+    "pallas_calls_waiting": _waiting,
+    "pallas_downstream_up": _downstream,
+    "pallas_llm_provider_up": _provider,
+}

@@ -1,0 +1,172 @@
+"""The agents and the models as tables. Pure.
+
+The roles are written out, because a browser forgets them where a narrow screen shows the rows as cards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pallas_supervisor.page import text
+from pallas_supervisor.page.charts import area, bars, strip
+from pallas_supervisor.page.glyphs import word
+from pallas_supervisor.page.html import Html, join, tag
+from pallas_supervisor.states import State
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pallas_supervisor.page.facts import AgentFacts, FleetFacts
+    from pallas_supervisor.page.html import Child
+    from pallas_supervisor.page.samples import Samples
+
+PER_MINUTE = 4
+"""Intervals of the history in a minute."""
+CALLS_FLOOR = 6.0
+"""Calls per minute that fill a chart of an agent that has fewer."""
+MEMORY_FLOOR = 64.0 * 2**20
+
+_AGENT_COLUMNS = (
+    ("Agent", ""),
+    ("State", ""),
+    ("Health", ""),
+    ("Last 15 minutes", ""),
+    ("Calls/min", "number"),
+    ("Errors/min", "number"),
+    ("Memory", "number"),
+    ("Tokens", "number"),
+    ("Restarts", "number"),
+)
+_KINDS = (
+    ("input", "Input"),
+    ("output", "Output"),
+    ("cache_read", "Cache read"),
+    ("cache_write", "Cache write"),
+    ("cache_hit", "Cache hit"),
+    ("reasoning", "Reasoning"),
+)
+
+
+def agents_table(fleet: FleetFacts) -> Html:
+    """One row an agent, in the order of `agents.yaml`."""
+    rows = (_agent(agent) for agent in fleet.agents)
+    return _table("agents", "Agents: state, health, use", _AGENT_COLUMNS, rows)
+
+
+def models_table(samples: Samples) -> Html | None:
+    """Turns and tokens by model; None as long as no model was asked."""
+    if not samples.models:
+        return None
+    columns = (("Model", ""), ("Turns", "number"), *((title, "number") for _, title in _KINDS))
+    rows = []
+    for name in sorted(samples.models):
+        model = samples.models[name]
+        counts = [model.turns, *(model.tokens[kind] for kind, _ in _KINDS)]
+        cells = [
+            _cell(title, text.whole(count), class_="number")
+            for (title, _), count in zip(columns[1:], counts, strict=True)
+        ]
+        rows.append(_row(_head(tag("span", name, class_="title")), *cells, data_key=name))
+    return _table("models", "Turns and tokens by model", columns, rows)
+
+
+def since(moment: datetime) -> Html:
+    """A time of day in UTC, which the script turns into an age."""
+    return tag("time", moment.strftime("%H:%M:%S UTC"), datetime=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _agent(agent: AgentFacts) -> Html:
+    counts = [point.counted.per_minute(60.0 / PER_MINUTE) for point in agent.trend.points]
+    calls = [count.calls for count in counts]
+    errors = [count.errors for count in counts]
+    peak = text.rate(max(calls, default=0.0))
+    failed = text.rate(max(errors, default=0.0))
+    states = dict.fromkeys(stretch.state for stretch in agent.stretches)
+    rate = agent.trend.rate
+    busy = [
+        f"{count} {what}"
+        for count, what in ((agent.totals.running, "running"), (agent.totals.waiting, "waiting"))
+        if count
+    ]
+    tokens = agent.totals.tokens
+    return _row(
+        _head(
+            tag("span", agent.title, class_="title"),
+            tag("span", tag("code", agent.name), f" :{agent.port}", class_="note"),
+            tag("span", f"needs {', '.join(agent.needs)}", class_="note") if agent.needs else None,
+        ),
+        _cell(
+            "State", word(str(agent.state)), tag("span", since(agent.since), class_="note"), class_="state"
+        ),
+        _cell(
+            "Health",
+            word(agent.health) if agent.state is State.READY else tag("span", "–", class_="note"),
+            tag("span", agent.why, class_="note why") if agent.why else None,
+            class_="health",
+        ),
+        _cell(
+            "Last 15 minutes",
+            bars(calls, errors, floor=CALLS_FLOOR, label=f"Calls: at most {peak} a minute, errors {failed}"),
+            strip(agent.stretches, label=f"States: {', '.join(states)}"),
+            class_="charts",
+        ),
+        _cell("Calls/min", text.rate(rate.calls), _note(", ".join(busy)), class_="number"),
+        _cell("Errors/min", text.rate(rate.errors), class_="number bad" if rate.errors else "number"),
+        _cell(
+            "Memory",
+            text.memory(agent.memory),
+            area(
+                [point.memory for point in agent.trend.points],
+                floor=MEMORY_FLOOR,
+                label="Resident memory over 15 minutes",
+            ),
+            class_="number memory",
+        ),
+        _cell(
+            "Tokens",
+            tag("span", f"{text.compact(tokens['input'])} in", class_="line"),
+            tag("span", f"{text.compact(tokens['output'])} out", class_="line"),
+            class_="number",
+        ),
+        _cell("Restarts", text.whole(agent.restarts), class_="number"),
+        id=f"agent-{agent.name}",
+        data_state=str(agent.state),
+        tabindex=-1,
+    )
+
+
+def _note(said: str) -> Html | None:
+    return tag("span", said, class_="note") if said else None
+
+
+def _table(class_: str, caption: str, columns: tuple[tuple[str, str], ...], rows: Child) -> Html:
+    heads = [
+        tag("th", title, scope="col", role="columnheader", class_=kind or None) for title, kind in columns
+    ]
+    return tag(
+        "table",
+        tag("caption", caption, class_="unseen"),
+        tag("thead", tag("tr", *heads, role="row"), role="rowgroup"),
+        tag("tbody", rows, role="rowgroup"),
+        class_=class_,
+        role="table",
+    )
+
+
+def _row(*cells: Child, **attributes: str | int) -> Html:
+    return tag("tr", *cells, role="row", **attributes)
+
+
+def _head(*children: Child) -> Html:
+    return tag("th", *children, scope="row", role="rowheader")
+
+
+def _cell(label: str, *children: Child, class_: str) -> Html:
+    """`label` stands before the value where a row is a card."""
+    return tag(
+        "td",
+        tag("span", label, class_="label", aria_hidden="true"),
+        join(*children),
+        role="cell",
+        class_=class_,
+    )
