@@ -19,7 +19,7 @@ from pallas_registry.agents_file import deployment_path, read_deployment
 from pallas_registry.environment import load_dotenv
 from pallas_registry.model_settings import read_model_settings
 from pallas_registry.problems import ConfigurationError
-from pallas_supervisor.executing import keep_descriptors
+from pallas_supervisor.executing import keep_descriptors, open_standard_descriptors
 from pallas_supervisor.zygote import zygote_for
 
 EXIT_FAILED = 1
@@ -37,9 +37,11 @@ EXIT_CONFIGURATION = 2
 @click.version_option(__version__, prog_name="pallas")
 def main(agent: str | None, config: Path | None) -> None:
     """Serve every agent of agents.yaml as a supervised MCP server of its own, with a registry."""
+    open_standard_descriptors()
     directory = Path.cwd()
     try:
-        os.environ.update(load_dotenv(directory, os.environ))
+        dotenv = load_dotenv(directory, os.environ)
+        os.environ.update(dotenv)
         deployment = read_deployment(config or deployment_path(os.environ))
         settings = read_model_settings(directory, os.environ)
     except ConfigurationError as error:
@@ -56,7 +58,9 @@ def main(agent: str | None, config: Path | None) -> None:
     from pallas_supervisor.listeners import PortsTakenError
     from pallas_supervisor.supervise import Assignment, single, supervise
 
-    assignment = Assignment(deployment=deployment, settings=settings, zygote=zygote, directory=directory)
+    assignment = Assignment(
+        deployment=deployment, settings=settings, zygote=zygote, directory=directory, dotenv=dotenv
+    )
     try:
         asyncio.run(supervise(single(assignment, agent) if agent is not None else assignment))
     except ConfigurationError as error:

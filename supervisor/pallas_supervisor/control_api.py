@@ -109,11 +109,13 @@ class _ControlApi:
         self._since = since
 
     async def status(self, _request: Request) -> Response:
+        await self._fleet.provenance.look()
         age = self._fleet.engine.now() - self._since
         supervisor = {"pid": os.getpid(), "version": __version__, "since": timestamp(age)}
         document = {
             "deployment": self._fleet.deployment.name,
             "supervisor": supervisor,
+            "configuration": self._fleet.provenance.document(),
             "agents": self._fleet.status(),
         }
         return JSONResponse(document)

@@ -28,7 +28,7 @@ from pallas_supervisor.readiness import until_answered
 from pallas_supervisor.rollup import agent_health, roll_up
 from pallas_supervisor.specs import policy_of, worker_spec
 from pallas_supervisor.standin import Absence, StandIn
-from pallas_supervisor.states import Complained, Desired, Ready, State
+from pallas_supervisor.states import WITH_PROCESS, Complained, Desired, Ready, State
 from pallas_supervisor.view import agent_status, say_why, timestamp
 from pallas_supervisor.wording import describe_exit
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pallas_registry.logs import Levels
     from pallas_registry.protocol import Status, WorkerSpec
     from pallas_supervisor.hub import LogHub
+    from pallas_supervisor.provenance import Provenance
     from pallas_supervisor.slots import Slots
     from pallas_supervisor.states import Agent
     from pallas_supervisor.zygote import Zygote
@@ -67,6 +68,7 @@ class Fleet:
         zygote: None where every worker is started by exec.
         directory: working directory of the workers.
         outlives: whether a port's socket is there for the next supervisor, too: nobody may shut it down.
+        provenance: knows the configuration files, and what each worker was started with.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Fleet:
         zygote: Zygote | None,
         directory: str,
         outlives: Callable[[int], bool] = lambda _port: False,
+        provenance: Provenance,
     ) -> None:
         self.deployment = deployment
         self.settings = settings
@@ -91,6 +94,7 @@ class Fleet:
         self.reports: dict[str, HealthReport] = {}
         self.models: dict[str, ReadyReport] = {}
         self.change_observers: list[Callable[[], None]] = []
+        self.provenance = provenance
         self._directory = directory
         self._outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
@@ -149,6 +153,10 @@ class Fleet:
         messages = {name: self.why(name) for name in self.agents}
         return roll_up(self.agents, self.reports, messages, timestamp())
 
+    def outdated(self, name: str) -> tuple[str, ...]:
+        """The files that say something else for the agent's worker now than at its start, by the last look."""
+        return self.provenance.outdated(name, self.agents[name].generation)
+
     def status(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Entries of the status document."""
         now = self.engine.now()
@@ -173,6 +181,7 @@ class Fleet:
             health=health,
             memory=None if agent.pid is None else self.metrics.workers.resident_memory(agent.pid),
             age=now - agent.since,
+            outdated=self.outdated(agent.name) if agent.state in WITH_PROCESS else (),
         )
 
     # --- sockets ------------------------------------------------------------------------------------------
@@ -205,6 +214,7 @@ class Fleet:
     # --- workers ------------------------------------------------------------------------------------------
 
     def _describe(self, name: str, generation: int) -> WorkerSpec:
+        self.provenance.record(name, generation, serving=self.agents[name].generation)
         return worker_spec(
             self.deployment,
             self.settings,
@@ -235,7 +245,7 @@ class Fleet:
                 before = self.reports.get(name)
                 self.reports[name] = report
                 if before is None or (before.status, before.message) != (report.status, report.message):
-                    self._changed()
+                    self.changed()
 
     async def _confirm(self, name: str, generation: int) -> None:
         await until_answered(connectable(self.deployment.bind), self.deployment.agents[name].port)
@@ -263,9 +273,10 @@ class Fleet:
         why = say_why(after, self.engine.awaited(name), self.agents, self.engine.now())
         text = f"{name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
         _log.log(_LEVELS.get(after.state, logging.INFO), "%s", text, extra=extra)
-        self._changed()
+        self.changed()
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Tell whoever shows the fleet to people or clients that it is not what it was."""
         for observe in self.change_observers:
             observe()
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pallas_registry.deployment import Agent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pallas_registry.deployment import Deployment, ModelSettings
+    from pallas_registry.deployment import Deployment
 
 Action = Literal["live", "respawn", "rebind"]
 
@@ -48,6 +48,9 @@ DEPLOYMENT_ACTIONS: Mapping[str, Action] = {
 FIXED = ("name", "registry_port", "bind")
 """Fields of the deployment that only a restart of the supervisor changes; `bind` follows `host` by default."""
 
+FIXED_VARIABLES = ("PALLAS_AGENTS_CONFIG", "PALLAS_LOG_FILE", "PALLAS_LOG_STDERR", "PALLAS_RUNTIME_DIR")
+"""Variables that the supervisor reads at its start only; where `.env` holds them, they are fixed as well."""
+
 _RANK: Mapping[Action, int] = {"live": 0, "respawn": 1, "rebind": 2}
 
 
@@ -84,20 +87,21 @@ class Plan:
 
 
 def plan_reload(
-    old: Deployment, new: Deployment, *, old_settings: ModelSettings, new_settings: ModelSettings
+    old: Deployment, new: Deployment, outdated: Mapping[str, Iterable[str]] | None = None
 ) -> Plan:
-    """Compare two configurations."""
-    common: dict[str, Action] = {
-        field: action
-        for field, action in DEPLOYMENT_ACTIONS.items()
-        if getattr(old, field) != getattr(new, field)
-    }
-    if old_settings != new_settings:
-        common["fastagent.config.yaml"] = "respawn"
+    """Compare two configurations.
+
+    Args:
+        outdated: the files that say something else now for the worker of an agent than at its start.
+    """
     changed = {}
     for name in new.agents:
         if name in old.agents:
-            actions = {**common, **_differences(old.agents[name], new.agents[name])}
+            actions = _differences(old, new, name)
+            files = set((outdated or {}).get(name, ()))
+            if _moves(actions):
+                files.discard(new.path.name)  # said more precisely already
+            actions |= dict.fromkeys(sorted(files), "respawn")
             if actions:
                 changed[name] = Change(tuple(actions), max(actions.values(), key=_RANK.__getitem__))
     return Plan(
@@ -109,9 +113,23 @@ def plan_reload(
     )
 
 
-def _differences(old: Agent, new: Agent) -> dict[str, Action]:
-    return {
-        field.name: ACTIONS[field.name]
-        for field in fields(Agent)
-        if field.name != "name" and getattr(old, field.name) != getattr(new, field.name)
+def needs_process(old: Deployment, new: Deployment, name: str) -> bool:
+    """Whether a worker that was started for the one is not what the other says."""
+    return name not in new.agents or _moves(_differences(old, new, name))
+
+
+def _moves(actions: Mapping[str, Action]) -> bool:
+    return any(action != "live" for action in actions.values())
+
+
+def _differences(old: Deployment, new: Deployment, name: str) -> dict[str, Action]:
+    actions = {
+        field: action
+        for field, action in DEPLOYMENT_ACTIONS.items()
+        if getattr(old, field) != getattr(new, field)
     }
+    before, after = old.agents[name], new.agents[name]
+    for field in fields(Agent):
+        if field.name != "name" and getattr(before, field.name) != getattr(after, field.name):
+            actions[field.name] = ACTIONS[field.name]
+    return actions

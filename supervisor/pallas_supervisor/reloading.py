@@ -1,50 +1,68 @@
 """Reload: read the configuration again and move only what it changed. What the control API and SIGHUP call.
 
-Knows the fleet and the configuration files; `plan` decides what a change means.
+Knows the fleet and what its configuration says; `plan` decides what a change means.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pallas_registry.agents_file import read_deployment
-from pallas_registry.log_levels import levels
-from pallas_registry.model_settings import read_model_settings
+from pallas_registry.problems import ConfigurationError
+from pallas_supervisor.configuration import DOTENV, take_over
 from pallas_supervisor.fleet import graph_of
 from pallas_supervisor.listeners import close_listeners, open_listeners
-from pallas_supervisor.plan import Plan, plan_reload
+from pallas_supervisor.plan import FIXED_VARIABLES, Plan, plan_reload
 from pallas_supervisor.refusals import RefusedError
 from pallas_supervisor.specs import policy_of
-from pallas_supervisor.states import RESTING, Desired, Redefine, Start, Stop
+from pallas_supervisor.states import RESTING, CompanionState, Desired, Rebind, Redefine, Start, State, Stop
 
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
 
     from pallas_registry.deployment import Deployment
+    from pallas_supervisor.configuration import Configuration
     from pallas_supervisor.fleet import Fleet
+    from pallas_supervisor.states import Agent
 
 _log = logging.getLogger("pallas.supervisor.reloading")
 
+UNTOUCHED = frozenset({State.STOPPED, State.WAITING})
+"""States without a process, from which the next start takes the newest configuration anyway."""
+
 
 class Reloading:
-    """Takes on changed configurations, one at a time.
+    """Takes on changed configurations, one at a time."""
 
-    Args:
-        directory: where `fastagent.config.yaml` is.
-    """
-
-    def __init__(self, fleet: Fleet, directory: Path) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._directory = directory
         self._turn = asyncio.Lock()
+        self._asked = False
+        self._answering: set[asyncio.Task[None]] = set()
 
-    def _refuse_at_the_end(self) -> None:
-        if self._fleet.engine.shutting_down:
-            raise RefusedError("the supervisor is stopping; start it again for the new configuration")
+    def ask(self) -> None:
+        """Reload without anybody waiting for it, as SIGHUP wants; only the log tells how it went.
+
+        One that waits for its turn will read what the files say then: it answers for all that ask meanwhile.
+        """
+        if self._asked:
+            return
+        self._asked = True
+        task = asyncio.create_task(self._answer(), name="reload")
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer(self) -> None:
+        async with self._turn:
+            self._asked = False
+            try:
+                await self._reload(dry_run=False)
+            except ConfigurationError:
+                pass  # has been told already
+            except Exception as error:  # noqa: BLE001 - a failed reload must not take the supervisor down
+                _log.error("cannot reload: %s", error)
 
     async def reload(self, *, dry_run: bool) -> Plan:
         """Read the configuration again and move only what it changed; on any error nothing has changed.
@@ -55,32 +73,67 @@ class Reloading:
             PortsTakenError: a new port is taken.
         """
         async with self._turn:
-            fleet = self._fleet
-            new = read_deployment(fleet.deployment.path)
-            settings = read_model_settings(self._directory, os.environ)
-            chosen = levels(os.environ, settings.log_level)
-            plan = plan_reload(fleet.deployment, new, old_settings=fleet.settings, new_settings=settings)
-            if plan.fixed:
-                fields = " and ".join(plan.fixed)
-                raise RefusedError(
-                    f"{fields} changed, which needs a restart of the supervisor; nothing was changed"
-                )
-            if dry_run:
-                return plan
-            self._refuse_at_the_end()
-            opened = self._open(plan, new)
-            await self._remove(plan)
-            if fleet.engine.shutting_down:  # meanwhile; nothing may be started any more
-                close_listeners(opened.values())
-                self._refuse_at_the_end()
-            fleet.settings = settings
-            fleet.levels = chosen
-            self._apply(plan, new, opened)
-            _log.info(
-                "reloaded: %d added, %d removed, %d changed, %d unchanged",
-                *map(len, (plan.added, plan.removed, plan.changed, plan.unchanged)),
-            )
+            return await self._reload(dry_run=dry_run)
+
+    async def _reload(self, *, dry_run: bool) -> Plan:
+        fleet = self._fleet
+        try:
+            newest = await fleet.provenance.read()
+        except ConfigurationError as error:
+            if not dry_run:
+                for problem in error.problems:
+                    _log.error("%s", problem)
+                _log.error("the configuration cannot be used; nothing was changed")
+            raise
+        plan = plan_reload(fleet.deployment, newest.deployment, self._outdated())
+        self._refuse_fixed(plan, newest)
+        self._refuse_undead(plan)
+        if dry_run:
             return plan
+        self._refuse_at_the_end()
+        with ExitStack() as opened_for_nothing:
+            opened = self._open(plan, newest.deployment)
+            opened_for_nothing.callback(close_listeners, opened.values())
+            await self._stop(plan)
+            self._refuse_at_the_end()  # meanwhile; nothing may be started any more
+            opened_for_nothing.pop_all()
+        self._forget(plan)
+        self._take_over(newest)
+        self._apply(plan, newest.deployment, opened)
+        _log.info(
+            "reloaded: %d added, %d removed, %d changed, %d unchanged",
+            *map(len, (plan.added, plan.removed, plan.changed, plan.unchanged)),
+        )
+        return plan
+
+    def _outdated(self) -> dict[str, tuple[str, ...]]:
+        """Of every agent that has to do something about it: not if its replacement is on its way."""
+        return {
+            name: self._fleet.provenance.outdated(name, upcoming(agent))
+            for name, agent in self._fleet.agents.items()
+            if agent.state not in UNTOUCHED
+        }
+
+    def _refuse_fixed(self, plan: Plan, newest: Configuration) -> None:
+        before, after = self._fleet.provenance.taken.dotenv, newest.dotenv
+        variables = [name for name in FIXED_VARIABLES if before.get(name) != after.get(name)]
+        if fixed := [*plan.fixed, *(f"{name} ({DOTENV})" for name in variables)]:
+            fields = " and ".join(fixed)
+            raise RefusedError(
+                f"{fields} changed, which needs a restart of the supervisor; nothing was changed"
+            )
+
+    def _refuse_undead(self, plan: Plan) -> None:
+        if undead := [name for name in plan.added if name in self._fleet.engine.leaving]:
+            names = ", ".join(undead)
+            raise RefusedError(
+                f"{names} was removed before and a process of it cannot be killed; nothing was changed: reload again "
+                "when it is gone, or use another name"
+            )
+
+    def _refuse_at_the_end(self) -> None:
+        if self._fleet.engine.shutting_down:
+            raise RefusedError("the supervisor is stopping; start it again for the new configuration")
 
     def _open(self, plan: Plan, new: Deployment) -> dict[str, socket.socket]:
         """The listening sockets of agents that are new or move; a port that another one gives up changes hands."""
@@ -98,9 +151,8 @@ class Reloading:
             raise
         return opened
 
-    async def _remove(self, plan: Plan) -> None:
-        if not plan.removed:
-            return
+    async def _stop(self, plan: Plan) -> None:
+        """Stop the agents that leave, dependents first."""
         fleet = self._fleet
         leaving = [name for name in fleet.engine.graph.stop_order if name in plan.removed]
 
@@ -114,13 +166,27 @@ class Reloading:
             for name in wanted():
                 fleet.engine.post(name, Stop())
             await fleet.engine.until(lambda: bool(wanted()) or at_rest())
+
+    def _forget(self, plan: Plan) -> None:
+        fleet = self._fleet
         for name in plan.removed:
             fleet.remove_stand_in(name)
             close_listeners([fleet.listeners.pop(name)])
             fleet.slots.remove(name)
             fleet.metrics.forget(name)
             fleet.hub.forget(name)
-            fleet.models.pop(name, None)
+            fleet.reports.forget(name)
+            fleet.provenance.forget(name)
+
+    def _take_over(self, newest: Configuration) -> None:
+        fleet = self._fleet
+        take_over(newest.dotenv, fleet.provenance.taken.dotenv)
+        if newest.levels != fleet.levels:  # our own follow at once, a worker's with its next start
+            logging.getLogger().setLevel(newest.levels.root)
+            logging.getLogger("pallas").setLevel(newest.levels.pallas)
+        fleet.levels = newest.levels
+        fleet.settings = newest.settings
+        fleet.provenance.taken = newest
 
     def _apply(self, plan: Plan, new: Deployment, opened: dict[str, socket.socket]) -> None:
         fleet = self._fleet
@@ -134,6 +200,19 @@ class Reloading:
         for name in opened:
             fleet.add_stand_in(name)
         for name, change in plan.changed.items():
-            fleet.engine.post(name, Redefine(policy_of(new.agents[name]), respawn=change.action != "live"))
+            policy = policy_of(new.agents[name])
+            if change.action == "rebind":
+                fleet.engine.post(name, Rebind(policy))
+            else:
+                fleet.engine.post(name, Redefine(policy, respawn=change.action == "respawn"))
         for name in plan.added:
             fleet.engine.post(name, Start())
+        fleet.changed()  # also where no agent changes its state: an icon, a namespace
+
+
+def upcoming(agent: Agent) -> int:
+    """The generation that serves once a replacement under way has succeeded."""
+    companion = agent.companion
+    if companion is not None and companion.state is CompanionState.STARTING:
+        return companion.generation
+    return agent.generation

@@ -13,14 +13,14 @@ import shutil
 import signal
 import socket
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pallas_registry.logs import configure_logging, levels
-from pallas_registry.problems import ConfigurationError
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
 from pallas_supervisor.activation import take_inheritance
 from pallas_supervisor.children import become_subreaper
+from pallas_supervisor.configuration import Configuration, Source, alone
 from pallas_supervisor.console import Console
 from pallas_supervisor.control_api import control_api
 from pallas_supervisor.directory import Directory
@@ -32,15 +32,18 @@ from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.logfile import LogWriter, claim, log_file_path
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.operations import Operations
+from pallas_supervisor.provenance import Provenance
 from pallas_supervisor.public_api import public_api
 from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
 from pallas_supervisor.socket_store import SocketStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pallas_registry.deployment import Deployment, ModelSettings
+    from pallas_registry.log_levels import Levels
     from pallas_supervisor.zygote import Zygote
 
 REGISTRY = "registry"
@@ -61,8 +64,10 @@ class Assignment:
     zygote: Zygote | None
     directory: Path
     """Working directory of the agents."""
-    public: bool = True
-    """Whether the registry port is served."""
+    dotenv: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What `.env` has added to the environment."""
+    only: str | None = None
+    """The one agent that is run, without registry and dependencies; None for all."""
 
 
 async def supervise(assignment: Assignment) -> None:
@@ -88,7 +93,6 @@ class _Supervisor:
         self._impatient = asyncio.Event()
         self._notifier = Notifier(os.environ)
         self._store = SocketStore(self._notifier, take_inheritance(os.environ))
-        self._background: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         deployment = self._assignment.deployment
@@ -121,8 +125,9 @@ class _Supervisor:
             zygote=self._assignment.zygote,
             directory=str(self._assignment.directory),
             outlives=self._store.holds,
+            provenance=self._provenance(chosen),
         )
-        reloading = Reloading(fleet, self._assignment.directory)
+        reloading = Reloading(fleet)
         await self._serve(fleet, reloading, socket_path, registry_listener, since)
 
     async def _serve(
@@ -163,8 +168,7 @@ class _Supervisor:
         await asyncio.wait({stopping, impatient}, return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             _log.warning("told to stop again: killing what is left")
-            for name, agent in fleet.agents.items():
-                fleet.launcher.kill(name, agent.generation)
+            fleet.kill_all()
             await stopping
         impatient.cancel()
         await asyncio.gather(*(server.close() for server in servers))
@@ -181,12 +185,20 @@ class _Supervisor:
 
     def _listen(self, deployment: Deployment) -> dict[str, socket.socket]:
         ports = {name: agent.port for name, agent in deployment.agents.items()}
-        if self._assignment.public:
+        if self._assignment.only is None:
             ports = {REGISTRY: deployment.registry_port, **ports}
         listeners = open_listeners(deployment.bind, ports, inherited=self._store.take)
         self._store.drop_unclaimed()
         self._stack.callback(close_listeners, list(listeners.values()))
         return listeners
+
+    def _provenance(self, chosen: Levels) -> Provenance:
+        given = self._assignment
+        taken = Configuration(
+            deployment=given.deployment, settings=given.settings, levels=chosen, dotenv=given.dotenv
+        )
+        source = Source(path=given.deployment.path, directory=given.directory, only=given.only)
+        return Provenance(source, taken)
 
     def _open_log(self, deployment: str) -> LogHub:
         path, claimed = claim(log_file_path(os.environ), deployment)
@@ -203,24 +215,8 @@ class _Supervisor:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, stop)
-        self._loop.add_signal_handler(signal.SIGHUP, self._reload, reloading)
+        self._loop.add_signal_handler(signal.SIGHUP, reloading.ask)
         self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap)
-
-    def _reload(self, reloading: Reloading) -> None:
-        task = asyncio.create_task(self._reload_and_tell(reloading), name="reload")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    @staticmethod
-    async def _reload_and_tell(reloading: Reloading) -> None:
-        try:
-            await reloading.reload(dry_run=False)
-        except ConfigurationError as error:
-            for problem in error.problems:
-                _log.error("%s", problem)
-            _log.error("the configuration cannot be used; nothing was changed")
-        except Exception as error:  # noqa: BLE001 - a failed reload must not take the supervisor down
-            _log.error("cannot reload: %s", error)
 
     def _keep_alive(self, fleet: Fleet) -> None:
         """Feed the watchdog for as long as the engine works; a loop that only turns round and round is not alive."""
@@ -254,9 +250,7 @@ def _control_listener(path: Path) -> socket.socket:
 
 def single(assignment: Assignment, name: str) -> Assignment:
     """The same deployment with one agent alone, without registry and dependencies."""
-    agent = replace(assignment.deployment.agents[name], depends_on=())
-    deployment = replace(assignment.deployment, agents={name: agent})
-    return replace(assignment, deployment=deployment, public=False, zygote=None)
+    return replace(assignment, deployment=alone(assignment.deployment, name), only=name, zygote=None)
 
 
 __all__ = ["SOCKET_NAME", "Assignment", "single", "supervise"]

@@ -41,8 +41,14 @@ def agent_status(
     health: str,
     memory: int | None,
     age: float,
+    outdated: tuple[str, ...],
 ) -> dict[str, Any]:
-    """One entry of the status document; `age` is the seconds that the agent has been in its state."""
+    """One entry of the status document.
+
+    Args:
+        age: seconds that the agent has been in its state.
+        outdated: configuration files that say something else for its worker now than at its start.
+    """
     return {
         "name": agent.name,
         "state": str(agent.state),
@@ -59,6 +65,7 @@ def agent_status(
         "generation": agent.generation,
         "depends_on": list(depends_on),
         "resident_memory": memory,
+        "outdated": list(outdated),
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pallas_registry.deployment import Agent as Facts
-from pallas_registry.deployment import Deployment, ModelCapabilities, ModelSettings
+from pallas_registry.deployment import Deployment
 from pallas_registry.protocol import HealthReport
 from pallas_supervisor.backoff import JITTER, LONGEST, backoff_seconds, budget_spent
 from pallas_supervisor.graph import Graph
@@ -118,8 +118,8 @@ def deployment(*agents: Facts, **changes: object) -> Deployment:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def planned(old: Deployment, new: Deployment, settings: ModelSettings | None = None) -> Plan:
-    return plan_reload(old, new, old_settings=ModelSettings(), new_settings=settings or ModelSettings())
+def planned(old: Deployment, new: Deployment, **outdated: tuple[str, ...]) -> Plan:
+    return plan_reload(old, new, outdated)
 
 
 def test_every_field_has_its_action():
@@ -175,15 +175,22 @@ def test_the_strongest_action_counts(changes: dict[str, object], action: str):
     assert set(change.fields) == set(changes)
 
 
-def test_the_models_settings_concern_every_agent():
+def test_an_older_version_of_a_file_asks_for_a_new_process():
     old = deployment(facts("research"), facts("jarvis", port=24202))
-    settings = ModelSettings(default_model="openai.gpt-5", capabilities=ModelCapabilities())
-    changed = planned(old, old, settings).changed
-    assert {name: change.action for name, change in changed.items()} == {
-        "research": "respawn",
-        "jarvis": "respawn",
-    }
-    assert changed["jarvis"].fields == ("fastagent.config.yaml",)
+    changed = planned(old, old, jarvis=("fastagent.config.yaml", ".env", "agents.yaml")).changed
+    assert list(changed) == ["jarvis"]
+    assert changed["jarvis"].action == "respawn"
+    assert changed["jarvis"].fields == (".env", "agents.yaml", "fastagent.config.yaml")
+
+
+def test_the_file_is_not_named_beside_its_fields():
+    old, new = deployment(facts("jarvis")), deployment(facts("jarvis", title="Jarvis", icon="j.svg"))
+    files = ("agents.yaml", ".env")
+    assert planned(old, new, jarvis=files).changed["jarvis"].fields == ("title", "icon", ".env")
+    live = deployment(facts("jarvis", icon="j.svg"))
+    assert planned(old, live, jarvis=files).changed["jarvis"].fields == ("icon", ".env", "agents.yaml"), (
+        "its worker is older than the present definition"
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,6 +305,7 @@ def test_status_of_one_agent():
         health="error",
         memory=None,
         age=0.0,
+        outdated=(".env",),
     )
     since = datetime.fromisoformat(entry.pop("since"))
     assert since.tzinfo is not None
@@ -316,6 +324,7 @@ def test_status_of_one_agent():
         "generation": 4,
         "depends_on": ["library"],
         "resident_memory": None,
+        "outdated": [".env"],
     }
 
 
