@@ -45,8 +45,11 @@ if TYPE_CHECKING:
     from pallas_supervisor.states import Agent
     from pallas_supervisor.zygote import Zygote
 
-UNSERVED = frozenset({State.STOPPED, State.WAITING, State.BACKOFF, State.FAILED})
-"""States in which the supervisor answers for the agent; in all others connections wait for the worker."""
+UNSERVED = frozenset({State.STOPPED, State.BACKOFF, State.FAILED})
+"""States in which the supervisor answers for the agent, and for those that wait for it.
+
+In all others connections wait for the worker.
+"""
 
 LISTED = frozenset(State) - {State.STOPPED, State.FAILED}
 """States in which an agent is in the registry: one that restarts stays, as contract and clients expect."""
@@ -188,8 +191,18 @@ class Fleet:
 
     def add_stand_in(self, name: str) -> None:
         """Answer for the agent on its socket whenever no worker does."""
-        stand_in = self._stand_ins[name] = StandIn(self.listeners[name], lambda: self._absence(name))
-        stand_in.switch(on=name not in self.agents or self.agents[name].state in UNSERVED)
+        self._stand_ins[name] = StandIn(self.listeners[name], lambda: self._absence(name))
+        self._switch_stand_ins()
+
+    def _switch_stand_ins(self) -> None:
+        unserved: set[str] = set()
+        for name in self.engine.graph.start_order:
+            state = self.agents[name].state
+            waits_in_vain = state is State.WAITING and not unserved.isdisjoint(self.engine.awaited(name))
+            if state in UNSERVED or waits_in_vain:
+                unserved.add(name)
+            if (stand_in := self._stand_ins.get(name)) is not None:
+                stand_in.switch(on=name in unserved)
 
     def let_wait(self) -> None:
         """Answer no more for agents whose sockets outlive us: connections wait for the next supervisor."""
@@ -258,8 +271,7 @@ class Fleet:
             probe.cancel()
         if before.state is State.READY or after.state is State.STARTING:
             self.reports.pop(name, None)
-        if (stand_in := self._stand_ins.get(name)) is not None:
-            stand_in.switch(on=after.state in UNSERVED)
+        self._switch_stand_ins()
         extra: dict[str, object] = {
             "agent": name,
             "state": str(after.state),

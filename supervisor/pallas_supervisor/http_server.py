@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 SHUTDOWN_TIMEOUT = 2
 """Whole seconds that requests in flight get at the end."""
 
+LINGER = 0.5
+"""Seconds in which connections that have just been opened may still send their request at the end."""
+
+LINGER_INTERVAL = 0.01
+"""Seconds between two looks whether connections are left."""
+
 
 class _Server(uvicorn.Server):
     """Waits for an event where uvicorn would look ten times a second whether it should exit."""
@@ -36,6 +42,17 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Serve until told to stop."""
         await self.stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting at once, and answer what has been accepted before closing anything."""
+        for server in self.servers:
+            server.close()
+        self.server_state.default_headers.append((b"connection", b"close"))
+        for _ in range(round(LINGER / LINGER_INTERVAL)):
+            await asyncio.sleep(LINGER_INTERVAL)  # the newest connections have no protocol yet
+            if not self.server_state.connections:
+                break
+        await super().shutdown(sockets)
 
 
 class HttpServer:
