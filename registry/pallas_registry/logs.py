@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.log_levels import Levels, levels
 from pallas_registry.records import LAST_KEY, parse_record, record_line, render, timestamp
 
@@ -50,13 +51,18 @@ _OF_EVERY_RECORD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 _OURS = ("time", "level", "logger", "message", "stack", LAST_KEY)
 
 
-def configure_logging(handler: logging.Handler, limits: Levels, fields: Mapping[str, object]) -> None:
+def configure_logging(
+    handler: logging.Handler,
+    limits: Levels,
+    fields: Mapping[str, object],
+    secrets: KnownSecrets | None = None,
+) -> None:
     """Send every record of the process to `handler`, as lines of the one format, and nowhere else.
 
-    `fields` stand in every record (agent, pid, generation, …). May be called again, after a fork or when
-    levels change: the newest call counts.
+    `fields` stand in every record (agent, pid, generation, …); `secrets` in none. May be called again, after a
+    fork or when levels change: the newest call counts.
     """
-    handler.setFormatter(RecordFormatter(fields))
+    handler.setFormatter(RecordFormatter(fields, secrets))
     root = logging.getLogger()
     for other in root.handlers[:]:
         root.removeHandler(other)
@@ -81,10 +87,11 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 class RecordFormatter(logging.Formatter):
     """Renders a record, of structlog or of plain logging, as one line of JSON without its line feed."""
 
-    def __init__(self, fields: Mapping[str, object]) -> None:
+    def __init__(self, fields: Mapping[str, object], secrets: KnownSecrets | None = None) -> None:
         """`fields` come right after the message in every record; a record's own fields win over them."""
         super().__init__()
         self._fields = dict(fields)
+        self._secrets = secrets if secrets is not None else KnownSecrets()
 
     def format(self, record: logging.LogRecord) -> str:
         """The record's line. Never raises: arguments that do not fit a message are shown beside it."""
@@ -95,9 +102,8 @@ class RecordFormatter(logging.Formatter):
             "message": _message(record),
             **self._fields,
         }
-        own = record.__dict__.get(_FIELDS)
-        if own is None:
-            own = {key: record.__dict__[key] for key in record.__dict__ if key not in _OF_EVERY_RECORD}
+        own = {key: record.__dict__[key] for key in record.__dict__ if key not in _OF_EVERY_RECORD}
+        own.update(record.__dict__.get(_FIELDS, {}))
         for key, value in own.items():
             line[f"{key}_" if key in _OURS else key] = value
         if record.stack_info:
@@ -106,7 +112,7 @@ class RecordFormatter(logging.Formatter):
             line[LAST_KEY] = self.formatException(record.exc_info)
         elif record.exc_text:
             line[LAST_KEY] = record.exc_text
-        return render(line)
+        return render(line, self._secrets)
 
 
 def _message(record: logging.LogRecord) -> str:

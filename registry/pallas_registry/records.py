@@ -1,7 +1,7 @@
 """One log record as one line of JSON, and back: the format that every process of the deployment writes.
 
 Pure; knows the order of keys and what JSON can carry. Nothing in a record, whatever it is, makes it raise,
-break the line or carry a recognisable secret.
+break the line or carry a secret that is known by value or can be recognised.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.redaction import REDACTED, is_secret_name, may_hold_secrets, redact
 
 FIRST_KEYS = ("time", "level", "logger", "message")
@@ -20,9 +21,10 @@ LAST_KEY = "exception"
 
 _DEPTH = 8
 _LARGEST_INTEGER_BITS = 4096
+_NONE_KNOWN = KnownSecrets()
 
 
-def record_line(record: Mapping[str, object]) -> bytes:
+def record_line(record: Mapping[str, object], secrets: KnownSecrets = _NONE_KNOWN) -> bytes:
     """The record as one line of JSON with its line feed.
 
     `time`, `level`, `logger` and `message` come first, `exception` last, the rest in its own order. Secrets
@@ -32,20 +34,23 @@ def record_line(record: Mapping[str, object]) -> bytes:
     ordered.update((key, value) for key, value in record.items() if key not in ordered and key != LAST_KEY)
     if LAST_KEY in record:
         ordered[LAST_KEY] = record[LAST_KEY]
-    return render(ordered).encode("ascii") + b"\n"
+    return render(ordered, secrets).encode("ascii") + b"\n"
 
 
-def render(record: Mapping[str, object]) -> str:
-    """The record as JSON in ASCII, on one line without its end, keys in the order given. Never raises."""
+def render(record: Mapping[str, object], secrets: KnownSecrets = _NONE_KNOWN) -> str:
+    """The record as JSON in ASCII, on one line without its end, keys in the order given. Never raises.
+
+    `secrets` are taken out, and what looks like one.
+    """
     try:
         line = _ENCODER.encode(record)
     except (TypeError, ValueError, RecursionError):
         pass
     else:
-        if not may_hold_secrets(line):
+        if not may_hold_secrets(line) and not secrets.may_be_in(line):
             return line
     try:
-        return _ENCODER.encode(_clean(record, _DEPTH))
+        return _ENCODER.encode(_clean(record, _DEPTH, secrets))
     except Exception as error:  # noqa: BLE001 - a record must never take its writer down
         return _ENCODER.encode(
             {"level": "ERROR", "message": f"unprintable log record: {type(error).__name__}"}
@@ -87,33 +92,42 @@ def _plain(value: object) -> object:
         return f"<{type(value).__name__}>"
 
 
-def _clean(value: object, depth: int) -> object:
+def _clean(value: object, depth: int, secrets: KnownSecrets) -> object:
     """The value with secrets redacted and nothing left that JSON cannot carry."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return redact(str(value))
+        return redact(secrets.strike(str(value)))
     if isinstance(value, int):
-        return int(value) if value.bit_length() <= _LARGEST_INTEGER_BITS else hex(value)
+        return _clean_integer(value, secrets)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
     if depth == 0:
         return "…"
     if isinstance(value, Mapping):
-        return {_text(key): _clean_item(_text(key), item, depth) for key, item in value.items()}
+        return {
+            _text(key, secrets): _clean_item(_text(key, secrets), item, depth, secrets)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
-        return [_clean(item, depth - 1) for item in value]
-    return redact(str(_plain(value)))
+        return [_clean(item, depth - 1, secrets) for item in value]
+    return redact(secrets.strike(str(_plain(value))))
 
 
-def _clean_item(key: str, value: object, depth: int) -> object:
+def _clean_integer(value: int, secrets: KnownSecrets) -> object:
+    if value.bit_length() > _LARGEST_INTEGER_BITS:
+        return hex(value)
+    return REDACTED if secrets.may_be_in(str(value)) else int(value)
+
+
+def _clean_item(key: str, value: object, depth: int, secrets: KnownSecrets) -> object:
     if is_secret_name(key) and value not in (None, "", REDACTED) and not isinstance(value, bool):
         return REDACTED
-    return _clean(value, depth - 1)
+    return _clean(value, depth - 1, secrets)
 
 
-def _text(key: object) -> str:
-    return key if isinstance(key, str) else str(_plain(key))
+def _text(key: object, secrets: KnownSecrets) -> str:
+    return secrets.strike(key if isinstance(key, str) else str(_plain(key)))
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, default=_plain)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from pallas_registry.logs import Levels, configure_logging, get_logger
 from pallas_registry.records import parse_record
-from pallas_worker.conversation import LENGTH, ConversationFilter, bound
+from pallas_worker.correlation import LENGTH, CorrelationFilter, bound
 from peers.downstream import run_downstream
 from peers.llm_stub import run_llm_stub
 from peers.loopback import serve
@@ -164,13 +164,13 @@ def test_in_the_one_log_format_both_kinds_of_loggers_carry_it() -> None:
     root, ours = logging.getLogger(), logging.getLogger("pallas")
     saved = (root.handlers[:], root.level, ours.handlers[:], ours.level)
     handler = _Lines()
-    handler.addFilter(ConversationFilter())
+    handler.addFilter(CorrelationFilter())
     try:
         configure_logging(handler, Levels("INFO", "INFO"), {"agent": "a"})
-        with bound("x" * 500):
+        with bound(conversation="x" * 500):
             logging.getLogger("library").info("plain")
             get_logger("pallas.x").info("structured", own=1)
-        with bound(None):
+        with bound():
             logging.getLogger("library").info("without")
         logging.getLogger("library").info("after")
     finally:

@@ -186,10 +186,10 @@ def _main() -> None:
     _OUTPUT = os.dup(1)
     os.dup2(2, 1)
     sys.path.insert(0, spec.directory)
-    from pallas_worker.conversation import ConversationFilter
+    from pallas_worker.correlation import CorrelationFilter
 
     handler = _RecordWriter()
-    handler.addFilter(ConversationFilter())
+    handler.addFilter(CorrelationFilter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("pallas").setLevel(spec.log_level)
     from pallas_worker.errors import AgentError

@@ -29,6 +29,7 @@ from starlette.routing import Route
 
 from pallas_worker import metrics
 from pallas_worker.bearer import inbound_bearer
+from pallas_worker.correlation import request_id
 from pallas_worker.envelope import OneMessage
 from pallas_worker.errors import ArgumentError
 from pallas_worker.health import health_document
@@ -54,7 +55,11 @@ class MessageAnswerer(Protocol):
     """What answers `send_message`."""
 
     async def send_message(
-        self, arguments: Mapping[str, object] | None, bearer: str | None, send_progress: SendProgress
+        self,
+        arguments: Mapping[str, object] | None,
+        bearer: str | None,
+        request_id: str,
+        send_progress: SendProgress,
     ) -> CallToolResult:
         """The result of one call; it does not raise."""
 
@@ -124,8 +129,10 @@ class WorkerApp:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:80]}; this agent has {known}")
         if params.name == GET_HEALTH:
             return await self._get_health(params.arguments)
-        bearer = inbound_bearer(context.request.headers) if context.request is not None else None
-        return await self._calls.send_message(params.arguments, bearer, context.session.report_progress)
+        headers = context.request.headers if context.request is not None else {}
+        return await self._calls.send_message(
+            params.arguments, inbound_bearer(headers), request_id(headers), context.session.report_progress
+        )
 
     async def _get_health(self, arguments: Mapping[str, object] | None) -> CallToolResult:
         try:

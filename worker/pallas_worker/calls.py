@@ -6,8 +6,6 @@ Knows what a call is made of; must not know transports or fast-agent's internals
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
 import time
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING
@@ -15,12 +13,14 @@ from typing import TYPE_CHECKING
 from fast_agent.core.exceptions import FastAgentError
 from mcp_types import CallToolResult, TextContent
 
+from pallas_registry.logs import get_logger
 from pallas_worker import metrics
 from pallas_worker.bearer import offered_to_llm
-from pallas_worker.conversation import bound
+from pallas_worker.correlation import bound
 from pallas_worker.errors import ArgumentError, BusyError, CallError
 from pallas_worker.messages import history_messages, result_content, user_turn
 from pallas_worker.progress import Progress
+from pallas_worker.redact import known
 from pallas_worker.tools import parse_send_message
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pallas_worker.tools import SendMessage
     from pallas_worker.vision import Vision
 
-_log = logging.getLogger("pallas.worker.calls")
+_log = get_logger("pallas.worker.calls")
 
 MAX_CREATIONS = 8
 """Instances made at a time: beyond that, connecting to downstream servers runs into its time limit."""
@@ -59,13 +59,14 @@ class Calls:
         self._creations = asyncio.Semaphore(MAX_CREATIONS)
 
     async def send_message(
-        self, arguments: Mapping[str, object] | None, bearer: str | None, send_progress: Send
+        self, arguments: Mapping[str, object] | None, bearer: str | None, request_id: str, send_progress: Send
     ) -> CallToolResult:
         """The result of one call; every failure that is not the client's going away is an `isError` result.
 
         Args:
             arguments: as the client sent them.
             bearer: the token of the inbound request, if it had one.
+            request_id: of the inbound request; all log records of the call bear it.
             send_progress: sends one progress notification.
         """
         began = time.monotonic()
@@ -74,9 +75,11 @@ class Calls:
             stack.callback(
                 lambda: metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
             )
+            stack.enter_context(known.during(bearer))
+            stack.enter_context(bound(request=request_id))
             try:
                 request = parse_send_message(arguments)
-                stack.enter_context(bound(request.conversation_id))
+                stack.enter_context(bound(conversation=request.conversation_id))
                 _announce(request)
                 self._vision.refuse(request.images)
                 async with self._admission.place():
@@ -92,11 +95,10 @@ class Calls:
                 _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)
                 return self._failed(f"{type(error).__name__}: {error.message}", bearer)
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
-                reference = secrets.token_hex(4)
-                _log.exception("a call failed, reference %s", reference)
+                _log.exception("the call failed")
                 return self._failed(
                     f"the call failed inside the worker ({type(error).__name__}); "
-                    f"its log has the details, reference {reference}",
+                    f"its log has the details, request_id {request_id}",
                     bearer,
                 )
 

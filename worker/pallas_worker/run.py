@@ -30,11 +30,12 @@ from pallas_registry.protocol import (
     WorkerSpec,
     encode_report,
 )
-from pallas_worker.conversation import ConversationFilter
+from pallas_worker.correlation import CorrelationFilter
 from pallas_worker.errors import AgentError
 from pallas_worker.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.lines import LineWriter
 from pallas_worker.records import RecordHandler
+from pallas_worker.redact import Redactor, known, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,12 +71,15 @@ def _run(descriptors: Descriptors) -> int:
     def report(message: Report) -> None:
         reports.write(encode_report(message))
 
+    known.add(secrets_in(os.environ))
+    redact = Redactor(known)
     handler = RecordHandler(LineWriter(descriptors.records))
-    handler.addFilter(ConversationFilter())
+    handler.addFilter(CorrelationFilter())
     configure_logging(
         handler,
         Levels(pallas=spec.log_level, root=spec.root_log_level),
         {"agent": spec.agent, "pid": os.getpid(), "generation": spec.generation},
+        known,
     )
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -83,11 +87,12 @@ def _run(descriptors: Descriptors) -> int:
     except AgentError as error:
         # The traceback belongs into the log; the report carries the line that people need.
         _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
-        report(FailedReport(message=str(error), permanent=error.permanent))
+        report(FailedReport(message=redact(str(error)), permanent=error.permanent))
         return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
     except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor has to be told
         _log.exception("the worker failed")
-        report(FailedReport(message=f"{type(error).__name__}: {error}".splitlines()[0], permanent=False))
+        message = redact(f"{type(error).__name__}: {error}")
+        report(FailedReport(message=message.splitlines()[0], permanent=False))
         return EXIT_FAILURE
     return 0
 

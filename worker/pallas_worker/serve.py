@@ -34,7 +34,7 @@ from pallas_worker.health import Health
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
 from pallas_worker.preflight import Preflight
 from pallas_worker.provider_settings import forget_unresolved, provider_settings
-from pallas_worker.redact import Redactor, secrets_in
+from pallas_worker.redact import Redactor, known, secrets_in
 from pallas_worker.runtime import open_runtime
 from pallas_worker.servers import unset_variables
 
@@ -65,6 +65,7 @@ async def serve(
     fast = _import_agent(spec.module)
     report(StageReport(stage="creating"))
     settings = settings_of(fast)
+    known.add(secrets_in(settings.model_dump()))
     _complete(settings, spec)
     try:
         async with open_runtime(fast, spec.agent) as runtime:
@@ -89,7 +90,7 @@ async def _serve(
     model = _qualified(runtime.model)
     preflight = Preflight(provider_settings(settings, os.environ), model)
     health = Health(spec.agent, runtime.downstreams, preflight.active, report)
-    redact = Redactor([*secrets_in(os.environ), *secrets_in(settings.model_dump())])
+    redact = Redactor(known)
     vision = vision_of(runtime.agent, fast.agents, runtime.context)
     admission = Admission(
         spec.max_concurrency,

@@ -1,0 +1,109 @@
+"""Secrets that are known by value, taken out of texts in whatever form they got there.
+
+Pure but for the set it keeps; knows neither where a secret comes from nor where a text goes. What is not known by value
+is `redaction`'s affair.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from pallas_registry.redaction import REDACTED, is_secret_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SHORTEST = 8
+"""A shorter value is not taken for a secret: hiding every `true` would make texts useless."""
+
+_PASSWORD = re.compile(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@")
+
+
+class KnownSecrets:
+    """A set of secrets; may be read while another thread adds to it."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._forms: tuple[str, ...] = ()
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Know these, too; those shorter than `SHORTEST` are passed over."""
+        forms = {form for secret in secrets for form in forms_of(secret)}
+        self._forms = longest_first(forms.union(self._forms))
+
+    def forms(self) -> tuple[str, ...]:
+        """All that must not be met in a text, the longest first."""
+        return self._forms
+
+    def may_be_in(self, text: str) -> bool:
+        """A quick look: False only if `strike` would change nothing, in `text` or in what a JSON `text` says."""
+        return any(form in text for form in self.forms())
+
+    def strike(self, text: str) -> str:
+        """The text without any of them; idempotent."""
+        for form in self.forms():
+            text = text.replace(form, REDACTED)
+        return text
+
+
+def forms_of(secret: str) -> Iterator[str]:
+    """How a secret may be written: as it is, within JSON, in a URL, and in base64 at each of the three offsets."""
+    if len(secret) < SHORTEST:
+        return
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield quote(secret)
+    yield quote(secret, safe="")
+    data = secret.encode("utf-8", "surrogatepass")
+    for offset in range(3):
+        encoded = base64.b64encode(bytes(offset) + data).decode()
+        # The first and the last character hold bits of what stands around the secret, and are left out.
+        inner = encoded[(offset * 8 + 5) // 6 : (offset + len(data)) * 8 // 6]
+        yield inner
+        yield inner.replace("+", "-").replace("/", "_")
+
+
+def longest_first(forms: Iterable[str]) -> tuple[str, ...]:
+    """So that a secret goes before one that is part of it."""
+    return tuple(sorted(set(forms), key=lambda form: (-len(form), form)))
+
+
+def secrets_in(settings: object) -> Iterator[str]:
+    """The strings of a nested mapping that are secret by their name, and passwords in URLs.
+
+    For settings of whatever kind, and for an environment.
+    """
+    waiting, seen = [settings], set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield from _PASSWORD.findall(value)
+        elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:
+            seen.add(id(value))  # YAML's aliases may lead in circles
+            if not isinstance(value, Mapping):
+                waiting.extend(value)
+                continue
+            for name, item in value.items():
+                if isinstance(item, str) and is_secret_name(str(name)):
+                    yield item
+                    yield from _credentials(item)
+                else:
+                    waiting.append(item)
+
+
+def _credentials(header: str) -> Iterator[str]:
+    """What an `Authorization` header's value holds besides its scheme."""
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() in ("bearer", "basic"):
+        yield token
+    if scheme.lower() == "basic":
+        try:
+            yield base64.b64decode(token, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return
