@@ -111,13 +111,13 @@ class _Viewer:
         self._now = now
         self._facts: FleetFacts | None = None
         self._view: _Document | None = None
-        self._until = 0.0
+        self._taken = 0.0
 
     async def facts(self) -> FleetFacts:
-        if self._facts is None or self._now() >= self._until:
+        if self._facts is None or self._now() - self._taken >= FRESH:
             self._facts = await self._feed.facts()
             self._view = None
-            self._until = self._now() + FRESH
+            self._taken = self._now()
         return self._facts
 
     async def view(self, build: str) -> _Document:
