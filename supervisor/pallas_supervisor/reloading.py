@@ -111,7 +111,7 @@ class Reloading:
         return {
             name: self._fleet.provenance.outdated(name, upcoming(agent))
             for name, agent in self._fleet.agents.items()
-            if agent.state not in UNTOUCHED
+            if agent.state not in UNTOUCHED and agent.replace is None
         }
 
     def _refuse_fixed(self, plan: Plan, newest: Configuration) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
@@ -13,11 +17,12 @@ from harness.ports import free_ports
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.refusals import RefusedError
+from pallas_supervisor.states import Exit
 from unit.supervisor_fleet import Rig, rig
 from unit.supervisor_processes import nothing_leaked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
 
@@ -42,6 +47,22 @@ async def warmed(work: Awaitable[None]) -> None:
 def two(tmp_path: Path) -> dict[str, dict[str, object]]:
     ports = free_ports(2)
     return {"library": {"port": ports[0]}, "research": {"port": ports[1], "depends_on": ["library"]}}
+
+
+async def until(rig: Rig, **states: str) -> None:
+    """Return as soon as the agents are in these states."""
+    await rig.fleet.engine.until(lambda: rig.states(states) == states)
+
+
+def serve(rig: Rig, *names: str) -> None:
+    """Let the agents' workers come up, with what the configuration says at the moment."""
+    for name in names:
+        rig.fleet._describe(name, rig.world.newest(name).generation)
+    rig.come_up(*names)
+
+
+def outdated(rig: Rig) -> dict[str, list[str]]:
+    return {entry["name"]: entry["outdated"] for entry in rig.fleet.status() if entry["outdated"]}
 
 
 def answering(port: int) -> bool:
@@ -120,17 +141,16 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
         rig.operations.start([])
         rig.come_up("library")
         rig.come_up("research")
-        rig.fleet.slots.slot("research")
+        rig.fleet.slots.slot("research", 1)
         rig.write({"library": two["library"], "jarvis": {"port": port, "depends_on": ["library"]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await asyncio.sleep(0)
-        assert rig.states() == {"library": "ready", "research": "stopping"}
+        await until(rig, library="ready", research="stopping")
         rig.end("research")
         await reloading
         assert rig.states() == {"library": "ready", "jarvis": "starting"}
         assert answering(port)
         assert not answering(int(str(two["research"]["port"])))
-        assert "research" not in rig.fleet.slots._slots
+        assert "research" not in rig.fleet.slots._agents
 
     on_rig(tmp_path, two, do)
 
@@ -144,13 +164,12 @@ def test_an_agent_that_is_started_while_it_leaves_is_stopped_again(
         rig.come_up("research")
         rig.write({"library": two["library"]})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await asyncio.sleep(0)
+        await until(rig, research="stopping")
         rig.operations.start(["research"])
         rig.end("research")
         assert rig.states()["research"] == "starting"
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert rig.states()["research"] == "stopping"
+        rig.appear("research")
+        await until(rig, research="stopping")
         rig.end("research")
         await reloading
         assert rig.states() == {"library": "ready"}
@@ -166,7 +185,7 @@ def test_a_new_name_may_take_over_the_port(tmp_path: Path, two: dict[str, dict[s
         port = int(str(two["research"]["port"]))
         rig.write({"library": two["library"], "investigation": {"port": port}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await asyncio.sleep(0)
+        await until(rig, research="stopping")
         assert answering(port)
         rig.end("research")
         await reloading
@@ -204,10 +223,10 @@ def test_a_reload_takes_its_turn(tmp_path: Path, two: dict[str, dict[str, object
         rig.come_up("research")
         rig.write({"library": two["library"]})
         first = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await asyncio.sleep(0)
+        await until(rig, research="stopping")
         rig.write(two)
         second = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await asyncio.sleep(0)
+        await rig.fleet.provenance.look()
         assert not second.done()
         rig.end("research")
         assert (await first).removed == ("research",)
@@ -221,16 +240,214 @@ def test_workers_get_the_new_settings(
     tmp_path: Path, two: dict[str, dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("PALLAS_LOG_LEVEL", raising=False)
+    ours = logging.getLogger("pallas")
+    monkeypatch.setattr(ours, "level", ours.level)
 
     async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        serve(rig, "library")
         assert rig.fleet._describe("library", 1).log_level == "INFO"
         (tmp_path / "fastagent.config.yaml").write_text(
             "default_model: passthrough\nlogger:\n  level: debug\n"
         )
         plan = await rig.reloading.reload(dry_run=False)
-        assert {change.action for change in plan.changed.values()} == {"respawn"}
-        specification = rig.fleet._describe("library", 1)
+        assert plan.changed["library"].fields == ("fastagent.config.yaml",)
+        assert plan.changed["library"].action == "respawn"
+        specification = rig.fleet._describe("library", 2)
         assert specification.log_level == "DEBUG"
         assert specification.default_model == "passthrough"
+        assert ours.level == logging.DEBUG, "and so do we"
 
     on_rig(tmp_path, two, do)
+
+
+def test_an_agent_is_outdated_until_its_worker_has_been_replaced(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+):
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        serve(rig, "library")
+        serve(rig, "research")
+        (tmp_path / "fastagent.secrets.yaml").write_text("openai: {api_key: new}\n")
+        rig.write({**two, "research": {**two["research"], "title": "Research!"}})
+        await rig.fleet.provenance.look()
+        secrets = "fastagent.secrets.yaml"
+        assert outdated(rig) == {"library": [secrets], "research": ["agents.yaml", secrets]}
+        assert rig.fleet.provenance.document() == {"changed": ["agents.yaml"], "problems": 0}
+        plan = await rig.reloading.reload(dry_run=False)
+        assert plan.changed["library"].fields == (secrets,)
+        assert plan.changed["research"].fields == ("title", secrets)
+        assert rig.fleet.provenance.document() == {"changed": [], "problems": 0}
+        assert outdated(rig).keys() == set(two), "they still run"
+        serve(rig, "library")
+        assert outdated(rig).keys() == {"research"}
+        assert (await rig.reloading.reload(dry_run=True)).changed == {}, "its turn will come"
+
+    on_rig(tmp_path, two, do)
+
+
+def test_a_replacement_under_way_is_left_to_it_and_one_that_failed_is_tried_again(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+):
+    async def do(rig: Rig) -> None:
+        rig.operations.start(["library"])
+        serve(rig, "library")
+        (tmp_path / ".env").write_text("ONE=1\n")
+        for _ in range(2):
+            await rig.reloading.reload(dry_run=False)
+            assert [process.generation for process in rig.world.of("library")] == [2, 1]
+            rig.fleet._describe("library", 2)
+            rig.appear("library")
+        assert outdated(rig) == {"library": [".env"]}
+        rig.end("library", Exit(status=1))
+        assert rig.states()["library"] == "ready"
+        assert outdated(rig) == {"library": [".env"]}, "it could not be replaced"
+        await rig.reloading.reload(dry_run=False)
+        serve(rig, "library")
+        rig.end("library")
+        assert outdated(rig) == {}
+
+    with environment():
+        on_rig(tmp_path, two, do)
+
+
+def test_variables_follow_the_file_but_never_the_environments_own(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+):
+    def write(text: str) -> None:
+        (tmp_path / ".env").write_text(text)
+
+    async def do(rig: Rig) -> None:
+        def given() -> dict[str, str]:
+            found = rig.fleet._describe("library", 1).environment
+            return {name: value for name, value in found.items() if name.startswith("TEST_")}
+
+        write("TEST_A=1\nTEST_B=1\nTEST_OWN=file\n")
+        await rig.reloading.reload(dry_run=True)
+        assert given() == {"TEST_OWN": "own"}
+        await rig.reloading.reload(dry_run=False)
+        assert given() == {"TEST_OWN": "own", "TEST_A": "1", "TEST_B": "1"}
+        write("TEST_B=2\n")
+        await rig.reloading.reload(dry_run=False)
+        assert given() == {"TEST_OWN": "own", "TEST_B": "2"}
+        write("TEST_B=3\nTEST_C=\0\n")
+        with pytest.raises(ConfigurationError, match="NUL"):
+            await rig.reloading.reload(dry_run=False)
+        assert given() == {"TEST_OWN": "own", "TEST_B": "2"}
+        (tmp_path / ".env").unlink()
+        await rig.reloading.reload(dry_run=False)
+        assert given() == {"TEST_OWN": "own"}
+
+    with environment(TEST_OWN="own"):
+        on_rig(tmp_path, two, do)
+
+
+def test_a_variable_that_only_a_start_reads_is_refused(tmp_path: Path, two: dict[str, dict[str, object]]):
+    async def do(rig: Rig) -> None:
+        (tmp_path / ".env").write_text("PALLAS_LOG_FILE=elsewhere.log\nTEST_A=1\n")
+        with pytest.raises(RefusedError, match=r"PALLAS_LOG_FILE \(\.env\) changed, which needs a restart"):
+            await rig.reloading.reload(dry_run=True)
+        assert "TEST_A" not in os.environ
+
+    with environment():
+        os.environ.pop("PALLAS_LOG_FILE", None)
+        on_rig(tmp_path, two, do)
+
+
+def test_all_that_is_wrong_is_said_in_one_go_and_in_the_log(
+    tmp_path: Path, two: dict[str, dict[str, object]], caplog: pytest.LogCaptureFixture
+):
+    async def do(rig: Rig) -> None:
+        (tmp_path / ".env").write_bytes(b"A=\xff\n")
+        (tmp_path / "fastagent.config.yaml").write_text("model_capabilities:\n  vision: perhaps\n")
+        rig.write({**two, "jarvis": {"port": two["library"]["port"]}})
+        with pytest.raises(ConfigurationError) as caught:
+            await rig.reloading.reload(dry_run=False)
+        said = [problem.file.rpartition("/")[2] for problem in caught.value.problems]
+        assert said == [".env", "agents.yaml", "fastagent.config.yaml"]
+        logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert logged[:3] == [str(problem) for problem in caught.value.problems]
+        assert rig.fleet.provenance.document() == {"changed": said, "problems": 3}
+
+    on_rig(tmp_path, two, do)
+
+
+def test_who_asks_during_a_reload_gets_one_more_and_only_one(
+    tmp_path: Path, two: dict[str, dict[str, object]], caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        rig.come_up("library")
+        rig.come_up("research")
+        rig.write({"library": two["library"]})
+        rig.reloading.ask()
+        await until(rig, research="stopping")
+        rig.write(two)
+        for _ in range(20):
+            rig.reloading.ask()
+        rig.end("research")
+        await until(rig, library="ready", research="starting")
+        await asyncio.gather(*rig.reloading._answering)
+        done = [record.getMessage() for record in caplog.records if "reloaded:" in record.getMessage()]
+        assert done == [
+            "reloaded: 0 added, 1 removed, 0 changed, 1 unchanged",
+            "reloaded: 1 added, 0 removed, 0 changed, 1 unchanged",
+        ]
+
+    on_rig(tmp_path, two, do)
+
+
+def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+):
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        rig.come_up("library")
+        rig.come_up("research")
+        rig.write({"library": two["library"], "jarvis": {"port": free_ports(1)[0]}})
+        reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
+        await until(rig, research="stopping")
+        stopping = asyncio.ensure_future(rig.fleet.engine.shut_down())
+        await asyncio.sleep(0)
+        rig.end("research")
+        with pytest.raises(RefusedError, match="is stopping"):
+            await reloading
+        rig.end("library")
+        await stopping
+        assert set(rig.fleet._stand_ins) == set(rig.fleet.listeners) == set(rig.fleet.agents) == set(two)
+
+    on_rig(tmp_path, two, do)
+
+
+def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+):
+    async def do(rig: Rig) -> None:
+        heard: list[str | None] = []
+        rig.fleet.change_observers.append(lambda: heard.append(rig.fleet.deployment.agents["library"].icon))
+        rig.write({**two, "library": {**two["library"], "icon": "https://example.com/icon.svg"}})
+        await rig.reloading.reload(dry_run=False)
+        assert heard == ["https://example.com/icon.svg"]
+
+    on_rig(tmp_path, two, do)
+
+
+def test_a_single_agent_stays_alone(tmp_path: Path, two: dict[str, dict[str, object]]):
+    async def do(rig: Rig) -> None:
+        provenance = rig.fleet.provenance
+        provenance.source = replace(provenance.source, only="library")
+        assert set((await provenance.read()).deployment.agents) == {"library"}
+        rig.write({"research": {"port": two["research"]["port"]}})
+        with pytest.raises(ConfigurationError, match="there is no agent 'library' any more"):
+            await rig.reloading.reload(dry_run=False)
+
+    on_rig(tmp_path, two, do)
+
+
+@contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Variables for a while, and afterwards everything as it was."""
+    with patch.dict(os.environ, variables):
+        yield
