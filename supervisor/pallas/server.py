@@ -16,6 +16,7 @@ import click
 
 from pallas_registry import __version__
 from pallas_registry.agents_file import deployment_path, read_deployment
+from pallas_registry.credentials import load_credentials
 from pallas_registry.environment import load_dotenv
 from pallas_registry.model_settings import read_model_settings
 from pallas_registry.problems import ConfigurationError
@@ -40,6 +41,7 @@ def main(agent: str | None, config: Path | None) -> None:
     open_standard_descriptors()
     directory = Path.cwd()
     try:
+        os.environ.update(load_credentials(os.environ))
         dotenv = load_dotenv(directory, os.environ)
         os.environ.update(dotenv)
         deployment = read_deployment(config or deployment_path(os.environ))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from pallas_registry.problems import ConfigurationError
@@ -21,6 +21,7 @@ from pallas_supervisor.states import RESTING, CompanionState, Desired, Rebind, R
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from pallas_registry.deployment import Deployment
     from pallas_supervisor.configuration import Configuration
@@ -34,10 +35,17 @@ UNTOUCHED = frozenset({State.STOPPED, State.WAITING})
 
 
 class Reloading:
-    """Takes on changed configurations, one at a time."""
+    """Takes on changed configurations, one at a time.
 
-    def __init__(self, fleet: Fleet) -> None:
+    Args:
+        around: entered for each reload that may change something, and left when it is over.
+    """
+
+    def __init__(
+        self, fleet: Fleet, around: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
         self._fleet = fleet
+        self._around = around
         self._turn = asyncio.Lock()
         self._asked = False
         self._answering: set[asyncio.Task[None]] = set()
@@ -76,6 +84,10 @@ class Reloading:
             return await self._reload(dry_run=dry_run)
 
     async def _reload(self, *, dry_run: bool) -> Plan:
+        with nullcontext() if dry_run else self._around():
+            return await self._take(dry_run=dry_run)
+
+    async def _take(self, *, dry_run: bool) -> Plan:
         fleet = self._fleet
         try:
             newest = await fleet.provenance.read()

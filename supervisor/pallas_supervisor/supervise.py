@@ -39,7 +39,7 @@ from pallas_supervisor.slots import Slots
 from pallas_supervisor.socket_store import SocketStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pallas_registry.deployment import Deployment, ModelSettings
@@ -127,7 +127,8 @@ class _Supervisor:
             outlives=self._store.holds,
             provenance=self._provenance(chosen),
         )
-        reloading = Reloading(fleet)
+        public = () if registry_listener is None else (registry_listener,)
+        reloading = Reloading(fleet, lambda: self._reload_announced(fleet, public))
         await self._serve(fleet, reloading, socket_path, registry_listener, since)
 
     async def _serve(
@@ -217,6 +218,14 @@ class _Supervisor:
             self._loop.add_signal_handler(number, stop)
         self._loop.add_signal_handler(signal.SIGHUP, reloading.ask)
         self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap)
+
+    @contextlib.contextmanager
+    def _reload_announced(self, fleet: Fleet, public: tuple[socket.socket, ...]) -> Iterator[None]:
+        with self._notifier.reloading():
+            try:
+                yield
+            finally:
+                self._store.keep((*public, *fleet.listeners.values()))
 
     def _keep_alive(self, fleet: Fleet) -> None:
         """Feed the watchdog for as long as the engine works; a loop that only turns round and round is not alive."""

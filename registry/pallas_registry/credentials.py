@@ -1,0 +1,75 @@
+"""Secrets that a service manager hands over as files: those named like a variable become that variable.
+
+Reads `$CREDENTIALS_DIRECTORY` (systemd.exec(5), LoadCredential=) and nothing else. Never touches `os.environ`, and
+no value is in any message.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pallas_registry.problems import ConfigurationError, Problem
+from pallas_registry.rules import belongs_to_supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DIRECTORY_VARIABLE = "CREDENTIALS_DIRECTORY"
+
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+def load_credentials(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables of credentials named like one (`OPENAI_API_KEY`) that `environ` does not hold yet.
+
+    One line end at the end of a value is not part of it. Credentials with other names (`tls.key`, `openai-api-key`)
+    stay files, for whoever looks for them there.
+
+    Raises:
+        ConfigurationError: such a credential cannot be read, is not UTF-8, or holds a NUL character.
+    """
+    given = environ.get(DIRECTORY_VARIABLE)
+    if not given:
+        return {}
+    values: dict[str, str] = {}
+    problems: list[Problem] = []
+    for path in _files(Path(given)):
+        if not _VARIABLE.fullmatch(path.name) or belongs_to_supervisor(path.name) or path.name in environ:
+            continue
+        try:
+            values[path.name] = _value(path.read_bytes())
+        except OSError as error:
+            problems.append(_problem(path, f"cannot be read: {error.strerror}", "grant read permission"))
+        except ValueError as error:
+            problems.append(
+                _problem(path, str(error), "give it a name in small letters, and read it as a file")
+            )
+    if problems:
+        raise ConfigurationError(problems)
+    return values
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(path for path in directory.iterdir() if path.is_file())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problem = _problem(directory, f"cannot be read: {error.strerror}", "mend or unset it")
+        raise ConfigurationError([problem]) from None
+
+
+def _value(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8, and no variable can carry it") from None
+    if "\0" in text:
+        raise ValueError("holds a NUL character, and no variable can carry it")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _problem(path: Path, message: str, remedy: str) -> Problem:
+    return Problem(f"${DIRECTORY_VARIABLE}/{path.name}", None, "", message, remedy)
