@@ -1,10 +1,11 @@
 """The secrets that a deployment's files and environment name, for those who have to keep them out of what is written.
 
-Reads fast-agent's two files, and says nothing about what is wrong with them: that is their owners' affair.
+Reads fast-agent's files, and says nothing about what is wrong with them: that is their owners' affair.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -17,19 +18,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FILES = ("fastagent.config.yaml", "fastagent.secrets.yaml")
+FILES = tuple(
+    f"{name}.yaml"
+    for name in (
+        *("fast-agent", "fast-agent.config", "fastagent.config"),
+        *("fast-agent.secrets", "fastagent.secrets"),
+    )
+)
+"""The names under which fast-agent finds settings, in its home and in the working directory."""
 
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::([^}]*))?\}")
 
 
 def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """The secrets of `environ` and of fast-agent's files in `directory`, `${NAME}` put in as fast-agent does."""
+    """The secrets of `environ` and of fast-agent's files for `directory`, `${NAME}` put in as fast-agent does."""
     yield from secrets_in(environ)
-    for name in FILES:
+    home = directory / (environ.get("FAST_AGENT_HOME") or ".fast-agent")
+    for path in (folder / name for folder in (home, directory) for name in FILES):
         try:
-            with (directory / name).open("rb") as file:
-                settings = yaml.safe_load(file.read(MAXIMUM_BYTES))
-        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            state = path.stat()
+        except (OSError, ValueError):
             continue
-        for secret in secrets_in(settings):
+        for secret in _secrets_of(path, state.st_mtime_ns, state.st_ino):
             yield _VARIABLE.sub(lambda match: environ.get(match[1], match[2] or match[0]), secret)
+
+
+@functools.lru_cache(maxsize=32)
+def _secrets_of(path: Path, _changed: int, _inode: int) -> tuple[str, ...]:
+    """What the file names as secret; read once for each of its states, since every start of an agent asks."""
+    try:
+        with path.open("rb") as file:
+            return tuple(secrets_in(yaml.safe_load(file.read(MAXIMUM_BYTES))))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return ()

@@ -9,8 +9,10 @@ import asyncio
 import logging
 import math
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.protocol import (
     FailedReport,
     HealthReport,
@@ -228,7 +230,7 @@ class Fleet:
 
     def _describe(self, name: str, generation: int) -> WorkerSpec:
         self.provenance.record(name, generation, serving=self.agents[name].generation)
-        return worker_spec(
+        spec = worker_spec(
             self.deployment,
             self.settings,
             name=name,
@@ -239,6 +241,9 @@ class Fleet:
             levels=self.levels,
             listener_outlives=self._outlives(self.deployment.agents[name].port),
         )
+        # The files may have changed since the last start, and each agent has an environment of its own.
+        self.hub.secrets.add(configured_secrets(Path(self._directory), spec.environment))
+        return spec
 
     def _reported(self, name: str, generation: int, report: Report) -> None:
         agent = self.agents.get(name)

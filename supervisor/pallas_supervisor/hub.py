@@ -13,6 +13,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.log_levels import level_number
 from pallas_registry.logs import record_line, timestamp
 
@@ -98,15 +99,18 @@ def _own_record(message: str) -> bytes:
 class LogHub:
     """Takes records of all processes. Runs on the loop's thread."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], secrets: KnownSecrets | None = None) -> None:
+        """`secrets` are in no record that `put` takes in, whatever a worker says or an agent prints."""
         self._write = write
+        self.secrets = secrets if secrets is not None else KnownSecrets()
         self._rings: dict[str, _Ring] = {}
         self.followers: set[Follower] = set()
 
     def put(self, agent: str, record: dict[str, object]) -> None:
         """Take in one record, a dictionary in the log format; `agent` is `SUPERVISOR` for its own."""
         level = level_number(record.get("level"))
-        self.put_line(agent, Line(str(record.get("time", "")), record_line(record).rstrip(b"\n"), level))
+        text = record_line(record, self.secrets).rstrip(b"\n")
+        self.put_line(agent, Line(str(record.get("time", "")), text, level))
 
     def put_line(self, agent: str, line: Line) -> None:
         """Take in one finished record."""

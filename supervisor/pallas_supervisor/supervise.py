@@ -16,6 +16,8 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pallas_registry.configured_secrets import configured_secrets
+from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import configure_logging, levels
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
 from pallas_supervisor.activation import take_inheritance
@@ -106,7 +108,7 @@ class _Supervisor:
         listeners = self._listen(deployment)
         hub = self._open_log(deployment.name)
         handler = HubHandler(hub, self._loop)
-        configure_logging(handler, chosen, {})
+        configure_logging(handler, chosen, {}, hub.secrets)
         self._stack.callback(logging.getLogger().removeHandler, handler)
         if os.environ.get("PALLAS_LOG_STDERR") != "1":
             logging.getLogger("pallas").addHandler(Console(deployment.name))
@@ -206,7 +208,7 @@ class _Supervisor:
         self._stack.callback(os.close, claimed)
         writer = LogWriter(path, stderr=os.environ.get("PALLAS_LOG_STDERR") == "1")
         self._stack.callback(writer.close)
-        return LogHub(writer.put)
+        return LogHub(writer.put, KnownSecrets(configured_secrets(self._assignment.directory, os.environ)))
 
     # --- signals and time ---------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import RecordFormatter
 from pallas_supervisor import hub as module
 from pallas_supervisor.hub import (
@@ -84,6 +85,13 @@ def test_a_follower_gets_what_it_follows():
     hub.put_line("jarvis", line(1))
     hub.put_line("research", line(2))
     assert asyncio.run(follower.next()) == b"line 2"
+
+
+def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known():
+    hub = LogHub(lambda _: None, KnownSecrets(["hunter2-hunter2"]))
+    hub.secrets.add(["of-one-agent"])
+    hub.put("research", {"message": "printed hunter2-hunter2 of-one-agent", "level": "INFO"})
+    assert json.loads(hub.newest((), 1)[0])["message"] == "printed [redacted] [redacted]"
 
 
 def test_lines_below_a_level_neither_count_nor_follow():

@@ -104,7 +104,10 @@ def test_files_and_environment_name_them(tmp_path: Path) -> None:
         "openai: {api_key: '${KEY}'}\nanthropic: {api_key: '${NONE:by-default}'}\nhf: {api_key: in-the-file}\n"
     )
     (tmp_path / "fastagent.config.yaml").write_text("mcp: [: not YAML")
-    environ = {"KEY": "of-the-environment", "GITEA_TOKEN": "token-of-gitea"}
-    assert set(configured_secrets(tmp_path, environ)) == {
-        *("of-the-environment", "by-default", "in-the-file", "token-of-gitea"),
-    }
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "fast-agent.yaml").write_text("groq: {api_key: in-the-home}\n")
+    environ = {"KEY": "of-the-environment", "GITEA_TOKEN": "token-of-gitea", "FAST_AGENT_HOME": "home"}
+    expected = {"of-the-environment", "by-default", "in-the-file", "token-of-gitea", "in-the-home"}
+    assert set(configured_secrets(tmp_path, environ)) == expected
+    (tmp_path / "fastagent.secrets.yaml").write_text("hf: {api_key: changed-in-the-file}\n")
+    assert set(configured_secrets(tmp_path, {})) == {"changed-in-the-file"}
