@@ -129,15 +129,19 @@ class _ControlApi:
         return await self._reach(verb, targets, "ready")
 
     async def stop(self, request: Request) -> Response:
-        verb = await _verb(request)
-        targets = self._operations.stop(verb.agents)
+        body = await _body(request)
+        cascade = _flag(body, "cascade")
+        verb = _parse_verb(body)
+        targets = self._operations.stop(verb.agents, cascade=cascade)
         return await self._reach(verb, targets, "stopped")
 
     async def restart(self, request: Request) -> Response:
-        verb = await _verb(request)
-        before = {name: agent.generation for name, agent in self._fleet.agents.items()}
-        targets = self._operations.restart(verb.agents)
-        return await self._reach(verb, targets, "ready", before)
+        body = await _body(request)
+        now = _flag(body, "now")
+        verb = _parse_verb(body)
+        before = self._operations.newest()
+        restart = self._operations.restart_now if now else self._operations.restart
+        return await self._reach(verb, restart(verb.agents), "ready", before)
 
     async def wait(self, request: Request) -> Response:
         body = await _body(request)
@@ -210,6 +214,14 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadRequestError("the body is no JSON object")
     return body
+
+
+def _flag(body: dict[str, Any], name: str) -> bool:
+    """A field that is true or false, false unless it is there; taken out of the body."""
+    value = body.pop(name, False)
+    if not isinstance(value, bool):
+        raise BadRequestError(f"`{name}` is true or false")
+    return value
 
 
 async def _verb(request: Request) -> _Verb:

@@ -34,7 +34,7 @@ class Directory:
         entries = []
         for name in fleet.listed():
             model, capabilities = fleet.settings.default_model, fleet.settings.capabilities
-            if (said := fleet.models.get(name)) is not None:
+            if (said := fleet.reports.model(fleet.agents[name])) is not None:
                 model, capabilities = said.model, said.capabilities
             entries.append(
                 server_entry(fleet.deployment, fleet.deployment.agents[name], model, capabilities, now)

@@ -33,6 +33,7 @@ from pallas_supervisor.standin import Absence, StandIn
 from pallas_supervisor.states import WITH_PROCESS, Complained, Desired, Ready, State
 from pallas_supervisor.view import agent_status, say_why, timestamp
 from pallas_supervisor.wording import describe_exit
+from pallas_supervisor.worker_reports import WorkerReports, generations
 
 if TYPE_CHECKING:
     import socket
@@ -96,8 +97,7 @@ class Fleet:
         self.slots = slots
         self.hub = hub
         self.levels = levels
-        self.reports: dict[str, HealthReport] = {}
-        self.models: dict[str, ReadyReport] = {}
+        self.reports = WorkerReports()
         self.change_observers: list[Callable[[], None]] = []
         self.provenance = provenance
         self._directory = directory
@@ -137,13 +137,13 @@ class Fleet:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """The live workers' process IDs."""
-        return self.launcher.pids
+        """The process IDs of the workers that count, without those that start or drain beside one."""
+        return {name: agent.pid for name, agent in dict(self.agents).items() if agent.pid is not None}
 
     @property
     def health(self) -> Mapping[str, Status]:
         """Each agent's health."""
-        return {name: agent_health(agent, self.reports.get(name)) for name, agent in self.agents.items()}
+        return {name: agent_health(agent, self.reports.health(agent)) for name, agent in self.agents.items()}
 
     def listed(self) -> list[str]:
         """The agents that the registry shows."""
@@ -156,7 +156,12 @@ class Fleet:
     def health_document(self) -> dict[str, Any]:
         """The body of `GET /health`."""
         messages = {name: self.why(name) for name in self.agents}
-        return roll_up(self.agents, self.reports, messages, timestamp())
+        said = {
+            name: report
+            for name, agent in self.agents.items()
+            if (report := self.reports.health(agent)) is not None
+        }
+        return roll_up(self.agents, said, messages, timestamp())
 
     def outdated(self, name: str) -> tuple[str, ...]:
         """The files that say something else for the agent's worker now than at its start, by the last look."""
@@ -170,7 +175,7 @@ class Fleet:
         ]
 
     def _status(self, agent: Agent, now: float) -> dict[str, Any]:
-        report = self.reports.get(agent.name)
+        report = self.reports.health(agent)
         health: str = "unknown"
         message = self.why(agent.name)
         if agent.state is State.READY and report is not None:
@@ -228,6 +233,12 @@ class Fleet:
 
     # --- workers ------------------------------------------------------------------------------------------
 
+    def kill_all(self) -> None:
+        """End every worker without grace."""
+        for name, agent in self.agents.items():
+            for generation in generations(agent):
+                self.launcher.kill(name, generation)
+
     def _describe(self, name: str, generation: int) -> WorkerSpec:
         self.provenance.record(name, generation, serving=self.agents[name].generation)
         spec = worker_spec(
@@ -247,23 +258,28 @@ class Fleet:
 
     def _reported(self, name: str, generation: int, report: Report) -> None:
         agent = self.agents.get(name)
-        if agent is None or agent.generation != generation:
+        if agent is None or generation not in generations(agent):
             return
         match report:
             case StageReport(stage=stage):
                 _log.debug("%s: %s", name, stage, extra={"agent": name, "generation": generation})
-            case ReadyReport() if agent.state is State.STARTING and name not in self._probes:
-                self.models[name] = report
-                self._probes[name] = asyncio.create_task(
-                    self._confirm(name, generation), name=f"probe {name}"
-                )
+            case ReadyReport():
+                self.reports.take_ready(name, generation, report)
+                self._confirm_ready(agent, generation)
             case FailedReport(message=message):
                 self.engine.post(name, Complained(generation, " ".join(message.split())))
-            case HealthReport() if agent.state in (State.STARTING, State.READY):
-                before = self.reports.get(name)
-                self.reports[name] = report
+            case HealthReport():
+                before = self.reports.take_health(name, generation, report)
                 if before is None or (before.status, before.message) != (report.status, report.message):
                     self.changed()
+
+    def _confirm_ready(self, agent: Agent, generation: int) -> None:
+        if generation != agent.generation:
+            # A probe of the port might meet the old worker; the new one has probed itself before it said so.
+            self.engine.post(agent.name, Ready(generation))
+        elif agent.state is State.STARTING and agent.name not in self._probes:
+            confirming = self._confirm(agent.name, generation)
+            self._probes[agent.name] = asyncio.create_task(confirming, name=f"probe {agent.name}")
 
     async def _confirm(self, name: str, generation: int) -> None:
         await until_answered(connectable(self.deployment.bind), self.deployment.agents[name].port)
@@ -272,13 +288,19 @@ class Fleet:
     def _observe(self, change: Transition) -> None:
         before, after = change.before, change.after
         name = after.name
-        if before.state is State.STARTING and (probe := self._probes.pop(name, None)) is not None:
-            probe.cancel()
-        if before.state is State.READY or after.state is State.STARTING:
-            self.reports.pop(name, None)
+        if before.state is State.STARTING and change.of_state and name in self._probes:
+            self._probes.pop(name).cancel()
+        self.reports.keep_only(after)
         self._switch_stand_ins()
+        if change.of_state or after.generation != before.generation:
+            self._tell_state(before, after)
+        else:
+            self._tell_replacement(before, after)
+        self.changed()
+
+    def _tell_state(self, before: Agent, after: Agent) -> None:
         extra: dict[str, object] = {
-            "agent": name,
+            "agent": after.name,
             "state": str(after.state),
             "previous": str(before.state),
             "generation": after.generation,
@@ -287,10 +309,18 @@ class Fleet:
             extra["pid"] = after.pid
         if after.last_exit is not None and after.last_exit is not before.last_exit:
             extra["exit"] = describe_exit(after.last_exit)
-        why = say_why(after, self.engine.awaited(name), self.agents, self.engine.now())
-        text = f"{name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
+        why = say_why(after, self.engine.awaited(after.name), self.agents, self.engine.now())
+        text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
         _log.log(_LEVELS.get(after.state, logging.INFO), "%s", text, extra=extra)
-        self.changed()
+
+    def _tell_replacement(self, before: Agent, after: Agent) -> None:
+        companion = after.companion or before.companion
+        if companion is None:  # it is due, or not any more
+            return
+        stage = "gone" if after.companion is None else str(companion.state)
+        process = "a new worker" if companion.generation > after.generation else "the old worker"
+        extra = {"agent": after.name, "generation": companion.generation, "replacement": stage}
+        _log.info("%s: %s, generation %d, is %s", after.name, process, companion.generation, stage, extra=extra)
 
     def changed(self) -> None:
         """Tell whoever shows the fleet to people or clients that it is not what it was."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pallas_supervisor.refusals import UnknownAgentError
-from pallas_supervisor.states import Restart, Start, State, Stop
+from pallas_supervisor.refusals import RefusedError, UnknownAgentError
+from pallas_supervisor.states import RESTING, CompanionState, Desired, Replace, Restart, Start, State, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pallas_supervisor.fleet import Fleet
+    from pallas_supervisor.states import Agent
 
 Goal = Literal["ready", "stopped", "settled"]
 
@@ -44,25 +45,53 @@ class Operations:
         self._fleet.engine.start(targets)
         return targets
 
-    def stop(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Want the agents down, dependents first."""
-        targets = self.resolve(names)
-        for name in reversed(targets):
+    def stop(self, names: Iterable[str], *, cascade: bool = False) -> tuple[str, ...]:
+        """Want the agents down, dependents first.
+
+        Args:
+            cascade: stop those that depend on them as well.
+
+        Raises:
+            RefusedError: others need them, and `cascade` does not say that these are to be stopped.
+        """
+        named = self.resolve(names)
+        graph = self._fleet.engine.graph
+        targets = graph.needing(named)
+        others = [name for name in targets if name not in named and self._is_wanted(name)]
+        if others and not cascade:
+            raise RefusedError(
+                f"{', '.join(others)} would lose what they depend on; stop them as well with --cascade, or name them"
+            )
+        for name in reversed(targets if cascade else named):
             self._fleet.engine.post(name, Stop())
-        return targets
+        return targets if cascade else named
 
     def restart(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Want new processes for the agents, and what they depend on up."""
+        """Want new processes for the agents, each ready before the old one drains, and what they depend on up."""
+        return self._restart(names, Replace("operator"))
+
+    def restart_now(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Want new processes for the agents, started when the old ones have ended, and what they depend on up."""
+        return self._restart(names, Restart())
+
+    def _restart(self, names: Iterable[str], event: Replace | Restart) -> tuple[str, ...]:
         targets = self.resolve(names)
         for name in self._fleet.engine.graph.needed_by(targets):
-            self._fleet.engine.post(name, Restart() if name in targets else Start())
+            self._fleet.engine.post(name, event if name in targets else Start())
         return targets
+
+    def _is_wanted(self, name: str) -> bool:
+        return self._fleet.agents[name].desired is Desired.UP
+
+    def newest(self) -> dict[str, int]:
+        """The newest generation of each agent, for `wait` to go beyond."""
+        return {name: agent.newest for name, agent in self._fleet.agents.items()}
 
     async def wait(self, names: Iterable[str], goal: Goal, *, beyond: dict[str, int] | None = None) -> bool:
         """Wait until every agent has reached the goal, or one cannot any more; whether all have.
 
         Args:
-            beyond: generations that a restarted agent has to have left behind.
+            beyond: generations that a restarted agent has to have left behind, its old worker gone.
         """
         targets = self.resolve(names)
         engine = self._fleet.engine
@@ -77,8 +106,10 @@ class Operations:
             if goal == "stopped":
                 return {State.STOPPED: True, State.FAILED: agent.pid is None}.get(agent.state)
             if agent.state is State.READY:
-                return True if agent.generation > left_behind.get(name, 0) else None
-            return False if agent.state in (State.FAILED, State.STOPPED) else None
+                return _is_left_behind(agent, left_behind[name]) if name in left_behind else True
+            if agent.state in RESTING or self._is_hopeless(name):
+                return False
+            return None
 
         def all_decided() -> bool:
             verdicts = [decided(name) for name in targets]
@@ -86,3 +117,20 @@ class Operations:
 
         await engine.until(all_decided)
         return all(decided(name) for name in targets)
+
+    def _is_hopeless(self, name: str) -> bool:
+        """Whether the agent waits for a dependency that nobody will start."""
+        engine = self._fleet.engine
+        if engine.agents[name].state is not State.WAITING:
+            return False
+        return any(
+            engine.agents[need].state in RESTING or self._is_hopeless(need) for need in engine.awaited(name)
+        )
+
+
+def _is_left_behind(agent: Agent, generation: int) -> bool | None:
+    """Whether a READY agent has replaced that generation; None while it may still come."""
+    if agent.generation > generation:
+        draining = agent.companion is not None and agent.companion.state is not CompanionState.STUCK
+        return None if draining else True
+    return None if agent.replace is not None or agent.companion is not None else False

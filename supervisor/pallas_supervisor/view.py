@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pallas_supervisor.states import State
+from pallas_supervisor.states import CompanionState, State
 from pallas_supervisor.wording import describe_exit, describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_supervisor.states import Agent
+    from pallas_supervisor.states import Agent, Companion
 
 
 def say_why(agent: Agent, waiting_for: tuple[str, ...], agents: Mapping[str, Agent], now: float) -> str:
@@ -23,13 +23,32 @@ def say_why(agent: Agent, waiting_for: tuple[str, ...], agents: Mapping[str, Age
         now: seconds on the engine's clock.
     """
     if agent.state is State.WAITING and waiting_for:
-        names = ", ".join(f"{name} ({agents[name].state})" for name in waiting_for)
-        return f"waiting for {names}"
+        return f"waiting for {', '.join(_awaited(agents[name]) for name in waiting_for)}"
     if agent.state is State.BACKOFF and agent.retry_at is not None:
         wait = agent.retry_at - now
         when = f"in {describe_seconds(wait)}" if wait >= 0.05 else "now"
         return f"{agent.message}; restarting {when}, failure {agent.failures}/{agent.policy.max_failures}"
+    if agent.state is State.READY and not agent.message:
+        return _say_replacement(agent)
     return agent.message
+
+
+def _awaited(agent: Agent) -> str:
+    """A dependency that is not there, and for one that will not come by itself, why."""
+    because = f": {agent.message}" if agent.state is State.FAILED and agent.message else ""
+    return f"{agent.name} ({agent.state}{because})"
+
+
+def _say_replacement(agent: Agent) -> str:
+    if (companion := agent.companion) is None:
+        return "" if agent.replace is None else f"will be replaced ({agent.replace})"
+    match companion.state:
+        case CompanionState.STARTING:
+            return f"being replaced ({companion.cause}): a new worker is starting"
+        case CompanionState.STUCK:
+            return f"replaced; the old worker, process {companion.pid}, cannot be killed"
+        case _:
+            return f"replaced; process {companion.pid} is {companion.state}"
 
 
 def agent_status(
@@ -66,7 +85,12 @@ def agent_status(
         "depends_on": list(depends_on),
         "resident_memory": memory,
         "outdated": list(outdated),
+        "replacement": None if agent.companion is None else _replacement(agent.companion),
     }
+
+
+def _replacement(companion: Companion) -> dict[str, Any]:
+    return {"generation": companion.generation, "state": str(companion.state), "pid": companion.pid}
 
 
 def timestamp(age: float = 0.0) -> str:

@@ -29,24 +29,46 @@ if TYPE_CHECKING:
     from pallasctl.documents import AgentStatus, VerbDocument
 
 
-def _verb(name: str, goal: str, help_: str) -> click.Command:
-    @agents_argument
-    @all_option
-    @click.option("--no-wait", is_flag=True, help="Return when the supervisor has taken the request.")
-    @timeout_option(f"How long to wait until they are {goal}.")
-    @socket_option
-    def run(agents: tuple[str, ...], *, every: bool, no_wait: bool, timeout: float) -> None:
+def _verb(
+    name: str, goal: str, help_: str, *more: Callable[[Callable[..., None]], Callable[..., None]]
+) -> click.Command:
+    """A verb that asks for a goal; `more` are flags of its own, which go into the request by their names."""
+
+    def run(agents: tuple[str, ...], *, every: bool, no_wait: bool, timeout: float, **flags: bool) -> None:
         names = chosen_agents(agents, every)
         body = {"agents": names, "wait": not no_wait, "timeout": timeout}
+        body |= {flag: True for flag, given in flags.items() if given}
         document = ask(control(), f"/v1/{name}", body, timeout, goal)
         report(document, goal, waited=not no_wait)
 
+    options = (
+        agents_argument,
+        all_option,
+        *more,
+        click.option("--no-wait", is_flag=True, help="Return when the supervisor has taken the request."),
+        timeout_option(f"How long to wait until they are {goal}."),
+        socket_option,
+    )
+    for option in reversed(options):
+        run = option(run)
     return click.command(name, help=help_)(run)
 
 
 start = _verb("start", "ready", "Start agents, and what they depend on.\n\nWaits until they are ready.")
-stop = _verb("stop", "stopped", "Stop agents.\n\nWaits until they are stopped.")
-restart = _verb("restart", "ready", "Restart agents.\n\nWaits until they are ready again.")
+stop = _verb(
+    "stop",
+    "stopped",
+    "Stop agents.\n\nCalls in flight are finished, within stop_timeout. Waits until they are stopped.",
+    click.option("--cascade", is_flag=True, help="Stop those that depend on them as well."),
+)
+restart = _verb(
+    "restart",
+    "ready",
+    "Restart agents without losing a call.\n\nThe new worker is ready before the old one drains. Several "
+    "agents are restarted one after the other, after what they depend on (max_surge in agents.yaml); the "
+    "first that does not come up ends it, and the old workers go on. Waits until the old workers are gone.",
+    click.option("--now", is_flag=True, help="Stop the old worker first; callers get a 503 meanwhile."),
+)
 
 
 def ask(control_: Control, path: str, body: dict[str, Any], timeout: float, goal: str) -> VerbDocument:

@@ -69,8 +69,9 @@ class Rig:
             process.serving = True
             self.fleet.engine.post(name, Ready(process.generation))
 
-    def end(self, name: str, exit_: Exit | None = None) -> None:
-        process = self.world.newest(name)
+    def end(self, name: str, exit_: Exit | None = None, *, old: bool = False) -> None:
+        """End the newest process of an agent, or the oldest."""
+        process = self.world.of(name)[-1 if old else 0]
         process.dead = True
         self.fleet.engine.post(name, Died(process.generation, exit_ or Exit(status=0)))
         self.world.remove(process)

@@ -123,11 +123,19 @@ def test_stop_and_restart(tmp_path: Path):
         bench.rig.come_up("research")
         restarting = asyncio.ensure_future(bench.post("/v1/restart", {"agents": ["research"]}))
         await settled()
-        bench.rig.end("research")
         bench.rig.come_up("research")
+        await settled()
+        assert not restarting.done(), "the old worker drains"
+        bench.rig.end("research", old=True)
         answer = await restarting
         assert answer["done"] is True
         assert answer["agents"][0]["generation"] == 2
+        restarting = asyncio.ensure_future(bench.post("/v1/restart", {"agents": ["research"], "now": True}))
+        await settled()
+        assert bench.rig.states()["research"] == "stopping"
+        bench.rig.end("research")
+        bench.rig.come_up("research")
+        assert (await restarting)["agents"][0]["generation"] == 3
         stopping = asyncio.ensure_future(bench.post("/v1/stop"))
         await settled()
         for name in ("research", "library"):
@@ -135,6 +143,44 @@ def test_stop_and_restart(tmp_path: Path):
         answer = await stopping
         assert answer["done"] is True
         assert [agent["state"] for agent in answer["agents"]] == ["stopped", "stopped"]
+
+    on_bench(tmp_path, do)
+
+
+def test_what_others_need_is_stopped_only_with_them(tmp_path: Path):
+    async def do(bench: Bench) -> None:
+        bench.rig.operations.start([])
+        bench.rig.come_up("library")
+        bench.rig.come_up("research")
+        refused = await bench.post("/v1/stop", {"agents": ["library"]}, status=409)
+        assert refused["error"] == (
+            "research would lose what they depend on; stop them as well with --cascade, or name them"
+        )
+        assert set(bench.rig.states().values()) == {"ready"}
+        stopping = asyncio.ensure_future(bench.post("/v1/stop", {"agents": ["library"], "cascade": True}))
+        await settled()
+        bench.rig.end("research")
+        bench.rig.end("library")
+        answer = await stopping
+        assert {agent["name"]: agent["state"] for agent in answer["agents"]} == {
+            "library": "stopped",
+            "research": "stopped",
+        }
+        again = await bench.post("/v1/stop", {"agents": ["library"]})
+        assert again["done"] is True, "research is not wanted any more"
+
+    on_bench(tmp_path, do)
+
+
+def test_waiting_for_an_agent_whose_dependency_failed_ends_at_once(tmp_path: Path):
+    async def do(bench: Bench) -> None:
+        starting = asyncio.ensure_future(bench.post("/v1/start", {"agents": ["research"]}))
+        await settled()
+        bench.rig.appear("library")
+        bench.rig.end("library", Exit(status=78))
+        answer = await starting
+        assert answer["done"] is False
+        assert answer["agents"][0]["message"] == "waiting for library (failed: exit status 78)"
 
     on_bench(tmp_path, do)
 

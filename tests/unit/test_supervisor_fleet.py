@@ -201,7 +201,8 @@ def test_reports_of_another_generation_or_agent_count_for_nothing(tmp_path: Path
         rig.fleet._reported("nobody", 1, READY)
         await settled()
         assert probes.running == 0
-        assert rig.fleet.reports == {}
+        assert rig.fleet.reports.health(rig.fleet.agents["library"]) is None
+        assert rig.fleet.reports.model(rig.fleet.agents["library"]) is None
 
     on_rig(tmp_path, do)
 
@@ -370,7 +371,7 @@ def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path):
         rig.operations.start([])
         rig.come_up("library")
         rig.come_up("research")
-        rig.operations.restart(["research"])
+        rig.operations.restart_now(["research"])
         rig.end("research")
         rig.come_up("research")
         rig.write({"library": {"port": rig.fleet.ports["library"]}})
@@ -423,3 +424,28 @@ def test_records_of_transitions_can_be_read_back(tmp_path: Path, caplog: pytest.
     told = [(record.agent, record.previous, record.state) for record in caplog.records]  # type: ignore[attr-defined]
     assert told == [("library", "stopped", "waiting"), ("library", "waiting", "starting")]
     assert json.dumps([record.message for record in caplog.records])
+
+
+def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_on(
+    tmp_path: Path, probes: Probes
+):
+    async def do(rig: Rig) -> None:
+        rig.operations.start(["library"])
+        rig.come_up("library")
+        report(rig, degraded(), generation=1)
+        rig.operations.restart(["library"])
+        rig.appear("library")
+        report(rig, HealthReport(status="ok", timestamp="2026-01-01T00:00:00Z"), generation=2)
+        assert rig.fleet.health["library"] == "degraded"
+        [entry] = rig.fleet.status(["library"])
+        assert entry["replacement"] == {"generation": 2, "state": "starting", "pid": 4000}
+        assert entry["message"] == "being replaced (operator): a new worker is starting"
+        report(rig, READY, generation=2)
+        assert probes.running == 0, "a probe of the port might meet the old worker"
+        assert rig.fleet.health["library"] == "ok"
+        [entry] = rig.fleet.status(["library"])
+        assert (entry["state"], entry["generation"], entry["restarts"]) == ("ready", 2, 1)
+        assert entry["replacement"]["state"] == "draining"
+        assert entry["message"] == "replaced; process 4000 is draining"
+
+    on_rig(tmp_path, do)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.ports import free_ports
-from pallas_supervisor.refusals import UnknownAgentError
+from pallas_supervisor.refusals import RefusedError, UnknownAgentError
 from pallas_supervisor.states import Exit
 from unit.supervisor_fleet import Rig, rig
 from unit.supervisor_processes import nothing_leaked
@@ -85,19 +85,56 @@ def test_waiting_ends_with_no_when_the_goal_cannot_be_reached(
     on_rig(tmp_path, two, do)
 
 
-def test_a_restart_is_done_only_by_a_new_process(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_restart_is_done_when_the_old_worker_is_gone(tmp_path: Path, two: dict[str, dict[str, object]]):
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
         rig.come_up("research")
-        before = {name: agent.generation for name, agent in rig.fleet.agents.items()}
+        before = rig.operations.newest()
         rig.operations.restart(["library"])
         waiting = asyncio.ensure_future(rig.operations.wait(["library"], "ready", beyond=before))
         await asyncio.sleep(0)
         assert not waiting.done()
-        rig.end("library")
         rig.come_up("library")
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        rig.end("library", old=True)
         assert await waiting is True
         assert rig.states()["research"] == "ready"
+
+    on_rig(tmp_path, two, do)
+
+
+def test_a_restart_that_fails_is_told(tmp_path: Path, two: dict[str, dict[str, object]]):
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        rig.come_up("library")
+        rig.come_up("research")
+        before = rig.operations.newest()
+        rig.operations.restart([])
+        waiting = asyncio.ensure_future(rig.operations.wait([], "ready", beyond=before))
+        rig.appear("library")
+        rig.end("library", Exit(status=1))
+        assert await waiting is False
+        assert rig.fleet.why("library") == "could not be replaced, the old worker goes on: exit status 1"
+        assert {agent.generation for agent in rig.fleet.agents.values()} == {1}
+
+    on_rig(tmp_path, two, do)
+
+
+def test_what_others_need_is_not_stopped_alone(tmp_path: Path, two: dict[str, dict[str, object]]):
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        rig.come_up("library")
+        rig.come_up("research")
+        with pytest.raises(RefusedError, match="research would lose"):
+            rig.operations.stop(["library"])
+        assert rig.operations.stop(["library"], cascade=True) == ("library", "research")
+        rig.end("research")
+        rig.end("library")
+        rig.operations.start(["library"])
+        rig.come_up("library")
+        assert rig.operations.stop(["library"]) == ("library",)
+        rig.end("library")
 
     on_rig(tmp_path, two, do)

@@ -191,3 +191,16 @@ def test_a_connection_that_never_asks_does_not_hold_the_drain(
             assert await reader.read() == b""
 
     asyncio.run(run())
+
+
+def test_an_exchange_of_its_own_is_answered_before_anything_is_accepted(listener: socket.socket) -> None:
+    async def run() -> None:
+        app = App()
+        app.go.set()
+        server = HttpServer(app, listener)
+        response = await server.exchange(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert response.startswith(b"HTTP/1.1 200 ")
+        assert response.endswith(b"ok")
+        assert server.connections == 0
+
+    asyncio.run(run())

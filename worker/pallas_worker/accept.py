@@ -68,6 +68,22 @@ class HttpServer:
         """How many connections are open."""
         return len(self._state.connections)
 
+    async def exchange(self, request: bytes) -> bytes:
+        """Answer one HTTP request on a connection of our own, before or beside any that is accepted.
+
+        `request` has to say `Connection: close`; what is returned is the whole response.
+        """
+        ours, theirs = socket.socketpair()
+        with ours:
+            for end in (ours, theirs):
+                end.setblocking(False)
+            await self._loop.connect_accepted_socket(self._protocol, theirs)
+            await self._loop.sock_sendall(ours, request)
+            response = b""
+            while chunk := await self._loop.sock_recv(ours, 65536):
+                response += chunk
+        return response
+
     def start(self) -> None:
         """Begin to accept."""
         self._listener.setblocking(False)
