@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_supervisor.background_writer import BackgroundWriter
+from pallas_supervisor.journal import journal_behind
 from pallas_supervisor.rotating_file import RotatingFile
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class LogWriter:
 
     Args:
         path: the rotating file, or None for no file.
-        stderr: whether lines also go to the original stderr, for journald.
+        stderr: whether lines also go to the original stderr, or to the journal itself if that is where it leads.
     """
 
     def __init__(self, path: Path | None, *, stderr: bool) -> None:
@@ -83,6 +84,7 @@ class LogWriter:
         self._failed = 0
         self._outage: _Outage | None = None
         self._stderr = sys.__stderr__ if stderr else None
+        self._journal = journal_behind(2, os.environ) if stderr else None
         self._file_writer: BackgroundWriter | None = None
         self._writers: list[BackgroundWriter] = []
         if path is not None:
@@ -92,7 +94,11 @@ class LogWriter:
             )
             self._writers.append(self._file_writer)
         if self._stderr is not None:
-            self._writers.append(BackgroundWriter("log-stderr", self._write_stderr, limit=QUEUE_BYTES))
+            self._writers.append(
+                BackgroundWriter(
+                    "log-stderr", self._write_stderr, limit=QUEUE_BYTES, finish=self._close_journal
+                )
+            )
 
     @property
     def lost(self) -> int:
@@ -130,13 +136,17 @@ class LogWriter:
             _log.warning("%s can be written again; %d lines are missing", self._path, lost)
 
     def _write_stderr(self, line: bytes) -> None:
-        if self._stderr is None:
+        if self._stderr is None or (self._journal is not None and self._journal.write(line)):
             return
         try:
             self._stderr.write(line.decode("utf-8", "replace") + "\n")
             self._stderr.flush()
         except (OSError, ValueError):
             self._stderr = None  # journald has gone; the file goes on
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
 
 
 def _valid(line: bytes) -> bytes:
