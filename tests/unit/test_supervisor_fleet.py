@@ -376,7 +376,7 @@ def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path):
         rig.come_up("research")
         rig.write({"library": {"port": rig.fleet.ports["library"]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await settled()
+        await rig.fleet.engine.until(lambda: rig.states()["research"] == "stopping")
         rig.end("research")
         await reloading
         assert "research" not in (await ask(rig, "/metrics")).text
