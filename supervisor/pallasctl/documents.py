@@ -5,7 +5,7 @@ Knows no transport and no output; a supervisor of another version may send more 
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 
 class AgentStatus(TypedDict):
@@ -26,6 +26,7 @@ class AgentStatus(TypedDict):
     generation: int
     depends_on: list[str]
     resident_memory: int | None
+    outdated: NotRequired[list[str]]
 
 
 class SupervisorStatus(TypedDict):
@@ -36,11 +37,19 @@ class SupervisorStatus(TypedDict):
     since: str
 
 
+class FilesStatus(TypedDict):
+    """The configuration files in the status document."""
+
+    changed: list[str]
+    problems: int
+
+
 class StatusDocument(TypedDict):
     """`GET /v1/status`."""
 
     deployment: str
     supervisor: SupervisorStatus
+    configuration: NotRequired[FilesStatus]
     agents: list[AgentStatus]
 
 

@@ -1,4 +1,4 @@
-"""The verb `reload`: read agents.yaml again and touch only what changed.
+"""The verb `reload`: read the configuration again and touch only what changed.
 
 Knows the reload document; the supervisor decides what a change means.
 """
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from pallasctl.documents import ReloadDocument
 
-_TIMEOUT = 60.0
+_TIMEOUT = 3_600.0
+"""Seconds: agents that leave may take their `stop_timeout` first, and another reload may have to end before this one."""
 
 _ACTIONS: Mapping[str, str] = {
     "live": "no restart",
@@ -32,8 +33,8 @@ _ACTIONS: Mapping[str, str] = {
 def reload(*, dry_run: bool) -> None:
     """Read the configuration again.
 
-    Only agents whose definition changed are touched. An invalid configuration is refused, and everything
-    stays as it is.
+    That is agents.yaml, .env, and what fast-agent reads. Only agents that are touched by a change get a new
+    process; the rest goes on. An invalid configuration is refused, and everything stays as it is.
     """
     document: ReloadDocument = control().post("/v1/reload", {"dry_run": dry_run}, timeout=_TIMEOUT)
     for line in _lines(document):

@@ -16,7 +16,7 @@ from pallasctl.options import agents_argument, control, output_option, socket_op
 from pallasctl.text import Cell, Colour, format_duration, format_size, one_line, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pallasctl.documents import AgentStatus, StatusDocument
 
@@ -31,6 +31,9 @@ STATE_COLOURS: Mapping[str, Colour] = {
     "failed": "red",
 }
 HEALTH_COLOURS: Mapping[str, Colour] = {"ok": "green", "degraded": "yellow", "error": "red", "unknown": "dim"}
+
+OUTDATED = "*"
+"""Behind the state of an agent whose worker was started with an older configuration."""
 
 _TABLE = ("NAME", "STATE", "HEALTH", "PID", "PORT", "RESTARTS", "UPTIME")
 _WIDE = ("WANTED", "FAILURES", "STARTS", "MEMORY", "SINCE", "LAST EXIT", "DEPENDS ON")
@@ -56,6 +59,8 @@ def status(ctx: click.Context, agents: tuple[str, ...], output: str) -> None:
         click.echo(json.dumps({**document, "agents": shown}, indent=2, ensure_ascii=False))
     else:
         click.echo(_render(document, shown, datetime.now(UTC), wide=output == "wide"))
+        for line in _notes(document, shown):
+            click.echo(line)
     due = shown if agents else [agent for agent in shown if agent["desired"] == "up"]
     if any(agent["state"] != "ready" for agent in due):
         ctx.exit(EXIT_NOT_RUNNING)
@@ -88,7 +93,7 @@ def _cells(agent: AgentStatus, now: datetime) -> list[Cell]:
     age = (now - datetime.fromisoformat(agent["since"])).total_seconds()
     return [
         Cell(agent["name"]),
-        Cell(agent["state"], STATE_COLOURS.get(agent["state"])),
+        Cell(agent["state"] + (OUTDATED if agent.get("outdated") else ""), STATE_COLOURS.get(agent["state"])),
         Cell(agent["health"], HEALTH_COLOURS.get(agent["health"])),
         Cell("-" if agent["pid"] is None else str(agent["pid"])),
         Cell(str(agent["port"])),
@@ -112,3 +117,24 @@ def _more_cells(agent: AgentStatus) -> list[Cell]:
 
 def _message(agent: AgentStatus) -> Cell:
     return Cell(one_line(agent["message"]))
+
+
+def _notes(document: StatusDocument, agents: Sequence[AgentStatus]) -> Iterator[str]:
+    """What the files say and the fleet does not do yet, and the way out."""
+    older: dict[str, list[str]] = {}
+    for agent in agents:
+        if outdated := agent.get("outdated"):
+            older.setdefault(", ".join(outdated), []).append(agent["name"])
+    if older:
+        names = "; ".join(f"{', '.join(names)} ({files})" for files, names in older.items())
+        yield one_line(
+            f"{OUTDATED} started with an older configuration: {names}; `pallasctl reload` replaces them"
+        )
+    if (files := document.get("configuration")) is None:
+        return
+    changed = one_line(", ".join(files["changed"]))
+    if problems := files["problems"]:
+        count = "a problem" if problems == 1 else f"{problems} problems"
+        yield f"{changed}: changed, with {count}, and not in use; `pallasctl check` names them"
+    elif changed:
+        yield f"{changed}: changed and not in use yet; `pallasctl reload` takes over what it says"

@@ -59,6 +59,39 @@ def test_wide_adds_the_supervisor_and_more_columns(fake: FakeControl):
     assert "research,library" in jarvis
 
 
+def test_an_older_configuration_is_marked_with_the_way_out(fake: FakeControl):
+    agents = [
+        agent("jarvis", outdated=[".env"]),
+        agent("research", outdated=[".env"]),
+        agent("library", outdated=["agents.yaml", "fastagent.secrets.yaml"]),
+        agent("writer", outdated=[]),
+    ]
+    changed = {"configuration": {"changed": [".env", "agents.yaml"], "problems": 0}}
+    fake.answer("/v1/status", status(*agents) | changed)
+    result = fake.run("status")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.split()[1] for line in lines[1:5]] == ["ready*", "ready*", "ready*", "ready"]
+    older, files = lines[5:]
+    assert older == (
+        "* started with an older configuration: jarvis, research (.env); "
+        "library (agents.yaml, fastagent.secrets.yaml); `pallasctl reload` replaces them"
+    )
+    assert (
+        files == ".env, agents.yaml: changed and not in use yet; `pallasctl reload` takes over what it says"
+    )
+    assert fake.run("status", "writer").stdout.splitlines()[2:] == lines[6:]
+
+
+@pytest.mark.parametrize(("problems", "said"), [(1, "a problem"), (3, "3 problems")])
+def test_files_that_cannot_be_used(fake: FakeControl, problems, said):
+    changed = {"configuration": {"changed": ["agents.yaml"], "problems": problems}}
+    fake.answer("/v1/status", status(agent("jarvis")) | changed)
+    assert fake.run("status").stdout.splitlines()[2:] == [
+        f"agents.yaml: changed, with {said}, and not in use; `pallasctl check` names them"
+    ]
+
+
 def test_json_is_the_document(fake: FakeControl):
     document = status(agent("research"), agent("jarvis", message="größer 🙂")) | {
         "a later version": "says more"
