@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pallasctl.documents import ReloadDocument
 
 _TIMEOUT = 3_600.0
-"""Seconds: agents that leave may take their `stop_timeout` first, and another reload may have to end before this one."""
+"""Seconds: agents that leave may take their `stop_timeout` first, and another reload may be before this one."""
 
 _ACTIONS: Mapping[str, str] = {
     "live": "no restart",
