@@ -25,7 +25,7 @@ DEFAULT_FILE = "agents.yaml"
 PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
 DEFAULT_REGISTRY_PORT = 24200
 
-_KEYS = ("name", "version", "host", "namespace", "registry_port", "bind", "defaults", "agents")
+_KEYS = ("name", "version", "host", "namespace", "registry_port", "bind", "max_surge", "defaults", "agents")
 
 
 def deployment_path(environ: Mapping[str, str]) -> Path:
@@ -113,6 +113,7 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
         registry_port=registry_port or UNREAD_PORT,
         bind=bind or rules.default_bind(host),
         path=path.absolute(),
+        max_surge=fields.whole_number("max_surge", 1) or 1,
     )
 
 

@@ -64,6 +64,8 @@ class Deployment:
     registry_port: int = 24200
     bind: str
     path: Path
+    max_surge: int = 1
+    """Agents that may have a second worker at a time, while they are replaced gracefully."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,7 +114,7 @@ class Fleet:
             gone=slots.process_gone,
         )
         policies = {name: policy_of(agent) for name, agent in deployment.agents.items()}
-        self.engine = Engine(self.launcher, graph_of(deployment), policies)
+        self.engine = Engine(self.launcher, graph_of(deployment), policies, max_surge=deployment.max_surge)
         self.metrics = Metrics(self, slots)
         self.engine.transition_observers.append(self._observe)
         self.engine.restart_observers.append(self.metrics.count_restart)
@@ -320,7 +320,9 @@ class Fleet:
         stage = "gone" if after.companion is None else str(companion.state)
         process = "a new worker" if companion.generation > after.generation else "the old worker"
         extra = {"agent": after.name, "generation": companion.generation, "replacement": stage}
-        _log.info("%s: %s, generation %d, is %s", after.name, process, companion.generation, stage, extra=extra)
+        _log.info(
+            "%s: %s, generation %d, is %s", after.name, process, companion.generation, stage, extra=extra
+        )
 
     def changed(self) -> None:
         """Tell whoever shows the fleet to people or clients that it is not what it was."""

@@ -40,6 +40,7 @@ ACTIONS: Mapping[str, Action] = {
 
 DEPLOYMENT_ACTIONS: Mapping[str, Action] = {
     "namespace": "live",
+    "max_surge": "live",
     "version": "respawn",
     "host": "respawn",
 }
