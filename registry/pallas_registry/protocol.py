@@ -180,7 +180,10 @@ class HealthReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The serving loop turns."""
+    """The serving loop turns. The first one comes before `ReadyReport`, the last one before the drain."""
+
+    interval: float
+    """Seconds until the next one."""
 
 
 Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat

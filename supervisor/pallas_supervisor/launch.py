@@ -11,10 +11,11 @@ import logging
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from pallas_registry.protocol import Descriptors
+from pallas_registry.protocol import EXIT_OUT_OF_MEMORY, Descriptors
+from pallas_supervisor import procfs
 from pallas_supervisor.children import (
     NASCENT,
     Owner,
@@ -35,9 +36,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pallas_registry.protocol import WorkerSpec
+    from pallas_supervisor.cgroups import Groups, WorkerGroup
+    from pallas_supervisor.states import Exit
 
 SWEEP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Seconds between looks whether a group is empty; the last one repeats."""
+
+LEFTOVERS_GRACE = 5.0
+"""Seconds after which what an earlier supervisor left behind, and has not ended by itself, is killed."""
+
+OUT_OF_MEMORY = "out of memory"
+"""The reason of an exit."""
 
 _UNUSABLE_INTERPRETER = (FileNotFoundError, NotADirectoryError, PermissionError)
 """What trying again does not mend."""
@@ -59,12 +68,28 @@ class WorkerPipes(Protocol):
 
 
 @dataclass(slots=True)
+class Beginning:
+    """What is known of a worker before there is a process."""
+
+    memory_limit: int | None = None
+    """Bytes."""
+    group: WorkerGroup | None = None
+    pipes: frozenset[str] = frozenset()
+    """What it may hand down to its children, as `procfs.pipes` names it."""
+
+
+@dataclass(slots=True)
 class Worker:
     """One live process. `pidfd` stays open until the sweep is done."""
 
     owner: Owner
     pid: int
     pidfd: int
+    beginning: Beginning
+    started: int | None
+    """As `procfs.started` tells."""
+    reason: str | None = None
+    """Why it was killed."""
     group_empty: bool = False
     """Seen empty once; its number may belong to somebody else since."""
 
@@ -80,6 +105,7 @@ class Launcher:
         pipes: where the worker's pipes end.
         emit: takes the events.
         gone: is told that nothing of a worker is left: before `Swept`, and where a start came to nothing.
+        groups: where workers get control groups of their own; None where that cannot be had.
     """
 
     def __init__(
@@ -92,6 +118,7 @@ class Launcher:
         pipes: WorkerPipes,
         emit: Callable[[str, Event], None],
         gone: Callable[[str, int], None],
+        groups: Groups | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._zygote = zygote
@@ -103,17 +130,26 @@ class Launcher:
         self._pipes = pipes
         self._emit = emit
         self._gone = gone
+        self._groups = groups
         self._workers: dict[Owner, Worker] = {}
+        self._beginnings: dict[Owner, Beginning] = {}
         # Children that this process had before it became the supervisor, say of a shell's `exec pallas`.
         self._foreign = frozenset(children())
         self._spawning: set[asyncio.Task[None]] = set()
         # Held open for as long as the supervisor lives; nobody ever writes to it.
         self._lifeline, self._lifeline_held = os.pipe()
+        if groups is not None and (leftovers := groups.leftovers()):
+            self._loop.call_later(LEFTOVERS_GRACE, _clear, leftovers)
 
     @property
     def pids(self) -> dict[str, int]:
         """The process ID of every live worker by agent."""
         return {owner.name: worker.pid for owner, worker in self._workers.copy().items()}
+
+    @property
+    def workers(self) -> dict[Owner, Worker]:
+        """All live workers."""
+        return self._workers.copy()
 
     def _known(self) -> set[int]:
         known = {worker.pid for worker in self._workers.values()} | self._foreign
@@ -138,10 +174,13 @@ class Launcher:
         """Ask the worker to drain and exit."""
         self._signal(Owner(name, generation), signal.SIGTERM)
 
-    def kill(self, name: str, generation: int) -> None:
-        """Kill the worker and its group."""
+    def kill(self, name: str, generation: int, reason: str | None = None) -> None:
+        """Kill the worker and all that it has started; `reason` goes into its exit."""
         worker = self._workers.get(Owner(name, generation))
         if worker is not None:
+            worker.reason = worker.reason or reason
+            if worker.beginning.group is not None:
+                worker.beginning.group.kill()
             send(worker.pidfd, signal.SIGKILL)  # it may not have opened its group yet
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(worker.pid, signal.SIGKILL)
@@ -163,11 +202,15 @@ class Launcher:
     async def _spawn(self, owner: Owner) -> None:
         try:
             pid = await self._make(owner)
-            worker = self._workers[owner] = Worker(owner, pid, pidfd_of(pid))
+            pidfd, beginning = pidfd_of(pid), self._beginnings.pop(owner)
+            worker = self._workers[owner] = Worker(owner, pid, pidfd, beginning, procfs.started(pid))
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
             if not isinstance(error, OSError):
                 _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
             self._pipes.close(*owner)
+            if (group := self._beginnings.pop(owner, Beginning()).group) is not None:
+                group.kill()
+                group.remove()
             self._tell_gone(owner)
             message = f"cannot be started: {error}"
             permanent = isinstance(error, _UNUSABLE_INTERPRETER)
@@ -178,6 +221,10 @@ class Launcher:
 
     async def _make(self, owner: Owner) -> int:
         spec = self._describe(*owner)
+        beginning = self._beginnings[owner] = Beginning(spec.memory_limit)
+        if (group := self._group_for(owner, spec.memory_limit)) is not None:
+            beginning.group = group
+            spec = replace(spec, cgroup=str(group.path))
         interpreter = self._interpreter(owner.name)
         if interpreter is None and self._zygote is not None:
             for _ in range(2):
@@ -186,8 +233,21 @@ class Launcher:
                 except ZygoteError as error:
                     # A worker may have been forked without our having heard of it.
                     kill_strays(self._known(), lambda _pid, whose: whose in (owner, NASCENT))
+                    if group is not None:
+                        group.kill()
                     _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
         return self._execute(interpreter or sys.executable, owner, spec)
+
+    def _group_for(self, owner: Owner, memory_limit: int | None) -> WorkerGroup | None:
+        if self._groups is None:
+            return None
+        try:
+            return self._groups.make(owner, memory_limit)
+        except OSError as error:
+            _log.warning(
+                "%s: starts without a control group: %s", owner.name, error, extra={"agent": owner.name}
+            )
+            return None
 
     async def _fork(self, zygote: Zygote, owner: Owner, spec: WorkerSpec) -> int:
         with self._descriptors(owner, spec) as descriptors:
@@ -212,6 +272,8 @@ class Launcher:
             ours.append(lifeline)
             pipes = self._pipes.open(*owner)
             ours.extend(pipes)
+            links = [f"pipe:[{os.fstat(pipe).st_ino}]" for pipe in pipes]
+            self._beginnings[owner].pipes = frozenset(links)
             yield Descriptors(memory, listener, lifeline, *pipes)
         finally:
             for descriptor in ours:
@@ -223,20 +285,40 @@ class Launcher:
             return
         self._loop.remove_reader(worker.pidfd)
         self._pipes.drain(*worker.owner)
+        exit_ = replace(exit_, reason=_reason(worker, exit_))
         self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
 
+    def _belongs(self, worker: Worker, pid: int, whose: Owner | None) -> bool:
+        """Whether an adopted process is what `worker` has left behind.
+
+        A control group tells exactly. Without one, a process that bears nobody's sign belongs to the worker whose pipes
+        it has inherited, or else may belong to any that was there before it.
+        """
+        if whose == worker.owner or session_of(pid) == worker.pid:
+            return True
+        if worker.beginning.group is not None:
+            return worker.beginning.group.holds(pid)
+        if whose is not None:
+            return False
+        inherited = procfs.pipes(pid)
+        if any(inherited & other.beginning.pipes for other in self._workers.values() if other is not worker):
+            return False
+        begun = procfs.started(pid)
+        return begun is None or worker.started is None or begun >= worker.started
+
     def _sweep(self, worker: Worker, attempt: int) -> None:
+        group = worker.beginning.group
+        if group is not None:
+            group.kill()
         worker.group_empty = worker.group_empty or kill_group(worker.pid)
-        # An adopted child that bears nobody's sign has just been adopted from the dead one.
-        strays_gone = kill_strays(
-            self._known(),
-            lambda pid, whose: whose is None or whose == worker.owner or session_of(pid) == worker.pid,
-        )
-        if not (worker.group_empty and strays_gone):
+        strays_gone = kill_strays(self._known(), lambda pid, whose: self._belongs(worker, pid, whose))
+        if not (worker.group_empty and strays_gone and (group is None or group.is_empty())):
             delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
             self._loop.call_later(delay, self._sweep, worker, attempt + 1)
             return
         del self._workers[worker.owner]
+        if group is not None:
+            group.remove()
         with contextlib.suppress(ChildProcessError):  # one that ended before it opened its group is left
             os.waitid(os.P_PIDFD, worker.pidfd, os.WEXITED | os.WNOHANG)
         os.close(worker.pidfd)
@@ -255,3 +337,18 @@ class Launcher:
         """Let go of the lifeline, once no worker is left."""
         os.close(self._lifeline_held)
         os.close(self._lifeline)
+
+
+def _reason(worker: Worker, exit_: Exit) -> str | None:
+    """Why the worker ended, where its exit does not say it."""
+    group, limited = worker.beginning.group, worker.beginning.memory_limit is not None
+    ended_itself = limited and exit_.status == EXIT_OUT_OF_MEMORY
+    if ended_itself or (group is not None and group.ran_out_of_memory()):
+        return OUT_OF_MEMORY
+    return worker.reason
+
+
+def _clear(leftovers: list[WorkerGroup]) -> None:
+    for group in leftovers:
+        group.kill()
+        group.remove()

@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from pallas_registry.protocol import HealthReport, ReadyReport, StageReport
+from pallas_registry.protocol import HealthReport, Heartbeat, ReadyReport, StageReport
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, call, project, text
 from unit.image_data import PNG
@@ -74,6 +74,7 @@ def test_the_stages_of_the_start(worker: RunningWorker) -> None:
         StageReport(stage="importing"),
         StageReport(stage="creating"),
         StageReport(stage="serving"),
+        Heartbeat(interval=5.0),
         ReadyReport(model="fast-agent.passthrough", capabilities=None),
     ]
 

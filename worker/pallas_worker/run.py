@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import setproctitle
@@ -26,6 +27,7 @@ from pallas_registry.protocol import (
     EXIT_PERMANENT,
     Descriptors,
     FailedReport,
+    ReadyReport,
     Report,
     WorkerSpec,
     encode_report,
@@ -34,6 +36,7 @@ from pallas_worker.correlation import CorrelationFilter
 from pallas_worker.errors import AgentError
 from pallas_worker.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.lines import LineWriter
+from pallas_worker.memory import MemoryLimit
 from pallas_worker.records import RecordHandler
 from pallas_worker.redact import Redactor, known, secrets_in
 
@@ -64,11 +67,15 @@ def run_worker(descriptors: Descriptors) -> NoReturn:
 def _run(descriptors: Descriptors) -> int:
     spec = WorkerSpec.from_json(_read_all(descriptors.spec))
     os.close(descriptors.spec)
+    outside = _join(spec.cgroup)
     _become(spec)
     listener = socket.socket(fileno=descriptors.listen)
     reports = LineWriter(descriptors.report)
+    memory = _memory_limit(spec, descriptors.report)
 
     def report(message: Report) -> None:
+        if memory is not None and isinstance(message, ReadyReport):
+            memory.count_from_here()  # what it takes to be there is not the agent's to save
         reports.write(encode_report(message))
 
     known.add(secrets_in(os.environ))
@@ -81,6 +88,11 @@ def _run(descriptors: Descriptors) -> int:
         {"agent": spec.agent, "pid": os.getpid(), "generation": spec.generation},
         known,
     )
+    if outside is not None:  # what it leaves behind could not be told from what others do
+        report(FailedReport(message=f"cannot enter its control group: {outside}", permanent=False))
+        return EXIT_FAILURE
+    if memory is not None:
+        memory.end_at_memory_errors()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(spec, listener, report, descriptors.lifeline))
@@ -124,6 +136,26 @@ async def _serve(
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot)
     serving = importlib.import_module("pallas_worker.serve")
     await serving.serve(spec, listener, report, stopping)
+
+
+def _join(cgroup: str | None) -> OSError | None:
+    """Enter the control group before anything of the agent runs; what kept the process from it, if anything."""
+    try:
+        if cgroup is not None:
+            Path(cgroup, "cgroup.procs").write_text("0")
+    except OSError as error:
+        return error
+    return None
+
+
+def _memory_limit(spec: WorkerSpec, report: int) -> MemoryLimit | None:
+    """The limit of the agent's entry, in force for the start."""
+    if spec.memory_limit is None:
+        return None
+    by_group = spec.cgroup is not None and Path(spec.cgroup, "memory.max").exists()
+    limit = MemoryLimit(spec.memory_limit, report, by_group=by_group)
+    limit.count_from_here()
+    return limit
 
 
 def _become(spec: WorkerSpec) -> None:

@@ -22,7 +22,7 @@ from fast_agent.core.exceptions import (
 )
 
 from pallas_registry.deployment import ModelCapabilities
-from pallas_registry.protocol import ReadyReport, StageReport
+from pallas_registry.protocol import Heartbeat, ReadyReport, StageReport
 from pallas_worker import metrics
 from pallas_worker.accept import HttpServer
 from pallas_worker.admission import Admission
@@ -110,10 +110,15 @@ async def _serve(
             published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)
             report(ReadyReport(model=model, capabilities=published))
             await stopping.wait()
+            heart = Heartbeat(interval=spec.liveness_interval)
+            report(heart)
             http.stop_accepting()
+            beating = asyncio.create_task(_beat(heart, report))
+            background.append(beating)
             warming.cancel()
             _log.info("draining, for %g s at most", spec.stop_timeout)
             await http.drain(spec.stop_timeout)
+            beating.cancel()
     finally:
         for task in background:
             task.cancel()
@@ -122,6 +127,12 @@ async def _serve(
 
 def _import_agent(module: str) -> FastAgent:
     """Import the user's module and find its `fast`.
+async def _beat(heart: Heartbeat, report: Callable[[Report], None]) -> None:
+    while True:
+        await asyncio.sleep(heart.interval)
+        report(heart)
+
+
 
     Raises:
         AgentError: there is no such module, it cannot be imported, or it has no `fast`.

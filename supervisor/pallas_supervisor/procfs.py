@@ -1,0 +1,73 @@
+"""What the kernel says of a process in `/proc`, read as numbers. Linux only; decides nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pallas_supervisor.pulse import Usage
+
+_SIZE = 8192
+
+
+def _read(pid: int, name: str) -> bytes:
+    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _SIZE)
+    finally:
+        os.close(descriptor)
+
+
+def cpu_usage(pid: int) -> Usage:
+    """What the main thread of a process has had of the CPU; nothing where the kernel does not say."""
+    try:
+        running, waiting, *_ = map(int, _read(pid, "schedstat").split())
+    except (OSError, ValueError):
+        return Usage()
+    return Usage(running / 1e9, waiting / 1e9)
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat after the name, which may hold anything: the state is the first."""
+    return _read(pid, "stat").rpartition(b") ")[2].split()
+
+
+def state(pid: int) -> str:
+    """The main thread's state in one letter: R, S, D, T, t, Z, …; empty if there is no such process."""
+    try:
+        return _stat(pid)[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def started(pid: int) -> int | None:
+    """When the process was forked, in clock ticks since boot; None if it is gone."""
+    try:
+        return int(_stat(pid)[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def memory(pid: int) -> int | None:
+    """Bytes that the process holds and that no file backs, in memory or swapped out; None if it is gone.
+
+    A forked worker's share in its zygote's memory counts in full, so that forked and exec'd workers compare.
+    """
+    try:
+        lines = _read(pid, "status").splitlines()
+    except OSError:
+        return None
+    fields = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
+    found = [int(line.split()[1]) for line in lines if line.startswith(fields)]
+    return sum(found) * 1024 if found else None  # a zombie has none
+
+
+def pipes(pid: int) -> frozenset[str]:
+    """The pipes that are the process's stdin, stdout and stderr, as `pipe:[inode]`."""
+    found = set()
+    for number in range(3):
+        try:
+            found.add(str(Path(f"/proc/{pid}/fd/{number}").readlink()))
+        except OSError:
+            continue
+    return frozenset(link for link in found if link.startswith("pipe:"))
