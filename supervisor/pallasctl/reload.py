@@ -22,7 +22,7 @@ _TIMEOUT = 3_600.0
 
 _ACTIONS: Mapping[str, str] = {
     "live": "no restart",
-    "respawn": "restart",
+    "respawn": "new process",
     "rebind": "restart on another port",
 }
 

@@ -136,5 +136,5 @@ def _notes(document: StatusDocument, agents: Sequence[AgentStatus]) -> Iterator[
     if problems := files["problems"]:
         count = "a problem" if problems == 1 else f"{problems} problems"
         yield f"{changed}: changed, with {count}, and not in use; `pallasctl check` names them"
-    elif changed:
+    elif set(files["changed"]) - {file for agent in agents for file in agent.get("outdated", ())}:
         yield f"{changed}: changed and not in use yet; `pallasctl reload` takes over what it says"
