@@ -211,7 +211,10 @@ class Reloading:
         fleet.engine.redefine(graph_of(new), {name: policy_of(agent) for name, agent in new.agents.items()})
         for name in opened:
             fleet.add_stand_in(name)
-        for name, change in plan.changed.items():
+        fleet.engine.max_surge = new.max_surge
+        for name in fleet.engine.graph.start_order:  # in which those that are replaced follow each other
+            if (change := plan.changed.get(name)) is None:
+                continue
             policy = policy_of(new.agents[name])
             if change.action == "rebind":
                 fleet.engine.post(name, Rebind(policy))

@@ -269,14 +269,15 @@ def test_the_message_is_the_agents_own_while_it_is_ready():
 
 
 def test_why():
-    agents = {"library": agent(state=State.FAILED), "research": agent(state=State.STARTING)}
+    failed = agent(name="library", state=State.FAILED, message="exit status 78")
+    agents = {"library": failed, "research": agent(state=State.STARTING)}
 
     def why(waiting_for: tuple[str, ...] = (), **changes: object) -> str:
         return say_why(agent(**changes), waiting_for, agents, 100.0)
 
     assert (
         why(("library", "research"), state=State.WAITING)
-        == "waiting for library (failed), research (starting)"
+        == "waiting for library (failed: exit status 78), research (starting)"
     )
     assert why(state=State.WAITING) == ""
     assert why(state=State.READY) == ""
@@ -325,6 +326,7 @@ def test_status_of_one_agent():
         "depends_on": ["library"],
         "resident_memory": None,
         "outdated": [".env"],
+        "replacement": None,
     }
 
 
