@@ -10,6 +10,7 @@
 peers='
 systemd-analyze|systemd|the check of the systemd unit by systemd itself
 npm|npm|the MCP conformance suite
+chromium|chromium|the status page in a browser
 '
 
 # npm: installed without root, in a folder of the repository that git ignores. The suite needs Node 22 or newer,

@@ -165,7 +165,7 @@ def _cell(label: str, *children: Child, class_: str) -> Html:
     """`label` stands before the value where a row is a card."""
     return tag(
         "td",
-        tag("span", label, class_="label", aria_hidden="true"),
+        tag("span", label, class_="label"),
         join(*children),
         role="cell",
         class_=class_,

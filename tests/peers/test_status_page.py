@@ -1,0 +1,214 @@
+"""The status page in a real browser, on a real fleet: live, through a restart of the supervisor, by keyboard alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from harness.browser import Page, find_chromium, run_chromium
+from harness.deployment import MODULES, Deployment, make_deployment
+from harness.fleet import Fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HELD = """\
+import os
+
+if os.path.exists("hold"):
+    open("hold").read()  # until the test has opened the other end
+""" + MODULES["passthrough"]
+"""An agent that stays on its way while a FIFO called `hold` is there."""
+
+
+@dataclass
+class Scene:
+    """A fleet, and a browser that looks at it."""
+
+    deployment: Deployment
+    fleet: Fleet
+    page: Page
+
+    def state(self, agent: str) -> str:
+        """What the page says is the agent's state."""
+        state: str = self.page.evaluate(f"document.getElementById('agent-{agent}').dataset.state")
+        return state
+
+    def until_state(self, agent: str, state: str) -> None:
+        self.page.until(f"document.getElementById('agent-{agent}')?.dataset.state === '{state}'")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    find_chromium()
+    deployment = make_deployment(tmp_path_factory.mktemp("fleet"))
+    deployment.add("research", title="Research <b>Agent</b>")
+    deployment.add("jarvis", depends_on=["research"])
+    deployment.add("aside")
+    (deployment.directory / "agents" / "research.py").write_text(HELD.format(name="research", servers=[]))
+    with Fleet(deployment) as fleet, run_chromium() as page:
+        page.look_like()
+        page.open(deployment.registry)
+        yield Scene(deployment, fleet, page)
+
+
+@pytest.fixture(autouse=True)
+def looked_at(scene: Scene) -> Iterator[None]:
+    """Each test begins with the page in step with the fleet, all agents ready."""
+    scene.fleet.wait()
+    for agent in scene.deployment.agents:
+        scene.until_state(agent, "ready")
+    return
+
+
+def hold(directory: Path) -> Path:
+    """Have the next start of `research` wait."""
+    os.mkfifo(directory / "hold")
+    return directory / "hold"
+
+
+def let_go(held: Path) -> None:
+    """Let it go on."""
+    with held.open("w"):
+        held.unlink()
+
+
+def test_a_killed_worker_is_seen_to_fall_and_to_come_back(scene: Scene):
+    page, before = scene.page, scene.fleet.agent("research")
+    page.evaluate("window.witness = document.getElementById('agent-research')")
+    held = hold(scene.deployment.directory)
+    os.kill(before["pid"], signal.SIGKILL)
+    scene.until_state("research", "starting")
+    page.until("document.querySelector('[role=status]').textContent.includes('2 of 3 agents ready')")
+    page.until("document.title.startsWith('2/3 ready')")
+    assert page.evaluate("document.querySelector('.trouble').textContent").split() == ["starting", "research"]
+    let_go(held)
+    scene.until_state("research", "ready")
+    page.until("document.querySelector('[role=status]').textContent.includes('All 3 agents ready')")
+    restarts = page.evaluate("document.querySelector('#agent-research td:last-child').lastChild.data")
+    assert restarts == str(before["restarts"] + 1)
+    assert "starting" in page.evaluate(
+        "document.querySelector('#agent-research .strip').getAttribute('aria-label')"
+    )
+    assert page.evaluate("window.witness === document.getElementById('agent-research')"), (
+        "the page was changed, not loaded again"
+    )
+
+
+def test_the_page_survives_a_restart_of_the_supervisor(scene: Scene):
+    page = scene.page
+    page.evaluate("window.witness = 1")
+    assert scene.fleet.stop() == 0
+    page.until("!document.getElementById('lost').hidden")
+    assert page.evaluate("document.getElementById('lost').innerText").startswith("Connection lost since ")
+    assert page.evaluate("document.getElementById('live').innerText") == "Not live"
+    assert scene.state("jarvis") == "ready", "what was known stays"
+    scene.fleet.start()
+    page.until("document.getElementById('lost').hidden")
+    scene.until_state("jarvis", "ready")
+    assert page.evaluate("document.getElementById('live').innerText") == "Live"
+    assert page.evaluate("window.witness") == 1, "the page was not loaded again"
+
+
+def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scene: Scene):
+    page = scene.page
+    page.evaluate("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
+    page.open(scene.deployment.registry + "/?keyboard")
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('a, button, [tabindex=\"0\"]')]"
+        ".map(e => e.textContent.trim() || e.getAttribute('aria-label'))"
+    )
+    reached = []
+    for _ in wanted:
+        page.press("Tab")
+        reached.append(
+            page.evaluate(
+                "document.activeElement.textContent.trim() || document.activeElement.getAttribute('aria-label')"
+            )
+        )
+        assert page.evaluate(
+            "(e => { const s = getComputedStyle(e), r = e.querySelector('rect'); return s.outlineStyle !== 'none'"
+            " || r && getComputedStyle(r).strokeWidth === '2.5px'; })(document.activeElement)"
+        ), f"the focus on {reached[-1]} is not seen"
+    assert reached == wanted
+    page.press("Enter")  # on the last one, an agent of the graph
+    agent = page.evaluate("location.hash")
+    assert agent.startswith("#agent-")
+    assert page.evaluate("document.querySelector(':target').id") == agent[1:]
+
+
+def test_focus_stays_where_it_is_while_the_page_changes(scene: Scene):
+    page = scene.page
+    page.evaluate("document.querySelector('.graph a[href=\"#agent-research\"]').focus()")
+    held = hold(scene.deployment.directory)
+    os.kill(scene.fleet.agent("research")["pid"], signal.SIGKILL)
+    page.until(
+        "document.querySelector('.graph a[href=\"#agent-research\"]').ariaLabel.includes(', starting')"
+    )
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#agent-research"
+    let_go(held)
+
+
+def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene):
+    scene.page.look_like(width=390)  # rows are cards there, and still a table
+    try:
+        nodes = scene.page.send("Accessibility.getFullAXTree")["nodes"]
+    finally:
+        scene.page.look_like()
+    seen = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node.get("ignored")
+    ]
+    assert {("banner", ""), ("main", ""), ("contentinfo", ""), ("navigation", "Raw data")} <= set(seen)
+    assert [name for role, name in seen if role == "heading"] == ["test-fleet", "Agents", "Dependencies"]
+    assert ("table", "Agents: state, health, use") in seen
+    roles = [role for role, _ in seen]
+    assert (roles.count("rowheader"), roles.count("row")) >= (3, 3)
+    assert next(name for role, name in seen if role == "rowheader").startswith("Research <b>Agent</b>")
+    assert ("link", "jarvis, ready, needs research") in seen
+    assert not [role for role, name in seen if role in ("link", "image", "region", "table") and not name]
+
+
+def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(scene: Scene):
+    page = scene.page
+    held = len(page.complaints())
+    page.open(scene.deployment.registry + "/?anew")
+    page.until("document.getElementById('live').innerText === 'Live'")
+    page.until("performance.getEntriesByName(location.origin + '/page/view').length > 1")
+    assert page.complaints()[held:] == []
+    elsewhere = {
+        url for url in page.requested() if urlsplit(url).netloc != urlsplit(scene.deployment.registry).netloc
+    }
+    assert elsewhere <= {"about:blank"}
+    policy = httpx.get(scene.deployment.registry).headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(scene: Scene):
+    page = scene.page
+    for width in (320, 390, 760, 1280):
+        page.look_like(width=width)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{wide} pixels on a screen of {width}"
+    page.look_like()
+
+
+def test_without_scripts_it_is_a_page_that_reloads(scene: Scene):
+    page = scene.page
+    page.send("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        page.open(scene.deployment.registry + "/?still")
+        assert page.evaluate("document.getElementById('live').innerText") == "Reloads every 10 s"
+        assert page.evaluate("document.querySelector('meta[http-equiv=refresh]').content") == "10"
+        assert page.evaluate("document.querySelectorAll('.agents tbody tr').length") == 3
+    finally:
+        page.send("Emulation.setScriptExecutionDisabled", value=False)
+        page.open(scene.deployment.registry)
