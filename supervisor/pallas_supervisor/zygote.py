@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 START_TIMEOUT = 60.0
 """Seconds that a zygote may take to import fast-agent."""
 
-ANSWER_TIMEOUT = 15.0
-"""Seconds that a fork may take."""
+ANSWER_TIMEOUT = 8.0
+"""Seconds that a fork may take; it takes milliseconds."""
 
 KILL_TIMEOUT = 5.0
 """Seconds that a killed zygote may take to disappear."""
@@ -99,34 +99,55 @@ class Zygote:
         if self._process is not None:
             asyncio.get_running_loop().add_reader(self._process.pidfd, self._died, self._process)
 
+    async def ready(self) -> None:
+        """Return once it can fork, which takes seconds after its own start. May be cancelled at any time.
+
+        Raises:
+            ZygoteError: it does not come up.
+        """
+        async with self._turn:
+            await self._ready_process()
+
     async def spawn(self, descriptors: Descriptors) -> int:
-        """Fork a worker that inherits `descriptors`; its process ID.
+        """Fork a worker that inherits `descriptors`; its process ID. Must not be cancelled.
 
         Raises:
             ZygoteError: it could not be done, and no such worker will come.
+            OSError: there is no zygote, and none can be started now.
         """
         async with self._turn:
-            if self._process is None:
-                self.start()
-                self.watch()
-            process = self._process
-            assert process is not None
+            process = await self._ready_process()
             try:
-                if not process.ready:
-                    await process.receive(START_TIMEOUT)
-                    process.ready = True
                 socket.send_fds(process.channel, [b"spawn"], list(descriptors))
                 answer = await process.receive(ANSWER_TIMEOUT)
             except (OSError, ValueError) as error:
-                process.kill()
-                # Whoever tries again must not meet the same one.
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.gone.wait(), KILL_TIMEOUT)
-                process.channel.close()
-                raise ZygoteError(f"the zygote does not answer ({type(error).__name__})") from error
+                raise await self._give_up(process, error) from error
         if "pid" not in answer:
             raise ZygoteError(str(answer.get("error")))
         return int(str(answer["pid"]))
+
+    async def _ready_process(self) -> _Process:
+        if self._process is None:
+            self.start()
+            self.watch()
+        process = self._process
+        assert process is not None
+        if not process.ready:
+            try:
+                await process.receive(START_TIMEOUT)
+            except (OSError, ValueError) as error:
+                raise await self._give_up(process, error) from error
+            process.ready = True
+        return process
+
+    @staticmethod
+    async def _give_up(process: _Process, error: Exception) -> ZygoteError:
+        """Make an end of a process that fails us: whoever tries again must not meet the same one."""
+        process.kill()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.gone.wait(), KILL_TIMEOUT)
+        process.channel.close()
+        return ZygoteError(f"the zygote does not answer ({type(error).__name__})")
 
     def kill(self) -> None:
         """End the process, if there is one."""

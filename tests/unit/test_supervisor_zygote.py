@@ -242,6 +242,34 @@ def test_a_silent_one_is_not_waited_for_for_ever(
     with_zygote(do)
 
 
+def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., list[int]]):
+    pids = made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        for _ in range(5):
+            waiting = asyncio.ensure_future(zygote.ready())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        await zygote.ready()
+        assert [await spawn(zygote) for _ in range(3)] == [6] * 3
+        assert len(pids) == 1
+
+    with_zygote(do)
+
+
+def test_waiting_for_one_that_dies_tells(made: Callable[..., list[int]]):
+    made(("os._exit(3)", ""), GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        with pytest.raises(ZygoteError, match="does not answer"):
+            await zygote.ready()
+        await zygote.ready()
+
+    with_zygote(do)
+
+
 def test_one_that_cannot_be_started_leaks_nothing(monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object) -> int:
         raise OSError(12, "Cannot allocate memory")
