@@ -1,0 +1,328 @@
+"""A fault campaign: one fleet, faults drawn from a seed, and what has to hold after each of them.
+
+Knows how the fleet is set up and looked at; which faults there are is `faults`' affair. The same seed draws the same
+faults with the same choices; when exactly they hit is the machine's.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import socket
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from harness.clock import JumpingClock
+from harness.counted_calls import CountedCalls
+from harness.deployment import PASSTHROUGH, Deployment, make_deployment
+from harness.fleet import BIN, Fleet
+from harness.log_reader import LogReader
+from harness.process_tree import (
+    await_end,
+    descendants,
+    marked,
+    open_descriptors,
+    proportional_memory,
+)
+from harness.small_disk import small_disk
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Collection, Iterator
+
+    from harness.process_tree import Seen
+
+PATIENCE = 60.0
+"""Seconds within which everything has to be in order again after a fault."""
+
+CONTROL_PATIENCE = 20.0
+"""Seconds within which the control API has to answer, whatever is going on."""
+
+LOOK_INTERVAL = 0.03
+
+LIVENESS = {"liveness_interval": 0.5, "liveness_misses": 6}
+
+MARK = "PALLAS_TEST_CAMPAIGN"
+
+AGENTS = ("alpha", "beta", "gamma", "delta", "late", "own")
+"""beta needs alpha, gamma needs beta and follows it; late has short time-outs; own is exec'd, the rest is forked."""
+
+LEAVES = ("gamma", "delta", "late", "own")
+"""Agents that no other one needs."""
+
+
+class CampaignError(AssertionError):
+    """Something did not hold; the message tells what, after which fault, and how to see it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kind of fault. `cause` makes it happen and returns the agents that it may touch.
+
+    Args:
+        weight: how often it is drawn, beside once for certain; 0 for kinds that take long.
+    """
+
+    name: str
+    cause: Callable[[Campaign], Collection[str]]
+    weight: int = 1
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One fault that happened."""
+
+    fault: str
+    touched: tuple[str, ...]
+    seconds: float
+    """From the fault's end until everything was in order again."""
+    memory: int
+    """Bytes (PSS) of the supervisor after it."""
+
+
+@dataclass
+class Campaign:
+    """One fleet under fire, as a context.
+
+    Args:
+        directory: a folder to be made.
+        flood: bytes that a flood of output has.
+        brood: grandchildren that a worker makes when it is told to multiply.
+    """
+
+    directory: Path
+    seed: int
+    flood: int = 100_000_000
+    brood: int = 40
+    rng: random.Random = field(default_factory=random.Random)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    # --- set-up -------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.directory.mkdir()
+            self.log_disk = stack.enter_context(small_disk(self.directory / "log", 128))
+            self.runtime_disk = stack.enter_context(small_disk(self.directory / "run", 32))
+            self.clock = JumpingClock(self.directory)
+            stack.callback(self.clock.close)
+            self.deployment = self._deploy()
+            environment = {**self.clock.environment, MARK: str(self.directory)}
+            environment["PALLAS_RUNTIME_DIR"] = str(self.runtime_disk.path)
+            environment["PALLAS_LOG_FILE"] = str(self.log_disk.path / "pallas.log")
+            self.fleet = Fleet(self.deployment, env=environment)
+            self.fleet.runtime = self.runtime_disk.path
+            self.fleet.log_file = self.log_disk.path / "pallas.log"
+            stack.callback(self._nothing_is_left)
+            stack.enter_context(self.fleet)
+            self.fleet.wait()
+            self.log = LogReader(self.fleet.log_file)
+            self._descriptors = self._supervisor_descriptors()
+            self.calls = stack.enter_context(CountedCalls(self.deployment))
+            self.control = stack.enter_context(_ControlWatch(self.fleet))
+            self._await_order((), None)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def _deploy(self) -> Deployment:
+        defaults = {"reset_after": 0.05, "start_timeout": 30, "stop_timeout": 3, **LIVENESS}
+        deployment = make_deployment(self.directory / "fleet", defaults=defaults)
+        deployment.add("alpha")
+        deployment.add("beta", depends_on=["alpha"])
+        deployment.add("gamma", depends_on=["beta"], on_dependency_loss="restart")
+        deployment.add("delta")
+        deployment.add("late", depends_on=["alpha"], start_timeout=4, stop_timeout=1)
+        deployment.add("own", python=str(BIN / "python"))
+        shutil.copy(Path(__file__).with_name("misbehaving_agent.py"), deployment.directory / "agents")
+        (deployment.directory / "control").mkdir()
+        for name in AGENTS:
+            source = PASSTHROUGH.format(name=name, servers=[])
+            order = f"from agents.misbehaving_agent import obey\nobey({name!r})\n"
+            (deployment.directory / "agents" / f"{name}.py").write_text(source + order)
+        return deployment
+
+    def _nothing_is_left(self) -> None:
+        left = marked(str(self.directory))
+        assert not left, "left after the supervisor's end: " + "; ".join(map(str, left))
+
+    # --- what faults need ---------------------------------------------------------------------------------
+
+    def pid(self, agent: str) -> int:
+        """The agent's worker."""
+        pid = self.fleet.agent(agent)["pid"]
+        assert isinstance(pid, int)
+        return pid
+
+    def order(self, agent: str, do: str, **details: Any) -> None:
+        """Tell a running worker what to do, without waiting for it."""
+        with self._channel() as channel:
+            self._send(channel, agent, do, details)
+
+    def ask(self, agent: str, do: str, **details: Any) -> None:
+        """Tell a running worker what to do and wait until it has been done."""
+        with self._channel() as channel:
+            self._send(channel, agent, do, details)
+            channel.settimeout(PATIENCE)
+            channel.recv(4096)
+
+    def prepare(self, agent: str, do: str, **details: Any) -> None:
+        """Tell the agent's next start what to do."""
+        control = self.deployment.directory / "control"
+        (control / "new").write_text(json.dumps({"do": do, **details}))
+        (control / "new").rename(control / f"{agent}.start")
+
+    @contextmanager
+    def _channel(self) -> Iterator[socket.socket]:
+        path = self.deployment.directory / "control" / "answers.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            path.unlink(missing_ok=True)
+            channel.bind(str(path))
+            yield channel
+
+    def _send(self, channel: socket.socket, agent: str, do: str, details: dict[str, Any]) -> None:
+        path = self.deployment.directory / "control" / f"{agent}.sock"
+        channel.sendto(json.dumps({"do": do, **details}).encode(), str(path))
+
+    def await_death(self, pid: int) -> None:
+        """Wait until the worker has ended."""
+        if not await_end(pid, PATIENCE):
+            raise CampaignError(f"process {pid} did not end")
+
+    # --- the campaign -------------------------------------------------------------------------------------
+
+    def run(self, faults: Collection[Fault], count: int) -> Iterator[Outcome]:
+        """Cause so many faults, each kind at least once if there are enough, and check everything after each.
+
+        Raises:
+            CampaignError: something did not hold.
+        """
+        for number, fault in enumerate(draw(faults, count, self.seed)):
+            self.rng = random.Random(f"{self.seed}/{number}")
+            try:
+                outcome = self._cause(fault)
+            except Exception as error:
+                tail = "\n".join(str(record) for record in self.fleet.records()[-40:])
+                text = f"seed {self.seed}, fault {number + 1} of {count}, {fault.name}: {error}\n{tail}"
+                raise CampaignError(text) from error
+            self.outcomes.append(outcome)
+            yield outcome
+
+    def _cause(self, fault: Fault) -> Outcome:
+        before = self.fleet.pids()
+        touched = tuple(fault.cause(self))
+        begun = time.monotonic()
+        self._await_order(touched, before)
+        return Outcome(
+            fault=fault.name,
+            touched=touched,
+            seconds=time.monotonic() - begun,
+            memory=proportional_memory(self.fleet.pid),
+        )
+
+    def _await_order(self, touched: Collection[str], before: dict[str, int | None] | None) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while problems := self._disorder():
+            if time.monotonic() > deadline:
+                raise CampaignError(f"not in order within {PATIENCE:g} s: " + "; ".join(problems))
+            time.sleep(LOOK_INTERVAL)  # processes and descriptors have no event for us
+        problems = self.calls.problems() + self.log.problems() + self.control.problems()
+        if before is not None:
+            problems += [
+                f"{agent} was not touched, but its worker {before[agent]} is now {pid}"
+                for agent, pid in self.fleet.pids().items()
+                if agent not in touched and before.get(agent) != pid
+            ]
+        if problems:
+            raise CampaignError("; ".join(problems[:20]))
+
+    def _disorder(self) -> list[str]:
+        """What is not (yet) as it has to be at rest."""
+        agents = self.fleet.status()["agents"]
+        found = [f"{a['name']} is {a['state']} ({a['message']})" for a in agents if a["state"] != "ready"]
+        failed = [a["name"] for a in agents if a["state"] in ("failed", "stopped")]
+        if failed:
+            raise CampaignError("; ".join(found))
+        workers = {agent["pid"]: agent["name"] for agent in agents}
+        seen = descendants(self.fleet.pid)
+        zygotes = [process for process in seen if process.title.startswith("pallas-zygote")]
+        if len(zygotes) != 1:
+            found.append(f"{len(zygotes)} zygotes")
+        expected = {*workers, *(zygote.pid for zygote in zygotes)}
+        found += [f"unexpected: {process}" for process in seen if process.pid not in expected]
+        found += [f"a zombie: {process}" for process in seen if process.zombie]
+        found += self._missing(workers, seen)
+        found += self._leaked()
+        return found
+
+    @staticmethod
+    def _missing(workers: dict[int, str], seen: list[Seen]) -> list[str]:
+        alive = {process.pid for process in seen}
+        return [f"{name} has no process {pid}" for pid, name in workers.items() if pid not in alive]
+
+    def _leaked(self) -> list[str]:
+        more = self._supervisor_descriptors() - self._descriptors
+        return [f"{count} descriptors more: {kind}" for kind, count in more.items()]
+
+    def _supervisor_descriptors(self) -> Counter[str]:
+        kinds = open_descriptors(self.fleet.pid)
+        for kind in list(kinds):  # the merge keeps those that it has read; only removed ones would be leaks
+            if kind.endswith(".db"):
+                del kinds[kind]
+        return kinds
+
+
+def draw(faults: Collection[Fault], count: int, seed: int) -> list[Fault]:
+    """So many faults: every kind once, then by weight, in a random order."""
+    rng = random.Random(seed)
+    kinds = list(faults)
+    drawn = rng.sample(kinds, min(count, len(kinds)))
+    drawn += rng.choices(kinds, [kind.weight for kind in kinds], k=count - len(drawn))
+    rng.shuffle(drawn)
+    return drawn
+
+
+class _ControlWatch:
+    """Asks the control API for the status all the time, on a connection of its own for each question."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._path = str(fleet.runtime / "control.sock")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._problems: list[str] = []
+        self.slowest = 0.0
+        self.asked = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(CONTROL_PATIENCE + 1)
+
+    def problems(self) -> list[str]:
+        return list(self._problems)
+
+    def _watch(self) -> None:
+        transport = httpx.HTTPTransport(uds=self._path)
+        with httpx.Client(transport=transport, base_url="http://pallas", timeout=CONTROL_PATIENCE) as client:
+            while not self._stopping.wait(0.1):
+                asked = time.monotonic()
+                try:
+                    answer = client.get("/v1/status", headers={"connection": "close"})
+                    if answer.status_code != 200:
+                        self._problems.append(f"the control API answered {answer.status_code}: {answer.text}")
+                except httpx.HTTPError as error:
+                    self._problems.append(f"the control API did not answer: {error!r}")
+                self.asked += 1
+                self.slowest = max(self.slowest, time.monotonic() - asked)

@@ -1,0 +1,173 @@
+"""What the agents of a fault campaign do when they are told to: crash, hang, flood, multiply, run out of things.
+
+Copied into a deployment and imported by its agents' modules, inside workers: nothing of the tests is known here. Orders
+for the next start lie in `control/<agent>.start`, those for a running worker come to the socket `control/<agent>.sock`,
+both as JSON, `{"do": …}`. Whoever survives an order answers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONG = 600
+"""Seconds for which what hangs hangs, and after which nothing of all this lives on in any case."""
+
+_held: list[int] = []
+
+
+def obey(agent: str) -> None:
+    """Follow the order for this start, if there is one, and listen for more; to be called from the agent's module."""
+    loop = asyncio.get_running_loop()
+    start = Path("control", f"{agent}.start")
+    try:
+        order = json.loads(start.read_text())
+        start.unlink()
+    except FileNotFoundError:
+        order = {"do": "nothing"}
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    path = Path("control", f"{agent}.sock")
+    path.unlink(missing_ok=True)
+    channel.bind(str(path))
+    threading.Thread(target=_listen, args=(channel, loop), daemon=True).start()
+    _follow(order, loop)
+
+
+def _listen(channel: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        order, sender = channel.recvfrom(4096)
+        answer = _follow(json.loads(order), loop)
+        channel.sendto(json.dumps(answer).encode(), sender)
+
+
+def _follow(order: dict[str, Any], loop: asyncio.AbstractEventLoop) -> object:
+    details = {key: value for key, value in order.items() if key != "do"}
+    if order["do"] == "block the loop":
+        loop.call_soon_threadsafe(time.sleep, LONG)
+    elif order["do"] != "nothing":
+        _DEEDS[order["do"]](**details)
+    return "done"
+
+
+def _hold_the_interpreter() -> None:
+    threading.Timer(0.05, ctypes.PyDLL(None).sleep, (LONG,)).start()  # the answer goes first
+
+
+def _ignore_sigterm() -> None:
+    # Behind Python's back: the loop's own handler would be called otherwise.
+    ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.c_void_p(1))
+
+
+def _multiply(count: int) -> None:
+    for number in range(count):
+        _KINDS[number % len(_KINDS)]()
+
+
+def _eat_memory() -> None:
+    """Run into the limit of the address space, and end as a program does that has no memory left."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    size = pages * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20), resource.RLIM_INFINITY))
+    eaten = []
+    try:
+        while True:
+            eaten.append(bytearray(1 << 20))
+    except MemoryError:
+        os.abort()
+
+
+def _flood(size: int) -> None:
+    line = b"x" * 99 + b"\n"
+    block = line * 600
+    for _ in range(size // len(block) + 1):
+        rest = memoryview(block)
+        while rest:
+            rest = rest[os.write(1, rest) :]
+
+
+def _take_descriptors() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
+    try:
+        while True:
+            _held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+
+
+def _give_descriptors_back() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    while _held:
+        os.close(_held.pop())
+
+
+# --- grandchildren: all ignore SIGTERM and have sessions of their own -------------------------------------
+
+
+def _stay() -> None:
+    """Ignore SIGTERM for as long as it may be. For a forked child, whose other threads are gone."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.c_void_p(1))
+    os.setsid()
+    time.sleep(LONG)
+    os._exit(0)
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        _stay()
+
+
+def _fork_twice() -> None:
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            _stay()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _execute() -> None:
+    subprocess.Popen(["sh", "-c", f"trap '' TERM; exec sleep {LONG}"], start_new_session=True)
+
+
+def _execute_unsigned() -> None:
+    command = ["env", "-i", "sh", "-c", f"trap '' TERM; (exec sleep {LONG}) & exec sleep {LONG}"]
+    subprocess.Popen(command, start_new_session=True)
+
+
+_KINDS = (_fork, _fork_twice, _execute, _execute_unsigned)
+
+_DEEDS: dict[str, Callable[..., object]] = {
+    "exit": os._exit,
+    "signal": lambda number: os.kill(os.getpid(), number),
+    "segfault": lambda: ctypes.string_at(0),
+    "eat memory": _eat_memory,
+    "hang": lambda: time.sleep(LONG),
+    "hold the interpreter": _hold_the_interpreter,
+    "ignore SIGTERM": _ignore_sigterm,
+    "multiply": _multiply,
+    "flood": _flood,
+    "close stderr": lambda: os.close(2),
+    "take descriptors": _take_descriptors,
+    "give descriptors back": _give_descriptors_back,
+}
+
+if __name__ == "__main__":
+    sys.exit("this is for agents' modules")
