@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from pallas_supervisor.listeners import BACKLOG
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Generator
@@ -70,6 +72,7 @@ class HttpServer:
             loop="asyncio",
             server_header=False,
             date_header=False,
+            backlog=BACKLOG,
             timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
         )
         self._server = _Server(config)

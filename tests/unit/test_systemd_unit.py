@@ -34,7 +34,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 def installed_unit(directory: Path) -> Path:
     """The unit as after an installation: its commands exist."""
-    text = UNIT.read_text().replace("ExecStart=/opt/pallas/bin/pallas", f"ExecStart={sys.executable}")
+    text = UNIT.read_text().replace("=/opt/pallas/bin/pallas", f"={sys.executable} ")
     assert sys.executable in text
     unit = directory / UNIT.name
     unit.write_text(text)
@@ -43,6 +43,16 @@ def installed_unit(directory: Path) -> Path:
 
 def test_the_unit_is_clean(tmp_path):
     result = run(need("systemd-analyze"), "verify", "--man=no", str(installed_unit(tmp_path)))
+    assert (result.stderr, result.stdout, result.returncode) == ("", "", 0)
+
+
+def test_the_socket_unit_is_clean(tmp_path):
+    example = SYSTEMD / "pallas-supervisor.socket.example"
+    socket_unit = tmp_path / example.name.removesuffix(".example")
+    socket_unit.write_text(example.read_text())
+    result = run(
+        need("systemd-analyze"), "verify", "--man=no", str(socket_unit), str(installed_unit(tmp_path))
+    )
     assert (result.stderr, result.stdout, result.returncode) == ("", "", 0)
 
 
