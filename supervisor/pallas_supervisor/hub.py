@@ -77,6 +77,9 @@ class Follower:
 
     async def next(self) -> bytes:
         """The next line, waiting for one if there is none; a record of how many were lost comes in their place."""
+        # Others have their turn between two lines, however many wait. Above all the connection's own end: writing on
+        # after it makes asyncio log a warning, which is the next line.
+        await asyncio.sleep(0)
         if self._lost and self._queue.empty():
             lost, self._lost = self._lost, 0
             message = f"{lost} lines left out here: the reader was too slow"

@@ -388,6 +388,19 @@ def _slow_reader(campaign: Campaign) -> Collection[str]:
     return ()
 
 
+def _leaving_reader(campaign: Campaign) -> Collection[str]:
+    """Somebody follows the log and goes away in the middle of a flood."""
+    campaign.order("delta", "flood", size=20_000_000)
+    for _ in range(3):
+        with (
+            campaign.fleet._client() as client,
+            client.stream("GET", "/v1/logs", params={"follow": "1"}, timeout=PATIENCE) as lines,
+        ):
+            next(lines.iter_raw(100_000))
+    campaign.ask("delta", "nothing")  # after the flood
+    return ()
+
+
 FAULTS = (
     Fault("kill", _kill, 6),
     Fault("kill all", _kill_all, 1),
@@ -424,4 +437,5 @@ FAULTS = (
     Fault("contradict", _contradict, 2),
     Fault("contradict by command", _contradict_by_command, 1),
     Fault("a reader that does not read", _slow_reader, 1),
+    Fault("a reader that leaves", _leaving_reader, 1),
 )

@@ -140,6 +140,24 @@ def test_a_follower_that_is_too_slow_loses_lines_and_is_told(length: int, kept: 
     asyncio.run(run())
 
 
+def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others():
+    """The end of its connection is news that comes over the loop; without that it would be written to for ever."""
+
+    async def run() -> None:
+        follower = Follower([])
+        for number in range(1_000):
+            follower.offer("research", b"%d" % number)
+        gone = asyncio.Event()
+        asyncio.get_running_loop().call_soon(gone.set)
+        read = 0
+        while not gone.is_set():
+            await follower.next()
+            read += 1
+        assert read <= 2
+
+    asyncio.run(run())
+
+
 def test_records_of_this_thread_come_in_at_once_and_those_of_others_on_the_loop():
     async def run() -> None:
         hub = LogHub(lambda _: None)
