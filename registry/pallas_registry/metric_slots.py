@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-CHILDREN = 0
-"""Stands where a process ID would: what ended children of a slot's workers have counted, folded into one file."""
+FOLDED = 0
+"""Stands where a child's process ID would: what ended children of a slot's workers have counted, in one file."""
 
 _FILE = re.compile(
     r"(?P<kind>[a-z]+(?:_[a-z]+)?)_(?P<agent>[A-Za-z0-9]+?)(?P<slot>s\d+)?(?:\.p(?P<child>\d+))?\.db"
@@ -26,7 +26,12 @@ class SlotFile(NamedTuple):
     """What all slots of an agent begin with."""
     slot: str
     child: int | None
-    """Process ID of a process that the slot's worker forked; None for the worker itself."""
+    """Process ID of a process that the slot's worker forked, or `FOLDED`; None for the worker itself."""
+
+    @property
+    def writer(self) -> str:
+        """What stands for the process in the name."""
+        return self.slot if self.child is None else f"{self.slot}.p{self.child}"
 
 
 def slot_name(agent: str, index: int) -> str:
@@ -42,6 +47,11 @@ def agent_of(slot: str) -> str:
     """What all slots of the agent begin with."""
     found = _SLOT.fullmatch(slot)
     return found["agent"] if found is not None else slot
+
+
+def file_name(kind: str, slot: str, child: int) -> str:
+    """The name of a values file of a process that the slot's worker forked."""
+    return f"{kind}_{slot}.p{child}.db"
 
 
 def parse_name(name: str) -> SlotFile | None:

@@ -1,6 +1,6 @@
 """The directory in which workers count: wiped at the start, slots handed out by generation, merged for a scrape.
 
-Knows prometheus_client's multiprocess files; nothing of which series there are.
+Knows who writes which files and when nobody does any more; nothing of which series there are.
 """
 
 from __future__ import annotations
@@ -9,42 +9,50 @@ import fcntl
 import itertools
 import logging
 import os
-import shutil
+import threading
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
-from pallas_registry.metric_slots import parse_name, slot_name
+from pallas_registry.folding import fold, remove
+from pallas_registry.merged_files import MergedFiles
+from pallas_registry.metric_slots import FOLDED, file_name, parse_name, slot_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-    from prometheus_client.core import Metric
+    from pallas_registry.exposition import Family
+    from pallas_registry.merging import Merged
+    from pallas_registry.metric_slots import SlotFile
 
 _log = logging.getLogger("pallas.supervisor.metrics")
 
 
-class Slots(Collector):
+class Slots:
     """Hands out slots and merges what was written to them.
 
     An agent has as many slots as it ever had live processes at once: one, and a second where an old worker drained
     beside a new one. Slots outlive processes, so that a restart goes on counting where the last process ended.
+    Slots are handed out on the loop's thread; merging is for any thread.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for stale in directory.iterdir():
-            if stale.is_dir() and not stale.is_symlink():
-                shutil.rmtree(stale)
-            else:
-                stale.unlink()
+            remove(stale)
         self._agents: dict[str, str] = {}
         self._held: dict[str, dict[int, str]] = {}
         self._made = 0
-        self._warned: set[str] = set()
+        self._files = MergedFiles(directory)
+        self._merging = threading.Lock()
+        self._strangers: set[str] = set()
+        self._gone: set[str] = set()
+        """Names of files that were removed, and may be another file's by now."""
+
+    # --- who writes ---------------------------------------------------------------------------------------
 
     def slot(self, agent: str, generation: int) -> str:
         """The slot of one generation of an agent: the first one that no live process holds."""
@@ -59,18 +67,34 @@ class Slots(Collector):
         return held[generation]
 
     def process_gone(self, agent: str, generation: int) -> None:
-        """Free the slot of a generation that is gone, and drop its gauges; counters and histograms stay."""
-        if (slot := self._held.get(agent, {}).pop(generation, None)) is not None:
-            mark_process_dead(slot, str(self.directory))  # type: ignore[no-untyped-call]
+        """Free the slot of a generation of which no process is left, and drop its gauges; all other values stay."""
+        if (slot := self._held.get(agent, {}).pop(generation, None)) is None:
+            return
+        children = []
+        for path in self.directory.iterdir():
+            named = parse_name(path.name)
+            if named is None or named.slot != slot:
+                continue
+            if named.kind.startswith("gauge_live"):
+                path.unlink(missing_ok=True)
+                self._gone.add(path.name)
+            elif named.child not in (None, FOLDED):
+                children.append((str(path), named))
+        if children and self._merging.acquire(blocking=False):  # or else the next scrape does it
+            try:
+                self._fold(children)
+            finally:
+                self._merging.release()
 
     def remove(self, agent: str) -> None:
         """Drop all that an agent without a process ever wrote; only for one that leaves the deployment."""
         self._held.pop(agent, None)
         if (own := self._agents.pop(agent, None)) is not None:
-            for file in self._files({own}):
-                file.unlink(missing_ok=True)
-            for lock in self.directory.glob(f"{own}s*.lock"):
-                lock.unlink(missing_ok=True)
+            for path in self.directory.iterdir():
+                name = path.name.removesuffix(".new").removesuffix(".damaged")
+                named = parse_name(name)
+                if (named is not None and named.agent == own) or path.match(f"{own}s*.lock"):
+                    remove(path)
 
     def _is_free(self, slot: str, held: dict[int, str]) -> bool:
         """Whether nobody holds the slot: no generation that we know of, and no process that we do not."""
@@ -88,29 +112,48 @@ class Slots(Collector):
             os.close(lock)
         return True
 
-    def _files(self, agents: set[str]) -> Iterable[Path]:
-        for file in self.directory.iterdir():
-            if (parsed := parse_name(file.name)) is not None and parsed.agent in agents:
-                yield file
+    # --- what was written ---------------------------------------------------------------------------------
 
-    def collect(self) -> Iterable[Metric]:
-        """The merged series of all slots."""
-        while True:
-            files = [str(file) for file in self._files(set(self._agents.values()))]
-            readable = [file for file in files if self._is_readable(file)]
-            try:
-                return list(MultiProcessCollector.merge(readable))  # type: ignore[no-untyped-call]
-            except FileNotFoundError:  # an agent was removed beside this thread
-                continue
+    def families(self) -> list[Family]:
+        """The merged series of all slots, as text."""
+        return self._merge(self._files.families)
 
-    def _is_readable(self, file: str) -> bool:
-        """A file cut short would fail the whole scrape; leave it out and say so once."""
+    def collect(self, names: Collection[str] = ()) -> list[Metric]:
+        """The merged series of all slots as numbers, for other readers than scrapes.
+
+        Args:
+            names: the metrics that are wanted, a counter's without `_total`; all if empty.
+        """
+        return self._merge(lambda: [_metric(*found) for found in self._files.merged(names)])
+
+    def _merge[T](self, make: Callable[[], T]) -> T:
+        with self._merging:
+            gone = {self._gone.pop() for _ in range(len(self._gone))}
+            self._files.forget(gone)
+            self._files.read(set(self._agents.values()))
+            if self._fold(self._files.children):
+                self._files.read(set(self._agents.values()))
+            for name in self._files.strangers - self._strangers:
+                _log.warning("%s in %s belongs to no agent: it is left out", name, self.directory)
+            self._strangers = self._files.strangers
+            return make()
+
+    def _fold(self, children: Iterable[tuple[str, SlotFile]]) -> bool:
+        """Take in what children of workers counted that have ended; whether there were any."""
+        ended: dict[tuple[str, str], list[Path]] = defaultdict(list)
+        for path, named in children:
+            if not Path(f"/proc/{named.child}").exists():
+                ended[named.slot, named.kind].append(Path(path))
         try:
-            if Path(file).stat().st_size >= 8:
-                return True
-        except OSError:
-            return False
-        if file not in self._warned:
-            self._warned.add(file)
-            _log.warning("%s is no metrics file, it is left out", file)
-        return False
+            for (slot, kind), paths in ended.items():
+                fold(kind, paths, self.directory / file_name(kind, slot, FOLDED))
+        except OSError as error:
+            _log.warning("what children of workers counted cannot be added up: %s", error)
+        return bool(ended)
+
+
+def _metric(family: Family, merged: Merged) -> Metric:
+    metric = Metric(family.name, family.help, family.type)
+    for (sample, labels), value in merged.items():
+        metric.add_sample(sample, dict(labels), value)
+    return metric

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import random
+import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from pallas_registry.exposition import TEXT, page
 from pallas_supervisor.slots import Slots
 
 if TYPE_CHECKING:
@@ -34,14 +39,19 @@ def count(slots: Slots, agent: str, number: int, generation: int = 1) -> None:
 
 
 def series(slots: Slots) -> set[str]:
+    """The samples of a scrape, which the slower account for other readers has to equal."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(slots)
-    return {line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")}
+    slow, fast = generate_latest(registry).decode(), page(slots.families(), TEXT).decode()
+    found = [{line for line in text.splitlines() if not line.startswith("#")} for text in (slow, fast)]
+    assert found[0] == found[1]
+    return found[1]
 
 
 def test_a_directory_of_an_earlier_life_is_wiped(tmp_path: Path):
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics" / "counter_a1.db").write_bytes(b"old")
+    (tmp_path / "metrics" / "counter_a1s0.db" / "inside").mkdir(parents=True)
     slots = Slots(tmp_path / "metrics")
     assert list(slots.directory.iterdir()) == []
     assert series(slots) == set()
@@ -122,13 +132,62 @@ def test_nothing_is_left_of_a_removed_agent(tmp_path: Path):
     assert series(slots) == set()
 
 
-def test_a_file_cut_short_is_left_out_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_what_is_no_sound_file_of_an_agent_is_left_out_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     slots = Slots(tmp_path)
     count(slots, "jarvis", 5)
-    slots.slot("research", 1)
-    (slots.directory / f"counter_{slots.slot('research', 1)}.db").write_bytes(b"\0")
+    slot = slots.slot("research", 1)
+    contents = {
+        f"counter_{slot}.db": b"",
+        f"histogram_{slot}.db": b"\x40\0",
+        f"summary_{slot}.db": random.Random(5).randbytes(65536),
+        "counter_31415.db": (tmp_path / f"counter_{slots.slot('jarvis', 1)}.db").read_bytes(),
+        "notes.txt": b"hello",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / f"gauge_livesum_{slot}.db").mkdir()
+    os.mkfifo(tmp_path / f"gauge_all_{slot}.db")
+    (tmp_path / f"gauge_max_{slot}.db").symlink_to("/dev/zero")
     for _ in range(3):
-        assert 'pallas_calls_total{agent="jarvis"} 5.0' in series(slots)
+        assert series(slots) == {
+            'pallas_calls_total{agent="jarvis"} 5.0',
+            'pallas_downstream_up{agent="jarvis"} 1.0',
+        }
+    assert len(caplog.records) == 8
+    for file in tmp_path.iterdir():
+        assert file.name in caplog.text or file.name.startswith(
+            ("a1", "counter_a1", "gauge_livemostrecent_a1")
+        )
+
+
+def test_a_file_that_is_spoilt_between_scrapes_is_left_out_until_it_is_sound(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    slots = Slots(tmp_path)
+    count(slots, "jarvis", 5)
+    count(slots, "research", 2)
+    file = tmp_path / f"counter_{slots.slot('research', 1)}.db"
+    sound = file.read_bytes()
+    theirs = 'pallas_calls_total{agent="research"} 2.0'
+    for spoilt in (sound[:40], sound[:3], b"", b"\x07" * 4096, sound[:4] + b"\x07" * 4092, bytes(65536)):
+        assert theirs in series(slots)
+        file.write_bytes(spoilt)
+        assert series(slots) >= {'pallas_calls_total{agent="jarvis"} 5.0'}
+        assert theirs not in series(slots)
+        file.write_bytes(sound)
+    assert theirs in series(slots)
+    assert len(caplog.records) >= 1
+
+
+def test_a_directory_that_is_gone_costs_the_workers_series_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    slots = Slots(tmp_path / "metrics")
+    count(slots, "jarvis", 5)
+    shutil.rmtree(tmp_path / "metrics")
+    assert series(slots) == series(slots) == set()
     assert len(caplog.records) == 1
 
 
@@ -136,12 +195,70 @@ def test_an_agent_may_leave_during_a_scrape(tmp_path: Path, monkeypatch: pytest.
     slots = Slots(tmp_path)
     count(slots, "research", 2)
     count(slots, "jarvis", 5)
-    is_readable = slots._is_readable
+    list_directory = os.scandir
 
-    def leave(file: str) -> bool:
-        readable = is_readable(file)
+    def leave(directory: str) -> Any:
+        with list_directory(directory) as scan:
+            entries = list(scan)
         slots.remove("research")
-        return readable
+        return contextlib.nullcontext(entries)
 
-    monkeypatch.setattr(slots, "_is_readable", leave)
-    assert 'pallas_calls_total{agent="jarvis"} 5.0' in series(slots)
+    monkeypatch.setattr(os, "scandir", leave)
+    found = series(slots)
+    monkeypatch.undo()
+    assert 'pallas_calls_total{agent="jarvis"} 5.0' in found
+    assert not any("research" in line for line in found)
+
+
+FORK = """
+import os, sys
+from pallas_worker import metrics as m
+m.open_metrics(sys.argv[1], sys.argv[2])
+m.count_llm_turn("research", "gpt-5")
+children = int(sys.argv[3])
+for _ in range(children):
+    if os.fork() == 0:
+        m.count_llm_turn("research", "gpt-5")
+        m.set_downstream_up("research", "argos", False)
+        os._exit(0)
+    os.wait()
+print(flush=True)
+input()
+"""
+
+
+def test_what_children_of_a_worker_counted_is_kept_in_one_file(tmp_path: Path):
+    slots = Slots(tmp_path)
+    counted = 0
+    for generation in (1, 2):
+        command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", generation), "5"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+            assert worker.stdout is not None
+            worker.stdout.readline()
+            counted += 6
+            if generation == 1:  # or else not before its end
+                assert f'pallas_llm_turns_total{{agent="research",model="gpt-5"}} {counted}.0' in series(
+                    slots
+                )
+            worker.communicate(b"\n")
+        slots.process_gone("research", generation)
+    assert series(slots) == {f'pallas_llm_turns_total{{agent="research",model="gpt-5"}} {counted}.0'}
+    slot = slots.slot("research", 3)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        f"{slot}.lock",
+        f"counter_{slot}.db",
+        f"counter_{slot}.p0.db",
+        f"histogram_{slot}.db",
+    }
+
+
+def test_the_end_of_a_worker_is_enough_to_fold_what_its_children_left(tmp_path: Path):
+    slots = Slots(tmp_path)
+    command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
+    subprocess.run(command, input=b"\n", check=True)
+    (tmp_path / f"counter_{slots.slot('research', 1)}.p999999999.db").write_bytes(b"spoilt")
+    slots.process_gone("research", 1)
+    assert not [file for file in tmp_path.glob("*.p*.db") if ".p0." not in file.name]
+    assert 'pallas_llm_turns_total{agent="research",model="gpt-5"} 4.0' in series(slots)
+    slots.remove("research")
+    assert list(tmp_path.iterdir()) == []
