@@ -16,12 +16,14 @@ from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.protocol import (
     FailedReport,
     HealthReport,
+    Heartbeat,
     ReadyReport,
     Report,
     StageReport,
 )
 from pallas_supervisor.engine import Engine, Transition
 from pallas_supervisor.graph import Graph
+from pallas_supervisor.guards import Guards
 from pallas_supervisor.intake import Intake
 from pallas_supervisor.launch import Launcher
 from pallas_supervisor.listeners import connectable
@@ -31,6 +33,7 @@ from pallas_supervisor.rollup import agent_health, roll_up
 from pallas_supervisor.specs import policy_of, worker_spec
 from pallas_supervisor.standin import Absence, StandIn
 from pallas_supervisor.states import WITH_PROCESS, Complained, Desired, Ready, State
+from pallas_supervisor.tracing import StartTraces
 from pallas_supervisor.view import agent_status, say_why, timestamp
 from pallas_supervisor.wording import describe_exit
 from pallas_supervisor.worker_reports import WorkerReports, generations
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from pallas_registry.deployment import Deployment, ModelSettings
     from pallas_registry.logs import Levels
     from pallas_registry.protocol import Status, WorkerSpec
+    from pallas_supervisor.cgroups import Groups
     from pallas_supervisor.hub import LogHub
     from pallas_supervisor.provenance import Provenance
     from pallas_supervisor.slots import Slots
@@ -75,6 +79,8 @@ class Fleet:
         directory: working directory of the workers.
         outlives: whether a port's socket is there for the next supervisor, too: nobody may shut it down.
         provenance: knows the configuration files, and what each worker was started with.
+        traces: makes spans of starts, where they are wanted.
+        groups: where workers get control groups of their own; None where that cannot be had.
     """
 
     def __init__(
@@ -90,6 +96,8 @@ class Fleet:
         directory: str,
         outlives: Callable[[int], bool] = lambda _port: False,
         provenance: Provenance,
+        traces: StartTraces | None = None,
+        groups: Groups | None = None,
     ) -> None:
         self.deployment = deployment
         self.settings = settings
@@ -100,6 +108,7 @@ class Fleet:
         self.reports = WorkerReports()
         self.change_observers: list[Callable[[], None]] = []
         self.provenance = provenance
+        self.traces = traces or StartTraces()
         self._directory = directory
         self._outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
@@ -111,7 +120,8 @@ class Fleet:
             listener=lambda name: self.listeners[name].fileno(),
             pipes=self.intake,
             emit=lambda name, event: self.engine.post(name, event),
-            gone=slots.process_gone,
+            gone=self._gone,
+            groups=groups,
         )
         policies = {name: policy_of(agent) for name, agent in deployment.agents.items()}
         self.engine = Engine(self.launcher, graph_of(deployment), policies, max_surge=deployment.max_surge)
@@ -119,6 +129,7 @@ class Fleet:
         self.engine.transition_observers.append(self._observe)
         self.engine.restart_observers.append(self.metrics.count_restart)
         self.engine.start_observers.append(self.metrics.observe_start)
+        self.guards = Guards(self)
         self._stand_ins: dict[str, StandIn] = {}
         for name in deployment.agents:
             self.add_stand_in(name)
@@ -204,9 +215,12 @@ class Fleet:
     def _switch_stand_ins(self) -> None:
         unserved: set[str] = set()
         for name in self.engine.graph.start_order:
-            state = self.agents[name].state
-            waits_in_vain = state is State.WAITING and not unserved.isdisjoint(self.engine.awaited(name))
-            if state in UNSERVED or waits_in_vain:
+            agent = self.agents[name]
+            waits_in_vain = agent.state is State.WAITING and not unserved.isdisjoint(
+                self.engine.awaited(name)
+            )
+            starts_now = agent.retry_at is not None and agent.retry_at <= self.engine.now()
+            if (agent.state in UNSERVED and not starts_now) or waits_in_vain:
                 unserved.add(name)
             if (stand_in := self._stand_ins.get(name)) is not None:
                 stand_in.switch(on=name in unserved)
@@ -241,6 +255,7 @@ class Fleet:
 
     def _describe(self, name: str, generation: int) -> WorkerSpec:
         self.provenance.record(name, generation, serving=self.agents[name].generation)
+        self.traces.begin(name, generation)
         spec = worker_spec(
             self.deployment,
             self.settings,
@@ -256,11 +271,18 @@ class Fleet:
         self.hub.secrets.add(configured_secrets(Path(self._directory), spec.environment))
         return spec
 
+    def _gone(self, name: str, generation: int) -> None:
+        self.guards.forget(name, generation)
+        self.slots.process_gone(name, generation)
+
     def _reported(self, name: str, generation: int, report: Report) -> None:
         agent = self.agents.get(name)
         if agent is None or generation not in generations(agent):
             return
+        self.traces.report(name, generation, report)
         match report:
+            case Heartbeat(interval=interval):
+                self.guards.beat(name, generation, interval)
             case StageReport(stage=stage):
                 _log.debug("%s: %s", name, stage, extra={"agent": name, "generation": generation})
             case ReadyReport():
@@ -291,6 +313,7 @@ class Fleet:
         if before.state is State.STARTING and change.of_state and name in self._probes:
             self._probes.pop(name).cancel()
         self.reports.keep_only(after)
+        self.traces.follow(self.agents, after)
         self._switch_stand_ins()
         if change.of_state or after.generation != before.generation:
             self._tell_state(before, after)
