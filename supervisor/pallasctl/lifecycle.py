@@ -41,7 +41,7 @@ def _verb(
         document = ask(control(), f"/v1/{name}", body, timeout, goal)
         report(document, goal, waited=not no_wait)
 
-    options = (
+    options: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         agents_argument,
         all_option,
         *more,
@@ -49,9 +49,10 @@ def _verb(
         timeout_option(f"How long to wait until they are {goal}."),
         socket_option,
     )
+    command: Callable[..., None] = run
     for option in reversed(options):
-        run = option(run)
-    return click.command(name, help=help_)(run)
+        command = option(command)
+    return click.command(name, help=help_)(command)
 
 
 start = _verb("start", "ready", "Start agents, and what they depend on.\n\nWaits until they are ready.")
