@@ -125,7 +125,8 @@ class Fleet:
         )
         policies = {name: policy_of(agent) for name, agent in deployment.agents.items()}
         self.engine = Engine(self.launcher, graph_of(deployment), policies, max_surge=deployment.max_surge)
-        self.metrics = Metrics(self, slots)
+        self._zygote = zygote
+        self.metrics = Metrics(self, slots.families)
         self.engine.transition_observers.append(self._observe)
         self.engine.restart_observers.append(self.metrics.count_restart)
         self.engine.start_observers.append(self.metrics.observe_start)
@@ -152,9 +153,28 @@ class Fleet:
         return {name: agent.pid for name, agent in dict(self.agents).items() if agent.pid is not None}
 
     @property
+    def processes(self) -> list[tuple[str, int]]:
+        """Agent and process ID of every live worker: two of an agent while one takes over from another."""
+        return [(owner.name, worker.pid) for owner, worker in self.launcher.workers.items()]
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """The process that workers are forked from, while there is one."""
+        return None if self._zygote is None else self._zygote.pid
+
+    @property
+    def lost_lines(self) -> Mapping[tuple[str, str], int]:
+        """Log lines that were lost so far, by agent and reason; those that the disk did not take are nobody's."""
+        lost = self.intake.lost
+        floods = {(name, "flood"): lost.get(name, 0) for name in self.deployment.agents}
+        return {("", "disk"): self.hub.lost, **floods}
+
+    @property
     def health(self) -> Mapping[str, Status]:
         """Each agent's health."""
-        return {name: agent_health(agent, self.reports.health(agent)) for name, agent in self.agents.items()}
+        return {
+            name: agent_health(agent, self.reports.health(agent)) for name, agent in dict(self.agents).items()
+        }
 
     def listed(self) -> list[str]:
         """The agents that the registry shows."""

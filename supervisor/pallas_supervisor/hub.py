@@ -102,12 +102,23 @@ def _own_record(message: str) -> bytes:
 class LogHub:
     """Takes records of all processes. Runs on the loop's thread."""
 
-    def __init__(self, write: Callable[[bytes], None], secrets: KnownSecrets | None = None) -> None:
-        """`secrets` are in no record that `put` takes in, whatever a worker says or an agent prints."""
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        secrets: KnownSecrets | None = None,
+        lost: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`secrets` are in no record that `put` takes in; `lost` says how many lines `write` has lost so far."""
         self._write = write
+        self._lost = lost
         self.secrets = secrets if secrets is not None else KnownSecrets()
         self._rings: dict[str, _Ring] = {}
         self.followers: set[Follower] = set()
+
+    @property
+    def lost(self) -> int:
+        """Lines that were taken in and reached no log."""
+        return self._lost()
 
     def put(self, agent: str, record: dict[str, object]) -> None:
         """Take in one record, a dictionary in the log format; `agent` is `SUPERVISOR` for its own."""

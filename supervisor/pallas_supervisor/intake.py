@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -75,6 +75,8 @@ class Intake:
         self._loop = asyncio.get_running_loop()
         self._reported = reported
         self._hub = hub
+        self.lost: Counter[str] = Counter()
+        """Lines of each agent that were dropped, and told."""
         self._workers: dict[tuple[str, int], _Worker] = {}
 
     def open(self, name: str, generation: int) -> tuple[int, int, int]:
@@ -236,6 +238,7 @@ class Intake:
 
     def _tell_dropped(self, worker: _Worker) -> None:
         if worker.dropped:
+            self.lost[worker.name] += worker.dropped
             _log.warning(
                 "%s: %d log lines dropped, more than %d a second came",
                 worker.name,

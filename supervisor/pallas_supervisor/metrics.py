@@ -1,13 +1,13 @@
-"""What the supervisor itself can tell Prometheus: states, restarts, starts, health, each worker's process.
+"""What the supervisor itself can tell Prometheus: states, restarts, starts, health, lost log lines, its own lag.
 
-Knows the engine's agents and psutil; the workers' own series come in through `merge`.
+Knows the engine's agents; the workers' own series come in as families, those of processes by `process_metrics`.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
-import psutil
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -17,20 +17,37 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from pallas_registry.exposition import Family, choose, encoded, number, page, sample_prefix
+from pallas_supervisor.loop_lag import LoopLag
+from pallas_supervisor.process_metrics import WorkerProcessCollector, ZygoteCollector
 from pallas_supervisor.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pallas_registry.protocol import Status
     from pallas_supervisor.states import Agent
 
 HEALTH_VALUES: Mapping[Status, float] = {"ok": 1.0, "degraded": 0.5, "error": 0.0}
 
+RESTART_REASONS = (
+    "crash",
+    "dependency",
+    "memory",
+    "oom",
+    "operator",
+    "reload",
+    "start_timeout",
+    "unhealthy",
+)
+"""Counted from 0, so that an alert sees the first one. The machine may know more."""
+
 START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+_log = logging.getLogger("pallas.supervisor.metrics")
 
 
 class Fleet(Protocol):
@@ -45,22 +62,30 @@ class Fleet(Protocol):
         """Their ports."""
 
     @property
-    def pids(self) -> Mapping[str, int]:
-        """The live workers."""
+    def processes(self) -> Iterable[tuple[str, int]]:
+        """Agent and process ID of every live worker."""
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """The process that workers are forked from."""
 
     @property
     def health(self) -> Mapping[str, Status]:
         """The agents' health."""
 
+    @property
+    def lost_lines(self) -> Mapping[tuple[str, str], int]:
+        """Log lines that were lost so far, by agent and reason."""
+
 
 class FleetCollector(Collector):
-    """Gauges about agents, made anew for every scrape, so that nothing of a removed agent remains."""
+    """What is known of agents, made anew for every scrape, so that nothing of a removed agent remains."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
     def collect(self) -> Iterator[Metric]:
-        """`pallas_up`, `pallas_agent_info`, `pallas_agent_health_status`, `pallas_worker_state`."""
+        """`pallas_up`, `pallas_agent_info`, `pallas_agent_health_status`, `pallas_worker_state`, lost lines."""
         yield GaugeMetricFamily("pallas_up", "1 while the supervisor is running.", value=1)
         info = GaugeMetricFamily("pallas_agent_info", "1 per configured agent.", labels=["agent", "port"])
         health = GaugeMetricFamily(
@@ -82,79 +107,33 @@ class FleetCollector(Collector):
             for state in State:
                 states.add_metric([name, str(state)], float(agent.state is state))
         yield from (info, health, states)
-
-
-class WorkerProcessCollector(Collector):
-    """Memory, CPU time, descriptors and start time of every live worker, by agent."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-        self._processes: dict[int, psutil.Process] = {}
-
-    def collect(self) -> Iterator[Metric]:
-        """`pallas_worker_resident_memory_bytes`, `…_cpu_seconds_total`, `…_open_fds`, `…_start_time_seconds`."""
-        memory = GaugeMetricFamily(
-            "pallas_worker_resident_memory_bytes", "Resident memory of the worker in bytes.", labels=["agent"]
+        lost = CounterMetricFamily(
+            "pallas_log_lines_lost",
+            "Log lines that reached no log, by reason: flood (more came from the agent than is taken in),"
+            " disk (it was full, or too slow).",
+            labels=["agent", "reason"],
         )
-        cpu = CounterMetricFamily(
-            "pallas_worker_cpu_seconds",
-            "User and system CPU time of the worker process in seconds.",
-            labels=["agent"],
-        )
-        fds = GaugeMetricFamily("pallas_worker_open_fds", "Open descriptors of the worker.", labels=["agent"])
-        start = GaugeMetricFamily(
-            "pallas_worker_start_time_seconds",
-            "Start of the worker in seconds since the epoch.",
-            labels=["agent"],
-        )
-        pids = self._fleet.pids
-        self._processes = {
-            pid: process for pid in pids.values() if (process := self._process(pid)) is not None
-        }
-        for name, pid in pids.items():
-            if (process := self._processes.get(pid)) is None:
-                continue
-            try:
-                with process.oneshot():
-                    times = process.cpu_times()
-                    sample = (process.memory_info().rss, times.user + times.system, process.num_fds())
-                    created = process.create_time()
-            except psutil.Error:
-                continue
-            memory.add_metric([name], sample[0])
-            cpu.add_metric([name], sample[1])
-            fds.add_metric([name], sample[2])
-            start.add_metric([name], created)
-        yield from (memory, cpu, fds, start)
-
-    def _process(self, pid: int) -> psutil.Process | None:
-        try:
-            return self._processes.get(pid) or psutil.Process(pid)
-        except psutil.Error:
-            return None
-
-    def resident_memory(self, pid: int) -> int | None:
-        """Resident memory of one worker in bytes, None if it is gone."""
-        try:
-            process = self._processes.get(pid) or psutil.Process(pid)
-            return int(process.memory_info().rss)
-        except psutil.Error:
-            return None
+        for (name, reason), lines in self._fleet.lost_lines.items():
+            if not name or name in ports:
+                lost.add_metric([name, reason], lines)
+        yield lost
 
 
 class Metrics:
-    """The supervisor's registry.
+    """The supervisor's registry, and the whole answer to a scrape. One scrape at a time.
 
     Args:
         fleet: the facts to publish.
-        merged: collects what the workers wrote.
+        merged: what the workers wrote, as text.
     """
 
-    def __init__(self, fleet: Fleet, merged: Collector) -> None:
+    def __init__(self, fleet: Fleet, merged: Callable[[], Iterable[Family]]) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self.workers = WorkerProcessCollector(fleet)
-        self._fleet = fleet
-        for collector in (FleetCollector(fleet), self.workers, merged):
+        self.workers = WorkerProcessCollector(lambda: fleet.processes)
+        self._merged = merged
+        self._prefixes: dict[tuple[str, ...], str] = {}
+        self._told: set[str] = set()
+        for collector in (FleetCollector(fleet), self.workers, ZygoteCollector(lambda: fleet.zygote_pid)):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -167,11 +146,18 @@ class Metrics:
         )
         self._starts = Histogram(
             "pallas_worker_start_seconds",
-            "Seconds from spawn to ready.",
+            "Time from the spawn of a worker until it is ready, in seconds.",
             ["agent"],
             buckets=START_BUCKETS,
             registry=self.registry,
         )
+        lag = Histogram(
+            "pallas_supervisor_loop_lag_seconds",
+            "How late the supervisor's event loop came to what was due, looked at once a second, in seconds.",
+            buckets=LAG_BUCKETS,
+            registry=self.registry,
+        )
+        self.lag = LoopLag(lag.observe)
 
     def count_restart(self, agent: str, reason: str) -> None:
         """A worker is started again."""
@@ -179,15 +165,40 @@ class Metrics:
 
     def observe_start(self, agent: str, seconds: float) -> None:
         """A worker has become ready."""
+        for reason in RESTART_REASONS:
+            self._restarts.labels(agent, reason)
         self._starts.labels(agent).observe(seconds)
 
     def forget(self, agent: str) -> None:
         """Drop the series of an agent that has been removed."""
         self._restarts.remove_by_labels({"agent": agent})
         self._starts.remove_by_labels({"agent": agent})
+        self.workers.forget(agent)
 
-    def render(self, accept: str, names: Sequence[str] = ()) -> tuple[bytes, str]:
+    def render(self, accept: str) -> tuple[bytes, str]:
         """All series in the format that the Accept header asks for, and its content type."""
-        encode, content_type = choose_encoder(accept)
-        registry = self.registry.restricted_registry(names) if names else self.registry
-        return encode(registry), content_type
+        content_type = choose(accept)
+        families = {family.name: family for family in self._own()}
+        for family in self._merged():
+            if family.name not in families:
+                families[family.name] = family
+            elif family.name not in self._told:
+                self._told.add(family.name)
+                _log.warning("a worker's metric %s is left out: the supervisor has one", family.name)
+        return page(families.values(), content_type), content_type
+
+    def _own(self) -> Iterator[Family]:
+        """The supervisor's series as text; the part of a line before the value is kept from scrape to scrape."""
+        prefixes = {}
+        for metric in self.registry.collect():
+            lines = []
+            for sample in metric.samples:
+                if sample.name.endswith("_created"):  # the workers' series have no such thing
+                    continue
+                key = (sample.name, *sample.labels.values())
+                prefix = self._prefixes.get(key) or sample_prefix(sample.name, sample.labels.items())
+                prefixes[key] = prefix
+                lines.append(f"{prefix}{number(float(sample.value))}\n")
+            if lines:
+                yield Family(metric.name, metric.type, metric.documentation, encoded("".join(lines)))
+        self._prefixes = prefixes

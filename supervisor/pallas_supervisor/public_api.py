@@ -13,8 +13,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pallas_registry.catalogue_routes import catalogue_routes
+from pallas_registry.exposition import accepts_gzip, compressed
 from pallas_supervisor.page.feed import Feed
 from pallas_supervisor.page.routes import page_routes
+from pallas_supervisor.page.samples import SHOWN
 from pallas_supervisor.states import Desired, State
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 def public_api(fleet: Fleet, directory: Directory) -> Starlette:
     """The application of the registry port."""
     api = _PublicApi(fleet)
-    feed = Feed(fleet, fleet.slots.collect, api.scraping)
+    feed = Feed(fleet, lambda: fleet.slots.collect(SHOWN), api.scraping)
     return Starlette(
         routes=[
             *page_routes(feed, fleet.engine.now),
@@ -47,9 +49,18 @@ class _PublicApi:
 
     async def metrics(self, request: Request) -> Response:
         accept = request.headers.get("accept", "")
+        compress = accepts_gzip(request.headers.get("accept-encoding", ""))
         async with self.scraping:  # the collectors keep state between scrapes
-            body, content_type = await asyncio.to_thread(self._fleet.metrics.render, accept)
-        return Response(body, headers={"content-type": content_type})
+            body, headers = await asyncio.to_thread(self._scrape, accept, compress)
+        return Response(body, headers=headers)
+
+    def _scrape(self, accept: str, compress: bool) -> tuple[bytes, dict[str, str]]:
+        body, content_type = self._fleet.metrics.render(accept)
+        headers = {"content-type": content_type, "vary": "Accept, Accept-Encoding"}
+        if compress:
+            body = compressed(body)
+            headers["content-encoding"] = "gzip"
+        return body, headers
 
     async def health(self, _request: Request) -> Response:
         document = self._fleet.health_document()

@@ -158,6 +158,8 @@ class _Supervisor:
         fleet.engine.start(fleet.agents)
         self._notifier.send("READY=1", f"MAINPID={os.getpid()}")
         self._keep_alive(fleet)
+        fleet.metrics.lag.start()
+        self._stack.callback(fleet.metrics.lag.stop)
         await self._stopping.wait()
         await self._shut_down(fleet, servers)
 
@@ -208,7 +210,8 @@ class _Supervisor:
         self._stack.callback(os.close, claimed)
         writer = LogWriter(path, stderr=os.environ.get("PALLAS_LOG_STDERR") == "1")
         self._stack.callback(writer.close)
-        return LogHub(writer.put, KnownSecrets(configured_secrets(self._assignment.directory, os.environ)))
+        secrets = KnownSecrets(configured_secrets(self._assignment.directory, os.environ))
+        return LogHub(writer.put, secrets, lambda: writer.lost)
 
     # --- signals and time ---------------------------------------------------------------------------------
 

@@ -102,3 +102,6 @@ _TAKERS = {
     "pallas_downstream_up": _downstream,
     "pallas_llm_provider_up": _provider,
 }
+
+SHOWN = frozenset(_TAKERS)
+"""Metrics that the page reads."""
