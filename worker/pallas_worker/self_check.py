@@ -10,8 +10,6 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from pallas_worker.errors import AgentError
-
 if TYPE_CHECKING:
     from pallas_worker.accept import HttpServer
 
@@ -31,27 +29,27 @@ _INITIALIZE = json.dumps(
     }
 ).encode()
 
-_REQUEST = (
-    b"POST /mcp HTTP/1.1\r\n"
-    b"Host: localhost\r\n"
-    b"Content-Type: application/json\r\n"
-    b"Accept: application/json, text/event-stream\r\n"
-    b"Content-Length: %d\r\n"
-    b"Connection: close\r\n\r\n"
-) % len(_INITIALIZE) + _INITIALIZE
 
-
-async def check_answers(server: HttpServer) -> None:
-    """Return if an `initialize` is answered with status 200.
-
-    Raises:
-        AgentError: it is not; the message has the answer's status line.
-    """
+async def complaint_of(server: HttpServer, port: int) -> str | None:
+    """Why an `initialize` is not answered with status 200, in one line; None if it is."""
     try:
         async with asyncio.timeout(TIMEOUT):
-            response = await server.exchange(_REQUEST)
+            response = await server.exchange(_request(port))
     except TimeoutError:
-        raise AgentError(f"the worker does not answer itself within {TIMEOUT:g} s", permanent=False) from None
+        return f"the worker does not answer itself within {TIMEOUT:g} s"
     status_line = response.partition(b"\r\n")[0].decode("latin-1")
-    if status_line.split(" ")[1:2] != ["200"]:
-        raise AgentError(f"the worker answers itself with {status_line!r}", permanent=False)
+    return (
+        None if status_line.split(" ")[1:2] == ["200"] else f"the worker answers itself with {status_line!r}"
+    )
+
+
+def _request(port: int) -> bytes:
+    head = (
+        "POST /mcp HTTP/1.1\r\n"
+        f"Host: localhost:{port}\r\n"
+        "Content-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\n"
+        f"Content-Length: {len(_INITIALIZE)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + _INITIALIZE

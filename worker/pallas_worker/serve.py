@@ -36,7 +36,9 @@ from pallas_worker.preflight import Preflight
 from pallas_worker.provider_settings import forget_unresolved, provider_settings
 from pallas_worker.redact import Redactor, known, secrets_in
 from pallas_worker.runtime import open_runtime
+from pallas_worker.self_check import complaint_of
 from pallas_worker.servers import unset_variables
+from pallas_worker.tracing import close_tracing, open_tracing, untraced
 
 if TYPE_CHECKING:
     import socket
@@ -67,15 +69,20 @@ async def serve(
     settings = settings_of(fast)
     known.add(secrets_in(settings.model_dump()))
     _complete(settings, spec)
+    open_tracing(spec, settings, known)
     try:
-        async with open_runtime(fast, spec.agent) as runtime:
-            if await _unless(stopping, _try_one_instance(runtime)):
-                await _serve(spec, fast, runtime, settings, listener, report, stopping)
+        # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
+        with untraced():
+            async with open_runtime(fast, spec.agent) as runtime:
+                if await _unless(stopping, _try_one_instance(runtime)):
+                    await _serve(spec, fast, runtime, settings, listener, report, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
         message = f"{type(error).__name__}: {format_fast_agent_error(error)}"
         raise AgentError(message, permanent=permanent) from error
+    finally:
+        close_tracing()
 
 
 async def _serve(
@@ -106,33 +113,37 @@ async def _serve(
     try:
         async with app.server.session_manager.run():
             http = HttpServer(asgi, listener)
-            http.start()
-            published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)
-            report(ReadyReport(model=model, capabilities=published))
-            await stopping.wait()
-            heart = Heartbeat(interval=spec.liveness_interval)
-            report(heart)
-            http.stop_accepting()
-            beating = asyncio.create_task(_beat(heart, report))
-            background.append(beating)
-            warming.cancel()
-            _log.info("draining, for %g s at most", spec.stop_timeout)
-            await http.drain(spec.stop_timeout)
-            beating.cancel()
+            complaint = await complaint_of(http, spec.port)
+            if complaint is None:
+                http.start()
+                published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)
+                heart = Heartbeat(interval=spec.liveness_interval)
+                report(heart)
+                report(ReadyReport(model=model, capabilities=published))
+                beating = asyncio.create_task(_beat(heart, report))
+                background.append(beating)
+                await stopping.wait()
+                http.stop_accepting()
+                warming.cancel()
+                beating.cancel()
+                _log.info("draining, for %g s at most", spec.stop_timeout)
+                await http.drain(spec.stop_timeout)
+        if complaint is not None:  # raised out here, because the session manager would wrap it
+            raise AgentError(complaint, permanent=False)
     finally:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
 
 
-def _import_agent(module: str) -> FastAgent:
-    """Import the user's module and find its `fast`.
 async def _beat(heart: Heartbeat, report: Callable[[Report], None]) -> None:
     while True:
         await asyncio.sleep(heart.interval)
         report(heart)
 
 
+def _import_agent(module: str) -> FastAgent:
+    """Import the user's module and find its `fast`.
 
     Raises:
         AgentError: there is no such module, it cannot be imported, or it has no `fast`.
