@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 SWEEP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Seconds between looks whether a group is empty; the last one repeats."""
 
+BLIND_INTERVAL = 0.5
+"""Seconds between tries while this process has no descriptor left to look at others with."""
+
 LEFTOVERS_GRACE = 5.0
 """Seconds after which what an earlier supervisor left behind, and has not ended by itself, is killed."""
 
@@ -52,6 +55,10 @@ _UNUSABLE_INTERPRETER = (FileNotFoundError, NotADirectoryError, PermissionError)
 """What trying again does not mend."""
 
 _log = logging.getLogger("pallas.supervisor.launch")
+
+
+class CalledOffError(Exception):
+    """A start was not wanted any more while it waited for its turn."""
 
 
 class WorkerPipes(Protocol):
@@ -136,6 +143,7 @@ class Launcher:
         # Children that this process had before it became the supervisor, say of a shell's `exec pallas`.
         self._foreign = frozenset(children())
         self._spawning: set[asyncio.Task[None]] = set()
+        self._waiting: dict[Owner, asyncio.Task[None]] = {}
         # Held open for as long as the supervisor lives; nobody ever writes to it.
         self._lifeline, self._lifeline_held = os.pipe()
         if groups is not None and (leftovers := groups.leftovers()):
@@ -159,8 +167,12 @@ class Launcher:
 
     def reap(self) -> None:
         """Reap adopted processes that have ended; for SIGCHLD. A pending spawn may be among the children."""
-        if not self._spawning:
+        if self._spawning:
+            return
+        try:
             reap_zombies(self._known())
+        except OSError:  # no descriptor is left to look with
+            self._loop.call_later(BLIND_INTERVAL, self.reap)
 
     # --- the engine's calls -------------------------------------------------------------------------------
 
@@ -172,10 +184,12 @@ class Launcher:
 
     def terminate(self, name: str, generation: int) -> None:
         """Ask the worker to drain and exit."""
+        self._call_off(Owner(name, generation))
         self._signal(Owner(name, generation), signal.SIGTERM)
 
     def kill(self, name: str, generation: int, reason: str | None = None) -> None:
         """Kill the worker and all that it has started; `reason` goes into its exit."""
+        self._call_off(Owner(name, generation))
         worker = self._workers.get(Owner(name, generation))
         if worker is not None:
             worker.reason = worker.reason or reason
@@ -195,6 +209,11 @@ class Launcher:
         if (worker := self._workers.get(owner)) is not None:
             send(worker.pidfd, number)
 
+    def _call_off(self, owner: Owner) -> None:
+        """Let a start that has not come so far as a process come to nothing."""
+        if (waiting := self._waiting.get(owner)) is not None:
+            waiting.cancel()
+
     def _spawned(self, task: asyncio.Task[None]) -> None:
         self._spawning.discard(task)
         self.reap()  # what ended meanwhile had to be left alone
@@ -205,7 +224,7 @@ class Launcher:
             pidfd, beginning = pidfd_of(pid), self._beginnings.pop(owner)
             worker = self._workers[owner] = Worker(owner, pid, pidfd, beginning, procfs.started(pid))
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
-            if not isinstance(error, OSError):
+            if not isinstance(error, OSError | CalledOffError):
                 _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
             self._pipes.close(*owner)
             if (group := self._beginnings.pop(owner, Beginning()).group) is not None:
@@ -231,12 +250,18 @@ class Launcher:
                 try:
                     return await self._fork(self._zygote, owner, spec)
                 except ZygoteError as error:
-                    # A worker may have been forked without our having heard of it.
-                    kill_strays(self._known(), lambda _pid, whose: whose in (owner, NASCENT))
+                    await self._kill_unheard_of(owner)
                     if group is not None:
                         group.kill()
                     _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
         return self._execute(interpreter or sys.executable, owner, spec)
+
+    async def _kill_unheard_of(self, owner: Owner) -> None:
+        """A worker may have been forked without our having heard of it; its own child comes to us as its parent dies."""
+        for interval in SWEEP_INTERVALS:
+            if kill_strays(self._known(), lambda _pid, whose: whose in (owner, NASCENT)):
+                return
+            await asyncio.sleep(interval)
 
     def _group_for(self, owner: Owner, memory_limit: int | None) -> WorkerGroup | None:
         if self._groups is None:
@@ -250,6 +275,13 @@ class Launcher:
             return None
 
     async def _fork(self, zygote: Zygote, owner: Owner, spec: WorkerSpec) -> int:
+        self._waiting[owner] = asyncio.create_task(zygote.ready(), name=f"wait to fork {owner.name}")
+        try:
+            await self._waiting[owner]
+        except asyncio.CancelledError:
+            raise CalledOffError("the zygote, which forks it, was not ready yet") from None
+        finally:
+            del self._waiting[owner]
         with self._descriptors(owner, spec) as descriptors:
             return await zygote.spawn(descriptors)
 
@@ -307,15 +339,15 @@ class Launcher:
         return begun is None or worker.started is None or begun >= worker.started
 
     def _sweep(self, worker: Worker, attempt: int) -> None:
-        group = worker.beginning.group
-        if group is not None:
-            group.kill()
-        worker.group_empty = worker.group_empty or kill_group(worker.pid)
-        strays_gone = kill_strays(self._known(), lambda pid, whose: self._belongs(worker, pid, whose))
-        if not (worker.group_empty and strays_gone and (group is None or group.is_empty())):
-            delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
+        delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
+        try:
+            clean = self._is_clean(worker)
+        except OSError:
+            clean, delay = False, BLIND_INTERVAL
+        if not clean:
             self._loop.call_later(delay, self._sweep, worker, attempt + 1)
             return
+        group = worker.beginning.group
         del self._workers[worker.owner]
         if group is not None:
             group.remove()
@@ -326,6 +358,19 @@ class Launcher:
         self._pipes.close(*worker.owner)
         self._tell_gone(worker.owner)
         self._emit(worker.owner.name, Swept(worker.owner.generation))
+
+    def _is_clean(self, worker: Worker) -> bool:
+        """Kill what is left of the worker's group and strays, and say whether nothing was.
+
+        Raises:
+            OSError: no descriptor is left to look with.
+        """
+        group = worker.beginning.group
+        if group is not None:
+            group.kill()
+        worker.group_empty = worker.group_empty or kill_group(worker.pid)
+        strays_gone = kill_strays(self._known(), lambda pid, whose: self._belongs(worker, pid, whose))
+        return worker.group_empty and strays_gone and (group is None or group.is_empty())
 
     def _tell_gone(self, owner: Owner) -> None:
         try:

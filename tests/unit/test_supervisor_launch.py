@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -337,12 +338,67 @@ class FailingZygote:
     def watch(self) -> None:
         pass
 
+    async def ready(self) -> None:
+        pass
+
     async def spawn(self, descriptors: Descriptors) -> int:
         self.asked += 1
         if self.asked <= self.failures:
             raise ZygoteError("the zygote does not answer (TimeoutError)")
         arguments = [sys.executable, "-ISc", "import time; time.sleep(3600)"]
         return launch.execute(arguments, os.environ, [], descriptors.output)
+
+
+class ZygoteThatImports(FailingZygote):
+    """A zygote that is never ready."""
+
+    async def ready(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("end", ["terminate", "kill"])
+def test_a_start_that_waits_for_the_zygote_can_be_called_off(end: str):
+    zygote = ZygoteThatImports(0)
+
+    async def do(bench: Bench) -> None:
+        bench.launcher.spawn("research", 1)
+        bench.launcher.spawn("jarvis", 1)
+        await asyncio.sleep(0.01)
+        getattr(bench.launcher, end)("research", 1)
+        event = await bench.events.next()
+        assert event == SpawnFailed(1, "cannot be started: the zygote, which forks it, was not ready yet")
+        assert bench.gone == [("research", 1)]
+        bench.launcher.kill("jarvis", 1)
+        await bench.events.next()
+        assert zygote.asked == 0
+
+    on_bench(do, None, zygote)
+
+
+def test_a_sweep_outlasts_a_time_without_descriptors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(launch, "BLIND_INTERVAL", 0.01)
+    stray = "if os.fork() == 0: os.setsid(); time.sleep(3600)"
+    worker = program(tmp_path / "worker", f"{WORKER}\n{stray}\ntime.sleep(3600)")
+
+    async def do(bench: Bench) -> None:
+        pid = await bench.spawned()
+        os.kill(pid, signal.SIGKILL)
+        assert isinstance(await bench.events.next(), Died)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            bench.launcher.sweep("research", 1)
+            bench.launcher.reap()
+            await asyncio.sleep(0.05)
+            assert "research" in bench.launcher.pids
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert await bench.events.next() == Swept(1)
+
+    on_bench(do, worker)
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(("failures", "asked"), [(0, 1), (1, 2), (2, 2)])
