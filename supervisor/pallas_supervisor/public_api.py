@@ -32,7 +32,7 @@ def public_api(fleet: Fleet, directory: Directory) -> Starlette:
     feed = Feed(fleet, lambda: fleet.slots.collect(SHOWN), api.scraping)
     return Starlette(
         routes=[
-            *page_routes(feed, fleet.engine.now),
+            *page_routes(feed.facts, fleet.engine.now),
             *catalogue_routes(directory.view),
             Route("/metrics", api.metrics),
             Route("/health", api.health),

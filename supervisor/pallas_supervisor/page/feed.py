@@ -80,11 +80,13 @@ class Feed:
         self._history.record(counts, memory, self._fleet.engine.now())
 
     async def _take(self) -> Reading:
-        pids = dict(self._fleet.pids)
+        processes = list(self._fleet.processes)
         async with self._reading:
-            return await asyncio.to_thread(self._take_now, pids)
+            return await asyncio.to_thread(self._take_now, processes)
 
-    def _take_now(self, pids: dict[str, int]) -> Reading:
-        measured = {name: self._fleet.metrics.workers.resident_memory(pid) for name, pid in pids.items()}
-        memory = {name: size for name, size in measured.items() if size is not None}
+    def _take_now(self, processes: list[tuple[str, int]]) -> Reading:
+        memory: dict[str, int] = {}
+        for name, pid in processes:  # two of an agent while one takes over from the other
+            if (size := self._fleet.metrics.workers.resident_memory(pid)) is not None:
+                memory[name] = memory.get(name, 0) + size
         return read_samples(self._read()), memory

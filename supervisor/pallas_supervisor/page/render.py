@@ -181,7 +181,7 @@ def _dependencies(fleet: FleetFacts) -> Html | None:
     return _section(
         "Dependencies",
         tag("div", drawn, class_="scroll", role="region", aria_label="Dependency graph", tabindex=0),
-        tag("p", f"On their own: {', '.join(apart)}", class_="note") if apart else None,
+        tag("p", f"On their own: {', '.join(apart)}", class_="note alone") if apart else None,
         id="dependencies",
     )
 

@@ -5,7 +5,6 @@ Knows Starlette and caching. What is rendered is kept for a moment, so that many
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -16,15 +15,15 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 from starlette.routing import Route
 
+from pallas_registry.exposition import accepts_gzip, compressed
 from pallas_supervisor.page.render import page, view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from starlette.requests import Request
 
     from pallas_supervisor.page.facts import FleetFacts
-    from pallas_supervisor.page.feed import Feed
 
 FRESH = 0.5
 """Seconds for which a view is shown again."""
@@ -74,18 +73,18 @@ class _Document:
 
     @cached_property
     def compressed(self) -> bytes:
-        return gzip.compress(self.body, 1, mtime=0)
+        return compressed(self.body)
 
 
-def page_routes(feed: Feed, now: Callable[[], float]) -> list[Route]:
+def page_routes(facts: Callable[[], Awaitable[FleetFacts]], now: Callable[[], float]) -> list[Route]:
     """Routes for `/` and what belongs to it; `now` is in seconds on a clock that does not go back."""
     assets = {name: _Document((_STATIC / name).read_bytes(), type_) for name, type_ in _ASSETS.items()}
     build = hashlib.blake2b(b"".join(asset.body for asset in assets.values()), digest_size=6).hexdigest()
-    viewer = _Viewer(feed, now)
+    viewer = _Viewer(facts, now)
 
     async def whole(request: Request) -> Response:
-        facts = await viewer.facts()
-        return _answer(request, _Document(page(facts, build).encode(), "text/html"))
+        shown = await viewer.facts()
+        return _answer(request, _Document(page(shown, build).encode(), "text/html"))
 
     async def part(request: Request) -> Response:
         return _answer(request, await viewer.view(build))
@@ -106,8 +105,8 @@ def page_routes(feed: Feed, now: Callable[[], float]) -> list[Route]:
 class _Viewer:
     """The newest facts and their view, made at most once in `FRESH` seconds."""
 
-    def __init__(self, feed: Feed, now: Callable[[], float]) -> None:
-        self._feed = feed
+    def __init__(self, read: Callable[[], Awaitable[FleetFacts]], now: Callable[[], float]) -> None:
+        self._read = read
         self._now = now
         self._facts: FleetFacts | None = None
         self._view: _Document | None = None
@@ -115,7 +114,7 @@ class _Viewer:
 
     async def facts(self) -> FleetFacts:
         if self._facts is None or self._now() - self._taken >= FRESH:
-            self._facts = await self._feed.facts()
+            self._facts = await self._read()
             self._view = None
             self._taken = self._now()
         return self._facts
@@ -132,7 +131,7 @@ def _answer(request: Request, document: _Document) -> Response:
     if _holds(request, document.etag):
         return Response(status_code=304, headers=headers)
     body = document.body
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if accepts_gzip(request.headers.get("accept-encoding", "")):
         body = document.compressed
         headers["content-encoding"] = "gzip"
     return Response(body, headers=headers, media_type=document.media_type)

@@ -33,9 +33,9 @@ _AGENT_COLUMNS = (
     ("Last 15 minutes", ""),
     ("Calls/min", "number"),
     ("Errors/min", "number"),
+    ("Restarts", "number"),
     ("Memory", "number"),
     ("Tokens", "number"),
-    ("Restarts", "number"),
 )
 _KINDS = (
     ("input", "Input"),
@@ -63,8 +63,7 @@ def models_table(samples: Samples) -> Html | None:
         model = samples.models[name]
         counts = [model.turns, *(model.tokens[kind] for kind, _ in _KINDS)]
         cells = [
-            _cell(title, text.whole(count), class_="number")
-            for (title, _), count in zip(columns[1:], counts, strict=True)
+            _figure(title, text.whole(count)) for (title, _), count in zip(columns[1:], counts, strict=True)
         ]
         rows.append(_row(_head(tag("span", name, class_="title")), *cells, data_key=name))
     return _table("models", "Turns and tokens by model", columns, rows)
@@ -89,6 +88,7 @@ def _agent(agent: AgentFacts) -> Html:
         if count
     ]
     tokens = agent.totals.tokens
+    memory = [point.memory for point in agent.trend.points]
     return _row(
         _head(
             tag("span", agent.title, class_="title"),
@@ -100,8 +100,8 @@ def _agent(agent: AgentFacts) -> Html:
         ),
         _cell(
             "Health",
-            word(agent.health) if agent.state is State.READY else tag("span", "–", class_="note"),
-            tag("span", agent.why, class_="note why") if agent.why else None,
+            word(agent.health) if agent.state is State.READY else None,
+            tag("span", agent.why or "–", class_="note why") if agent.health != "ok" else None,
             class_="health",
         ),
         _cell(
@@ -110,29 +110,39 @@ def _agent(agent: AgentFacts) -> Html:
             strip(agent.stretches, label=f"States: {', '.join(states)}"),
             class_="charts",
         ),
-        _cell("Calls/min", text.rate(rate.calls), _note(", ".join(busy)), class_="number"),
-        _cell("Errors/min", text.rate(rate.errors), class_="number bad" if rate.errors else "number"),
-        _cell(
+        _figure("Calls/min", text.rate(rate.calls), _note(", ".join(busy))),
+        _figure("Errors/min", text.rate(rate.errors), class_="bad"),
+        _figure("Restarts", text.whole(agent.restarts)),
+        _figure(
             "Memory",
             text.memory(agent.memory),
-            area(
-                [point.memory for point in agent.trend.points],
-                floor=MEMORY_FLOOR,
-                label="Resident memory over 15 minutes",
-            ),
-            class_="number memory",
+            area(memory, floor=MEMORY_FLOOR, label="Resident memory over 15 minutes")
+            if any(memory)
+            else None,
+            class_="memory",
         ),
-        _cell(
+        _figure(
             "Tokens",
-            tag("span", f"{text.compact(tokens['input'])} in", class_="line"),
-            tag("span", f"{text.compact(tokens['output'])} out", class_="line"),
-            class_="number",
+            *(
+                [
+                    tag("span", f"{text.compact(tokens['input'])} in", class_="line"),
+                    tag("span", f"{text.compact(tokens['output'])} out", class_="line"),
+                ]
+                if tokens.total()
+                else ["0"]
+            ),
+            class_="tokens",
         ),
-        _cell("Restarts", text.whole(agent.restarts), class_="number"),
         id=f"agent-{agent.name}",
         data_state=str(agent.state),
         tabindex=-1,
     )
+
+
+def _figure(label: str, *children: Child, class_: str = "") -> Html:
+    """A cell of a number; nothing is a quiet figure."""
+    classes = ["number", class_, "zero" if children[0] == "0" else ""]
+    return _cell(label, *children, class_=" ".join(filter(None, classes)))
 
 
 def _note(said: str) -> Html | None:
