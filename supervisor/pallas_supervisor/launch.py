@@ -257,7 +257,7 @@ class Launcher:
         return self._execute(interpreter or sys.executable, owner, spec)
 
     async def _kill_unheard_of(self, owner: Owner) -> None:
-        """A worker may have been forked without our having heard of it; its own child comes to us as its parent dies."""
+        """A worker may have been forked without our having heard of it, and comes to us once its parent is dead."""
         for interval in SWEEP_INTERVALS:
             if kill_strays(self._known(), lambda _pid, whose: whose in (owner, NASCENT)):
                 return
