@@ -26,8 +26,8 @@ BUILT_IN = Agent(name="", module="", port=UNREAD_PORT, title="", description="")
 
 MINIMUM_REQUEST_BYTES = 1024
 MINIMUM_LIVENESS_INTERVAL = 0.1
-MINIMUM_MEMORY = 128 * 1024**2
-"""Bytes; a worker that has only just started takes most of it."""
+MINIMUM_MEMORY = 192 * 1024**2
+"""Bytes; a worker that has only just started takes three quarters of it."""
 
 _SHARED_KEYS = (
     "restart",

@@ -13,6 +13,7 @@ from pallas_supervisor import replacement
 from pallas_supervisor.backoff import backoff_seconds, budget_spent
 from pallas_supervisor.replacement import KILL_TIMEOUT
 from pallas_supervisor.states import (
+    OUT_OF_MEMORY,
     After,
     Agent,
     CompanionState,
@@ -109,7 +110,9 @@ def _crash(agent: Agent, at: Moment, why: str, *, permanent: bool) -> Step:
     if budget_spent(failures, policy.max_failures):
         return _fail(agent, at, f"{failures} failures in a row; the last: {why}")
     delay = backoff_seconds(failures, at.draw, was_ready=agent.was_ready)
-    agent = _enter(agent, State.BACKOFF, at, message=why, cause=agent.cause or "crash")
+    starved = agent.last_exit is not None and agent.last_exit.reason == OUT_OF_MEMORY
+    cause = agent.cause or ("oom" if starved else "crash")
+    agent = _enter(agent, State.BACKOFF, at, message=why, cause=cause)
     return _timed(replace(agent, retry_at=at.now + delay), delay)
 
 

@@ -29,7 +29,7 @@ from pallas_supervisor.children import (
     session_of,
 )
 from pallas_supervisor.executing import execute
-from pallas_supervisor.states import Died, Event, Spawned, SpawnFailed, Swept
+from pallas_supervisor.states import OUT_OF_MEMORY, Died, Event, Spawned, SpawnFailed, Swept
 from pallas_supervisor.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ BLIND_INTERVAL = 0.5
 
 LEFTOVERS_GRACE = 5.0
 """Seconds after which what an earlier supervisor left behind, and has not ended by itself, is killed."""
-
-OUT_OF_MEMORY = "out of memory"
-"""The reason of an exit."""
 
 _UNUSABLE_INTERPRETER = (FileNotFoundError, NotADirectoryError, PermissionError)
 """What trying again does not mend."""
@@ -153,6 +150,10 @@ class Launcher:
     def pids(self) -> dict[str, int]:
         """The process ID of every live worker by agent."""
         return {owner.name: worker.pid for owner, worker in self._workers.copy().items()}
+
+    def worker(self, owner: Owner) -> Worker | None:
+        """The live worker of this start of an agent."""
+        return self._workers.get(owner)
 
     @property
     def workers(self) -> dict[Owner, Worker]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from pallas_supervisor import procfs
 from pallas_supervisor.pulse import Pulse
-from pallas_supervisor.wording import describe_seconds
 
 if TYPE_CHECKING:
     from pallas_supervisor.children import Owner
@@ -79,4 +78,4 @@ class Liveness:
         self._judge.take_in(worker)  # a heartbeat may lie in the pipe
         if worker in self._pulses and pulse.is_lost(misses):
             self.forget(worker)
-            self._judge.lost(worker, f"no heartbeat for {describe_seconds(misses * pulse.interval)}")
+            self._judge.lost(worker, f"no heartbeat for {misses * pulse.interval:g} s")

@@ -76,6 +76,10 @@ class Policy:
     on_dependency_loss: DependencyLossPolicy = "keep"
 
 
+OUT_OF_MEMORY = "out of memory"
+"""The reason of an exit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """How a process ended: exactly one of `status` and `signal` is set."""
@@ -83,7 +87,7 @@ class Exit:
     status: int | None = None
     signal: int | None = None
     reason: str | None = None
-    """Why, where that is known and neither number says it: `out of memory`."""
+    """Why, where that is known and neither number says it: `OUT_OF_MEMORY`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

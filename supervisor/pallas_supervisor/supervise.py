@@ -20,7 +20,8 @@ from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import configure_logging, levels
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
-from pallas_supervisor.activation import take_inheritance
+from pallas_supervisor.activation import Inheritance
+from pallas_supervisor.cgroups import Groups, delegated_groups
 from pallas_supervisor.children import become_subreaper
 from pallas_supervisor.configuration import Configuration, Source, alone
 from pallas_supervisor.console import Console
@@ -135,6 +136,8 @@ class _Supervisor:
 
     async def _serve(
         self,
+            traces=traces,
+            groups=self._groups(),
         fleet: Fleet,
         reloading: Reloading,
         socket_path: Path,
@@ -196,6 +199,14 @@ class _Supervisor:
         self._store.drop_unclaimed()
         self._stack.callback(close_listeners, list(listeners.values()))
         return listeners
+    def _groups(self) -> Groups | None:
+        zygote = self._assignment.zygote
+        pids = [] if zygote is None or zygote.pid is None else [zygote.pid]
+        groups = delegated_groups(os.environ, pids)
+        if groups is not None:
+            self._stack.callback(groups.close)
+        return groups
+
 
     def _provenance(self, chosen: Levels) -> Provenance:
         given = self._assignment

@@ -1,0 +1,111 @@
+"""How much memory workers take against their limits, looked at every few seconds. Decides, and does nothing about it.
+
+Knows `/proc` and control groups through `procfs` and `launch`; what a verdict means for an agent is its caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from pallas_supervisor import procfs
+
+if TYPE_CHECKING:
+    from pallas_supervisor.children import Owner
+    from pallas_supervisor.launch import Launcher, Worker
+
+INTERVAL = 2.0
+"""Seconds between looks."""
+
+SOFT = 0.8
+"""Part of the limit from which on a worker is replaced gracefully."""
+
+
+class Verdict(StrEnum):
+    """What a look says."""
+
+    FINE = "fine"
+    GROWN = "grown"
+    """It has come to take more than the soft limit: said once."""
+    CRAMPED = "cramped"
+    """It took more than the soft limit from the start, so that another one would, too: said once."""
+    OVER = "over"
+    """It takes more than its limit."""
+
+
+class Footprint:
+    """One worker's memory against its limit, in bytes. Pure."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._at_first: int | None = None
+        self._told = False
+
+    def judge(self, used: int, *, serving: bool) -> Verdict:
+        """What to think of a worker that takes so much; one that does not serve yet is only kept below its limit."""
+        self.used = used
+        if used >= self.limit:
+            return Verdict.OVER
+        if not serving or self._told:
+            return Verdict.FINE
+        if self._at_first is None:
+            self._at_first = used
+        soft = self.limit * SOFT
+        if used < soft:
+            return Verdict.FINE
+        self._told = True
+        return Verdict.CRAMPED if self._at_first >= soft else Verdict.GROWN
+
+
+class Judge(Protocol):
+    """Who serves, and what becomes of a verdict."""
+
+    def is_serving(self, worker: Owner) -> bool:
+        """Whether the worker is ready and the one that counts."""
+
+    def judged(self, worker: Owner, verdict: Verdict, footprint: Footprint) -> None:
+        """Something has to be done about the worker; never called with `FINE`."""
+
+
+class Footprints:
+    """The footprints of all workers that have a limit."""
+
+    def __init__(self, launcher: Launcher, judge: Judge) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._launcher = launcher
+        self._judge = judge
+        self._footprints: dict[Owner, Footprint] = {}
+        self._timer = self._loop.call_later(INTERVAL, self._look_again)
+
+    def forget(self, worker: Owner) -> None:
+        """The worker is gone."""
+        self._footprints.pop(worker, None)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look_again(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL, self._look_again)
+        self.look()
+
+    def look(self) -> None:
+        """Look at every worker that has a limit and has not been killed for it yet."""
+        for owner, worker in self._launcher.workers.items():
+            limit = worker.beginning.memory_limit
+            if limit is None or worker.reason is not None or (used := _used(worker)) is None:
+                continue
+            footprint = self._footprints.setdefault(owner, Footprint(limit))
+            verdict = footprint.judge(used, serving=self._judge.is_serving(owner))
+            if verdict is not Verdict.FINE:
+                self._judge.judged(owner, verdict, footprint)
+
+
+def _used(worker: Worker) -> int | None:
+    """What the worker takes, or what its group does where that is accounted for; None if it has ended."""
+    own = procfs.memory(worker.pid)
+    if own is None or worker.beginning.group is None:
+        return own
+    return max(own, worker.beginning.group.memory())
