@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from harness.process_tree import Seen
 
-PATIENCE = 60.0
-"""Seconds within which everything has to be in order again after a fault."""
+PATIENCE = 180.0
+"""Seconds within which everything has to be in order again after a fault, however busy the machine is."""
 
 CONTROL_PATIENCE = 20.0
 """Seconds within which the control API has to answer, whatever is going on."""
@@ -135,7 +135,7 @@ class Campaign:
         self._stack.close()
 
     def _deploy(self) -> Deployment:
-        defaults = {"reset_after": 0.05, "start_timeout": 30, "stop_timeout": 3, **LIVENESS}
+        defaults = {"reset_after": 0.05, "start_timeout": 90, "stop_timeout": 3, **LIVENESS}
         deployment = make_deployment(self.directory / "fleet", defaults=defaults)
         deployment.add("alpha")
         deployment.add("beta", depends_on=["alpha"])
@@ -211,11 +211,19 @@ class Campaign:
             try:
                 outcome = self._cause(fault)
             except Exception as error:
-                tail = "\n".join(str(record) for record in self.fleet.records()[-40:])
-                text = f"seed {self.seed}, fault {number + 1} of {count}, {fault.name}: {error}\n{tail}"
-                raise CampaignError(text) from error
+                text = f"seed {self.seed}, fault {number + 1} of {count}, {fault.name}: {error}\n"
+                raise CampaignError(text + self._last_records()) from error
             self.outcomes.append(outcome)
             yield outcome
+
+    def _last_records(self) -> str:
+        """What the supervisor said of late, and what went wrong elsewhere."""
+        lines = [
+            f"{record['time']} {record['level']} {record['message']}"
+            for record in self.fleet.records()
+            if record["logger"].startswith("pallas.supervisor") or record["level"] in ("WARNING", "ERROR")
+        ]
+        return "\n".join(lines[-60:])
 
     def _cause(self, fault: Fault) -> Outcome:
         before = self.fleet.pids()

@@ -8,6 +8,7 @@ both as JSON, `{"do": …}`. Whoever survives an order answers it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import json
 import os
@@ -51,7 +52,8 @@ def _listen(channel: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
     while True:
         order, sender = channel.recvfrom(4096)
         answer = _follow(json.loads(order), loop)
-        channel.sendto(json.dumps(answer).encode(), sender)
+        with contextlib.suppress(OSError):  # nobody waits for it
+            channel.sendto(json.dumps(answer).encode(), sender)
 
 
 def _follow(order: dict[str, Any], loop: asyncio.AbstractEventLoop) -> object:
