@@ -129,6 +129,7 @@ class _Supervisor:
             directory=str(self._assignment.directory),
             outlives=self._store.holds,
             provenance=self._provenance(chosen),
+            groups=self._groups(),
         )
         public = () if registry_listener is None else (registry_listener,)
         reloading = Reloading(fleet, lambda: self._reload_announced(fleet, public))
@@ -136,8 +137,6 @@ class _Supervisor:
 
     async def _serve(
         self,
-            traces=traces,
-            groups=self._groups(),
         fleet: Fleet,
         reloading: Reloading,
         socket_path: Path,
@@ -191,14 +190,6 @@ class _Supervisor:
 
     # --- what is taken ------------------------------------------------------------------------------------
 
-    def _listen(self, deployment: Deployment) -> dict[str, socket.socket]:
-        ports = {name: agent.port for name, agent in deployment.agents.items()}
-        if self._assignment.only is None:
-            ports = {REGISTRY: deployment.registry_port, **ports}
-        listeners = open_listeners(deployment.bind, ports, inherited=self._store.take)
-        self._store.drop_unclaimed()
-        self._stack.callback(close_listeners, list(listeners.values()))
-        return listeners
     def _groups(self) -> Groups | None:
         zygote = self._assignment.zygote
         pids = [] if zygote is None or zygote.pid is None else [zygote.pid]
@@ -207,6 +198,14 @@ class _Supervisor:
             self._stack.callback(groups.close)
         return groups
 
+    def _listen(self, deployment: Deployment) -> dict[str, socket.socket]:
+        ports = {name: agent.port for name, agent in deployment.agents.items()}
+        if self._assignment.only is None:
+            ports = {REGISTRY: deployment.registry_port, **ports}
+        listeners = open_listeners(deployment.bind, ports, inherited=self._store.take)
+        self._store.drop_unclaimed()
+        self._stack.callback(close_listeners, list(listeners.values()))
+        return listeners
 
     def _provenance(self, chosen: Levels) -> Provenance:
         given = self._assignment
