@@ -20,7 +20,7 @@ from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import configure_logging, levels
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
-from pallas_supervisor.activation import Inheritance
+from pallas_supervisor.activation import take_inheritance
 from pallas_supervisor.cgroups import Groups, delegated_groups
 from pallas_supervisor.children import become_subreaper
 from pallas_supervisor.configuration import Configuration, Source, alone
