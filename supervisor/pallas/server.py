@@ -20,6 +20,7 @@ from pallas_registry.credentials import load_credentials
 from pallas_registry.environment import load_dotenv
 from pallas_registry.model_settings import read_model_settings
 from pallas_registry.problems import ConfigurationError
+from pallas_supervisor.activation import take_inheritance
 from pallas_supervisor.executing import keep_descriptors, open_standard_descriptors
 from pallas_supervisor.zygote import zygote_for
 
@@ -39,6 +40,7 @@ EXIT_CONFIGURATION = 2
 def main(agent: str | None, config: Path | None) -> None:
     """Serve every agent of agents.yaml as a supervised MCP server of its own, with a registry."""
     open_standard_descriptors()
+    inheritance = take_inheritance(os.environ)  # before one of its numbers can be another's
     directory = Path.cwd()
     try:
         os.environ.update(load_credentials(os.environ))
@@ -61,7 +63,12 @@ def main(agent: str | None, config: Path | None) -> None:
     from pallas_supervisor.supervise import Assignment, single, supervise
 
     assignment = Assignment(
-        deployment=deployment, settings=settings, zygote=zygote, directory=directory, dotenv=dotenv
+        deployment=deployment,
+        settings=settings,
+        zygote=zygote,
+        directory=directory,
+        dotenv=dotenv,
+        inheritance=inheritance,
     )
     try:
         asyncio.run(supervise(single(assignment, agent) if agent is not None else assignment))

@@ -20,7 +20,7 @@ from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import configure_logging, levels
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
-from pallas_supervisor.activation import take_inheritance
+from pallas_supervisor.activation import Inheritance
 from pallas_supervisor.cgroups import Groups, delegated_groups
 from pallas_supervisor.children import become_subreaper
 from pallas_supervisor.configuration import Configuration, Source, alone
@@ -71,6 +71,8 @@ class Assignment:
     """What `.env` has added to the environment."""
     only: str | None = None
     """The one agent that is run, without registry and dependencies; None for all."""
+    inheritance: Inheritance = field(default_factory=Inheritance)
+    """What the service manager handed down."""
 
 
 async def supervise(assignment: Assignment) -> None:
@@ -95,7 +97,7 @@ class _Supervisor:
         self._stopping = asyncio.Event()
         self._impatient = asyncio.Event()
         self._notifier = Notifier(os.environ)
-        self._store = SocketStore(self._notifier, take_inheritance(os.environ))
+        self._store = SocketStore(self._notifier, assignment.inheritance)
 
     async def run(self) -> None:
         deployment = self._assignment.deployment
@@ -113,6 +115,7 @@ class _Supervisor:
         self._stack.callback(logging.getLogger().removeHandler, handler)
         if os.environ.get("PALLAS_LOG_STDERR") != "1":
             logging.getLogger("pallas").addHandler(Console(deployment.name))
+        self._store.drop_unclaimed()
         await self._store.open()
         self._store.keep(listeners.values())
         registry_listener = listeners.pop(REGISTRY, None)
@@ -203,7 +206,6 @@ class _Supervisor:
         if self._assignment.only is None:
             ports = {REGISTRY: deployment.registry_port, **ports}
         listeners = open_listeners(deployment.bind, ports, inherited=self._store.take)
-        self._store.drop_unclaimed()
         self._stack.callback(close_listeners, list(listeners.values()))
         return listeners
 
