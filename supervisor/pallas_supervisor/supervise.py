@@ -40,6 +40,7 @@ from pallas_supervisor.public_api import public_api
 from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
 from pallas_supervisor.socket_store import SocketStore
+from pallas_supervisor.tracing import StartTraces, open_tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,6 +114,10 @@ class _Supervisor:
         handler = HubHandler(hub, self._loop)
         configure_logging(handler, chosen, {}, hub.secrets)
         self._stack.callback(logging.getLogger().removeHandler, handler)
+        tracing = open_tracing(os.environ, deployment.name, hub.secrets)
+        if tracing is not None:
+            self._stack.callback(tracing.close)
+        traces = StartTraces(tracing)
         if os.environ.get("PALLAS_LOG_STDERR") != "1":
             logging.getLogger("pallas").addHandler(Console(deployment.name))
         self._store.drop_unclaimed()
@@ -132,6 +137,7 @@ class _Supervisor:
             directory=str(self._assignment.directory),
             outlives=self._store.holds,
             provenance=self._provenance(chosen),
+            traces=traces,
             groups=self._groups(),
         )
         public = () if registry_listener is None else (registry_listener,)
@@ -149,6 +155,7 @@ class _Supervisor:
         control = control_api(fleet, Operations(fleet), reloading, since)
         servers = [HttpServer(control, _control_listener(socket_path))]
         self._stack.callback(socket_path.unlink, missing_ok=True)
+        self._stack.callback(fleet.traces.close, fleet.agents)
         directory = Directory(fleet)
         if registry_listener is not None:
             servers.append(HttpServer(public_api(fleet, directory), registry_listener))

@@ -34,6 +34,7 @@ from pallas_worker.envelope import OneMessage
 from pallas_worker.errors import ArgumentError
 from pallas_worker.health import health_document
 from pallas_worker.tools import GET_HEALTH, history_prompt, list_tools, refuse_arguments
+from pallas_worker.tracing import continue_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +93,7 @@ class WorkerApp:
             on_get_prompt=self._get_prompt,
             get_tool_input_schema=self._header_schema,
         )
+        self.server.middleware.insert(0, continue_trace)
         self.server.middleware.append(_say_which_parameter)
 
     def asgi(self, allowed_hosts: tuple[str, ...]) -> ASGIApp:

@@ -22,6 +22,7 @@ from pallas_worker.messages import history_messages, result_content, user_turn
 from pallas_worker.progress import Progress
 from pallas_worker.redact import known
 from pallas_worker.tools import parse_send_message
+from pallas_worker.tracing import span, tell_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +81,8 @@ class Calls:
             try:
                 request = parse_send_message(arguments)
                 stack.enter_context(bound(conversation=request.conversation_id))
+                called = stack.enter_context(span("send_message", agent=self._agent, request_id=request_id))
+                stack.callback(lambda: tell_outcome(called, outcome))
                 _announce(request)
                 self._vision.refuse(request.images)
                 async with self._admission.place():
@@ -107,8 +110,11 @@ class Calls:
     ) -> PromptMessageExtended:
         with offered_to_llm(bearer):
             async with AsyncExitStack() as stack:
-                async with self._creations:
-                    instance = await stack.enter_async_context(self._runtime.instance(bearer, self.observe))
+                with span("prepare instance"):
+                    async with self._creations:
+                        instance = await stack.enter_async_context(
+                            self._runtime.instance(bearer, self.observe)
+                        )
                 stack.callback(self._count, instance)
                 instance.load_history(history_messages(request.history, self._vision))
                 try:

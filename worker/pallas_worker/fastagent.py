@@ -35,6 +35,7 @@ from pydantic import BaseModel
 
 from pallas_worker.errors import AgentError
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
+from pallas_worker.tracing import add_trace_headers
 
 if TYPE_CHECKING:
     import ssl
@@ -381,8 +382,10 @@ class _SharedTls:
         return getattr(httpx2, name)
 
     def AsyncClient(self, **options: Any) -> httpx2.AsyncClient:  # noqa: N802 - it stands for a class
-        """A client with the shared context."""
-        return httpx2.AsyncClient(verify=_tls(), **options)
+        """A client with the shared context, whose requests name the trace that they belong to."""
+        hooks = dict(options.pop("event_hooks", None) or {})
+        hooks["request"] = [*hooks.get("request", ()), add_trace_headers]
+        return httpx2.AsyncClient(verify=_tls(), event_hooks=hooks, **options)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import setproctitle
 
 from pallas_registry.protocol import Descriptors
+from pallas_registry.tracing_settings import tracing_settings
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -57,6 +58,13 @@ PRELOAD = (
 )
 """What every worker needs and what is slow to import; a name that has moved costs time, not function."""
 
+PRELOAD_TRACED = (
+    "opentelemetry.instrumentation.anthropic",
+    "opentelemetry.instrumentation.openai",
+    "pallas_registry.tracing",
+)
+"""The same where traces are made. Importing starts no thread; the worker opens the provider, which does."""
+
 
 def main() -> None:
     """Serve spawn commands on the SEQPACKET socket whose descriptor is the only argument, until it closes.
@@ -88,7 +96,8 @@ def main() -> None:
 
 
 def _preload() -> None:
-    for name in PRELOAD:
+    traced = PRELOAD_TRACED if tracing_settings(os.environ).on else ()
+    for name in (*PRELOAD, *traced):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

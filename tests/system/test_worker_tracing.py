@@ -1,0 +1,87 @@
+"""Tracing of a worker: it holds up nothing, costs nothing where it is off, and never begins in a zygote."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.deployment import free_ports
+from peers.loopback import Fault
+from peers.otlp_collector import run_collector
+from system.worker_process import run_worker
+from system.worker_project import call, project, text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_collector_that_never_answers_holds_up_neither_calls_nor_the_end(tmp_path: Path) -> None:
+    with run_collector(Fault(hold=True)) as collector:
+        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.origin, "OTEL_BSP_SCHEDULE_DELAY": "10"}
+        with run_worker(project(tmp_path), environment=environment) as worker:
+            assert text(call(worker.url, "auto", "demo", message="first")) == "first"
+            collector.wait_for_request()
+            assert text(call(worker.url, "auto", "demo", message="second")) == "second"
+            assert worker.stop() == 0
+        # Only now would it be let go: whoever waited for it would still be waiting.
+        collector.release()
+
+
+def test_a_collector_that_is_not_there_is_told_once(tmp_path: Path) -> None:
+    endpoint = f"http://user:secret@127.0.0.1:{free_ports(1)[0]}"
+    environment = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+        "OTEL_BSP_SCHEDULE_DELAY": "10",
+    }
+    with run_worker(project(tmp_path), environment=environment) as worker:
+        for number in range(3):
+            assert text(call(worker.url, "auto", "demo", message=f"{number}")) == f"{number}"
+        worker.wait_until(lambda it: any("traces are lost" in message for message in it.messages("WARNING")))
+        assert worker.stop() == 0
+        worker.wait_until(lambda it: it.ended)
+        said = [record["message"] for record in worker.records if "trac" in record["message"]]
+    assert len([message for message in said if "traces are lost" in message]) == 1
+    assert not any("secret" in message for message in said)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            "grpc",
+            "OTEL_EXPORTER_OTLP_PROTOCOL is grpc; set it to http/protobuf",
+        ),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "100000", "tracing is off: max_export_batch_size"),
+    ],
+)
+def test_what_cannot_be_done_is_told_and_turns_tracing_off(
+    tmp_path: Path, variable: str, value: str, said: str
+) -> None:
+    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", variable: value}
+    with run_worker(project(tmp_path), environment=environment) as worker:
+        assert text(call(worker.url, "auto", "demo", message="works")) == "works"
+        worker.wait_until(lambda it: any(said in message for message in it.messages("WARNING")))
+
+
+def test_where_it_is_off_nothing_of_it_is_loaded_and_the_zygote_has_no_thread_of_it() -> None:
+    program = """
+import os, sys, threading
+import pallas_supervisor.supervise, pallas_supervisor.zygote
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+from pallas_worker import zygote
+zygote._preload()
+assert not [name for name in sys.modules if name.startswith("opentelemetry.sdk.trace")]
+os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:9"
+zygote._preload()
+assert "opentelemetry.sdk.trace" in sys.modules
+assert threading.active_count() == 1 == len(os.listdir("/proc/self/task"))
+from opentelemetry import trace
+assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
