@@ -22,7 +22,7 @@ from pallas_worker import metrics
 from pallas_worker.metrics_files import ReservedFile, reserve, slot_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TESTS = Path(__file__).parent.parent
 
@@ -128,6 +128,39 @@ def test_the_format_is_negotiated(tmp_path: Path, accept: str | None, content_ty
     assert type_.startswith(content_type)
     parse = parse_openmetrics if "openmetrics" in type_ else parse_text
     assert {family.name for family in parse(page)} == {name for name, _, _ in REFERENCE}
+
+
+def test_an_agents_own_calls_are_counted_from_0_on(tmp_path: Path) -> None:
+    script = """
+from pallas_worker import metrics as m
+m.open_metrics(directory, "a1s0", "research")
+print(m.render(None)[0].decode())
+"""
+    values = samples(run(script, tmp_path))
+    assert values["pallas_send_message_total[('agent', 'research'), ('outcome', 'ok')]"] == 0
+    assert values["pallas_send_message_total[('agent', 'research'), ('outcome', 'error')]"] == 0
+    assert values["pallas_send_message_duration_seconds_count[('agent', 'research')]"] == 0
+
+
+def test_the_agents_port_shows_what_its_other_slots_counted(tmp_path: Path) -> None:
+    script = """
+import os
+from pallas_worker import metrics as m
+for slot, agent, turns in (("a1s0", "research", 3), ("a1s1", "research", 4), ("a10s0", "jarvis", 9)):
+    if os.fork() == 0:
+        m.open_metrics(directory, slot)
+        for _ in range(turns):
+            m.count_llm_turn(agent, "gpt-5")
+        m.set_downstream_up(agent, "argos", True)
+        os._exit(0)
+    os.wait()
+m.open_metrics(directory, "a1s0")
+m.count_llm_turn("research", "gpt-5")
+print(m.render(None)[0].decode())
+"""
+    values = samples(run(script, tmp_path))
+    assert values["pallas_llm_turns_total[('agent', 'research'), ('model', 'gpt-5')]"] == 8
+    assert not any("jarvis" in name for name in values)
 
 
 def test_before_open_recording_does_nothing_and_rendering_says_so() -> None:
@@ -298,11 +331,21 @@ def test_a_damaged_file_is_set_aside(
     path = tmp_path / "counter_a0.db"
     path.write_bytes(content)
     reserve(str(path))
-    assert "counter_a0.db is damaged" in caplog.text
+    assert "counter_a0.db is set aside" in caplog.text
     assert path.with_suffix(".db.damaged").read_bytes() == content
     assert path.stat().st_size == 65536
     reserve(str(path))
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_at_all_is_set_aside(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "counter_a0.db"
+    (tmp_path / "counter_a0.db.damaged" / "full").mkdir(parents=True)  # the last one that was set aside
+    make(path)
+    reserve(str(path))
+    assert path.lstat().st_size == 65536
+    assert not (tmp_path / "counter_a0.db.damaged" / "full").exists()
 
 
 @settings(deadline=None)
@@ -335,19 +378,31 @@ def small_disk(directory: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", str(directory)], check=True)
 
 
-def test_a_full_disk_refuses_to_open_and_leaves_nothing_half_made(tmp_path: Path) -> None:
+def test_on_a_full_disk_nothing_is_recorded_until_there_is_room(tmp_path: Path) -> None:
     script = """
+import logging, os
 from pallas_worker import metrics as m
-for attempt in range(2):
-    try:
-        m.open_metrics(directory, "a0")
-    except OSError as error:
-        print(error.errno, type(error).__name__)
+logging.basicConfig(format="%(message)s")
+m.RETRY = 0.0
+with open(directory + "/ballast", "wb") as ballast:
+    ballast.write(bytes(1 << 20))
+m.open_metrics(directory, "a0", "research")
+m.count_llm_turn("research", "gpt-5")
+try:
+    m.render(None)
+except RuntimeError as error:
+    print("not open" in str(error))
+print([name for name in os.listdir(directory) if name.endswith(".new")])
+print([os.stat(f"{directory}/{name}").st_size for name in os.listdir(directory) if name.endswith(".db")])
+os.unlink(directory + "/ballast")
+m.count_llm_turn("research", "gpt-5")
+print(m.render(None)[0].decode())
 """
-    with small_disk(tmp_path, "96k"):
-        assert run(script, tmp_path) == "28 OSError\n" * 2
-        assert not list(tmp_path.glob("*.new"))
-        assert all(path.stat().st_size == 65536 for path in tmp_path.glob("*.db"))
+    with small_disk(tmp_path, "1120k"):
+        refused, unfinished, sizes, page = run(script, tmp_path).split("\n", 3)
+    assert (refused, unfinished) == ("True", "[]")
+    assert set(json.loads(sizes)) <= {65536}
+    assert samples(page)["pallas_llm_turns_total[('agent', 'research'), ('model', 'gpt-5')]"] == 1
 
 
 def test_a_disk_that_fills_up_drops_new_series_and_keeps_the_old(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from pallas_registry.exposition import accepts_gzip, compressed
 from pallas_worker import metrics
 from pallas_worker.bearer import inbound_bearer
 from pallas_worker.correlation import request_id
@@ -175,9 +176,13 @@ async def _say_which_parameter(ctx: ServerRequestContext[Any], call_next: CallNe
 async def _metrics(request: Request) -> Response:
     try:
         body, content_type = metrics.render(request.headers.get("accept"))
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         return PlainTextResponse(str(error), 503)
-    return Response(body, headers={"Content-Type": content_type})
+    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+    if accepts_gzip(request.headers.get("accept-encoding", "")):
+        body = compressed(body)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, headers=headers)
 
 
 async def _livez(request: Request) -> Response:

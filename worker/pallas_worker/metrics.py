@@ -2,7 +2,8 @@
 
 Knows the table "Metrics Reference" of the technical reference; must not know where the events come from.
 Until `open_metrics` the recording functions do nothing, so that importing this module opens no file and a
-zygote can fork it. After it they never raise: what the disk has no room for is dropped, with one warning.
+zygote can fork it. After it they never raise: what the disk has no room for is dropped, with one warning. An agent
+whose metrics cannot be written serves all the same.
 `pallas_up`, `pallas_agent_info` and `pallas_agent_health_status` are the supervisor's.
 """
 
@@ -10,21 +11,25 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from prometheus_client import Counter, Gauge, Histogram, generate_latest, values
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
-from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
+from prometheus_client import Counter, Gauge, Histogram, values
 
-from pallas_worker.metrics_files import ReservedFile, SlotLock, drop_live_gauges, reserve, slot_files
+from pallas_registry.exposition import choose, page
+from pallas_worker.metrics_files import (
+    AgentFiles,
+    ReservedFile,
+    SlotBusyError,
+    SlotLock,
+    drop_live_gauges,
+    reserve,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from prometheus_client import Metric
+    from collections.abc import Iterator
 
 Outcome = Literal["ok", "error"]
 TokenKind = Literal["input", "output", "cache_read", "cache_write", "cache_hit", "reasoning"]
@@ -34,15 +39,17 @@ MESSAGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 60
 TOOL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 """Upper bounds in seconds: from a lookup on the same machine to another agent's whole answer."""
 
+RETRY = 5.0
+"""Seconds until it is tried again to open files that could not be made."""
+
 _log = logging.getLogger("pallas.worker.metrics")
 
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """The open series of this process, and where their files are."""
+    """The open series of this process, and the files of its agent."""
 
-    directory: str
-    slot: str
+    files: AgentFiles
     messages: Counter
     message_seconds: Histogram
     turns: Counter
@@ -55,53 +62,88 @@ class _Series:
     calls_waiting: Gauge
 
 
+@dataclass(slots=True)
+class _Slot:
+    """Where this process is to record."""
+
+    directory: str
+    name: str
+    agent: str | None
+    owner: int
+    """The process ID: children record beside the slot and open nothing."""
+    retry_at: float = 0.0
+    """When it is worth trying again to open the files, on the monotonic clock."""
+
+
+_slot: _Slot | None = None
 _series: _Series | None = None
 _complained = False
 
 
-def open_metrics(directory: str, slot: str) -> None:
+def open_metrics(directory: str, slot: str, agent: str | None = None) -> None:
     """Begin to record into the files of `slot` in `directory`, where the slot's last writer stopped.
 
     The files are named by the slot and not by the process, so that counters survive a restart and the
     directory does not grow. A process that is forked from this one writes files of its own,
-    `<slot>.p<pid>`. Call it once, in the worker itself; there is no way back.
+    `<slot>.p<pid>`. Call it once, in the worker itself; there is no way back. If the files cannot be made,
+    because the disk is full for example, nothing is recorded until they can be.
 
     Args:
         directory: exists, is writable, and belongs to one supervisor.
         slot: letters and digits only.
+        agent: whose calls are counted from 0 on, so that the first one is seen to be one more.
 
     Raises:
         ValueError: `slot` is not a slot's name.
         RuntimeError: this process has metrics open already.
         SlotBusyError: another living process writes this slot.
-        OSError: the files cannot be made; the disk is full, for example.
     """
-    global _series
+    global _slot
     if not (slot.isascii() and slot.isalnum()):
         raise ValueError(f"a metrics slot is named with letters and digits only, not {slot!r}")
-    if _series is not None:
-        raise RuntimeError(f"the metrics of this process are open already, in slot {_series.slot!r}")
-    lock = SlotLock(directory, slot)
+    if _slot is not None:
+        raise RuntimeError(f"the metrics of this process are open already, in slot {_slot.name!r}")
+    _slot = _Slot(directory, slot, agent, os.getpid())
     try:
-        drop_live_gauges(directory, slot)
-        for kind in ("counter", "histogram", "gauge_livemostrecent", "gauge_livesum"):
-            reserve(f"{directory}/{kind}_{slot}.db")
-    except OSError:
-        lock.release()
+        _open(_slot)
+    except SlotBusyError:
+        _slot = None
         raise
-    owner = os.getpid()
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+
+
+def _open(slot: _Slot) -> None:
+    """Try to make the files."""
+    global _series
+    try:
+        lock = SlotLock(slot.directory, slot.name)
+        try:
+            drop_live_gauges(slot.directory, slot.name)
+            for kind in ("counter", "histogram", "gauge_livemostrecent", "gauge_livesum"):
+                reserve(f"{slot.directory}/{kind}_{slot.name}.db")
+        except OSError:
+            lock.release()
+            raise
+    except OSError as error:
+        slot.retry_at = time.monotonic() + RETRY
+        _complain(error)
+        return
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = slot.directory
     values.MmapedDict = ReservedFile  # type: ignore[attr-defined]
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]
-        lambda: slot if (pid := os.getpid()) == owner else f"{slot}.p{pid}"
+        lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
     )
-    _series = _make_series(directory, slot)
+    _series = _make_series(AgentFiles(slot.directory, slot.name))
+    if slot.agent is not None:
+        with _recording() as series:
+            if series is not None:
+                series.messages.labels(slot.agent, "ok")
+                series.messages.labels(slot.agent, "error")
+                series.message_seconds.labels(slot.agent)
 
 
-def _make_series(directory: str, slot: str) -> _Series:
+def _make_series(files: AgentFiles) -> _Series:
     return _Series(
-        directory=directory,
-        slot=slot,
+        files=files,
         messages=Counter(
             "pallas_send_message_total",
             "send_message MCP calls, by outcome (ok, error); a cancelled call is an error.",
@@ -225,41 +267,41 @@ def set_calls(agent: str, running: int, waiting: int) -> None:
 
 
 def render(accept: str | None) -> tuple[bytes, str]:
-    """The series of this slot alone, with those of processes forked from its worker: body and content type.
+    """The agent's own series, those of processes forked from its workers included: body and content type.
 
     Args:
         accept: the request's `Accept` header; it may ask for OpenMetrics.
 
     Raises:
-        RuntimeError: `open_metrics` has not been called.
+        RuntimeError: `open_metrics` has not been called, or the files cannot be made.
+        OSError: the directory cannot be read.
     """
     if _series is None:
-        raise RuntimeError("the metrics of this process are not open: call open_metrics first")
-    try:
-        encode, content_type = choose_encoder(accept or "")
-    except TypeError:  # the header names a version that is no number
-        encode, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
-    return encode(_Snapshot(slot_files(_series.directory, _series.slot))), content_type
-
-
-class _Snapshot(Collector):
-    """The series in some values files, as prometheus_client's encoders want them."""
-
-    def __init__(self, files: list[str]) -> None:
-        self._files = files
-
-    def collect(self) -> Iterable[Metric]:
-        merged: Iterable[Metric] = MultiProcessCollector.merge(self._files)  # type: ignore[no-untyped-call]
-        return merged
+        raise RuntimeError("the metrics of this process are not open: see open_metrics")
+    _series.files.read()
+    content_type = choose(accept or "")
+    return page(_series.files.merged.families(), content_type), content_type
 
 
 @contextmanager
 def _recording() -> Iterator[_Series | None]:
     """The open series, or None before `open_metrics`; an error of the disk drops what is recorded."""
-    global _complained
+    if (
+        _series is None
+        and _slot is not None
+        and time.monotonic() >= _slot.retry_at
+        and os.getpid() == _slot.owner
+    ):
+        with suppress(SlotBusyError):
+            _open(_slot)
     try:
         yield _series
     except OSError as error:
-        if not _complained:
-            _complained = True
-            _log.warning("metrics are being dropped: %s", error)
+        _complain(error)
+
+
+def _complain(error: OSError) -> None:
+    global _complained
+    if not _complained:
+        _complained = True
+        _log.warning("metrics are being dropped: %s", error)

@@ -1,31 +1,27 @@
 """The files of one metrics slot: who may write them, their space on the disk, their soundness.
 
-Knows the file format of prometheus_client's multiprocess mode; must not know which metrics there are.
+Knows how prometheus_client's multiprocess mode writes its files; must not know which metrics there are.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
-import mmap
 import os
 import re
-import struct
+import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prometheus_client.mmap_dict import MmapedDict
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from pallas_registry.folding import UNFINISHED, set_aside, write_reserved
+from pallas_registry.merged_files import MergedFiles
+from pallas_registry.metric_slots import agent_of
+from pallas_registry.values_file import DamagedError, check, encode, entry_size
 
-_INITIAL_SIZE = 1 << 16
-_HEADER = struct.Struct("ii")
-_LENGTH = struct.Struct("i")
-_VALUE_SIZE = 16
-"""Bytes of an entry after its key: the value and its timestamp, two doubles."""
+SETTLING = 10
+"""Times that files are read again because the supervisor was folding some of them meanwhile."""
 
 _log = logging.getLogger("pallas.worker.metrics")
 
@@ -100,22 +96,47 @@ def reserve(filename: str) -> None:
     """
     path = Path(filename)
     try:
-        if _is_sound(path.read_bytes()):
-            return
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise DamagedError("it is no regular file")  # noqa: TRY301 - treated like all the rest
+        check(path.read_bytes())
     except FileNotFoundError:
         pass
+    except (DamagedError, PermissionError) as error:
+        _log.warning("metrics file %s is set aside and begun anew: %s", path.name, error)
+        set_aside(path)
     else:
-        _log.warning("metrics file %s is damaged: it is set aside and begun anew", path.name)
-        path.rename(f"{filename}.damaged")
-    unfinished = Path(f"{filename}.new")
+        return
+    unfinished = Path(f"{filename}{UNFINISHED}")
     try:
-        with unfinished.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, _INITIAL_SIZE)
-            file.write(_HEADER.pack(_HEADER.size, 0))
+        write_reserved(unfinished, encode([]))
         unfinished.rename(path)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+class AgentFiles:
+    """The files of all slots of one agent, as its own port shows them: counts do not begin anew with another slot."""
+
+    def __init__(self, directory: str, slot: str) -> None:
+        self._directory = directory
+        self._agent = agent_of(slot)
+        self._ours = re.compile(rf".+_{re.escape(self._agent)}[s.].*")
+        self.merged = MergedFiles(directory)
+
+    def read(self) -> None:
+        """Take in what they say now; while the supervisor folds files, what they say is said twice or not at all."""
+        for _ in range(SETTLING):
+            before = self._names()
+            # One that went with its process and came again with the next is another file.
+            self.merged.forget([name for name in before if name.startswith("gauge")])
+            self.merged.read({self._agent})
+            if before == self._names() and not any(name.endswith(UNFINISHED) for name in before):
+                break
+
+    def _names(self) -> set[str]:
+        with os.scandir(self._directory) as entries:
+            return {entry.name for entry in entries if self._ours.fullmatch(entry.name)}
 
 
 class ReservedFile(MmapedDict):
@@ -128,7 +149,7 @@ class ReservedFile(MmapedDict):
 
     def _init_value(self, key: str) -> None:
         """Add an entry; raises OSError, and changes nothing, when the disk has no space for it."""
-        needed = self._used + _LENGTH.size + len(key.encode()) + 8 + _VALUE_SIZE
+        needed = self._used + entry_size(len(key.encode()))
         capacity = self._capacity
         while capacity < needed:
             capacity *= 2
@@ -141,26 +162,3 @@ class ReservedFile(MmapedDict):
         if self._m is None:
             raise OSError(f"metrics file {self._fname} is closed")
         super().write_value(key, value, timestamp)  # type: ignore[no-untyped-call]
-
-
-def _is_sound(data: bytes) -> bool:
-    """Whether the bytes are a values file: each entry inside the used part, its key a JSON array of four."""
-    try:
-        return all(len(json.loads(key)) == 4 for key in _keys(data))
-    except (struct.error, ValueError, TypeError):
-        return False
-
-
-def _keys(data: bytes) -> Iterator[bytes]:
-    """The keys of a values file; raises ValueError or struct.error where it is not one."""
-    used, _ = _HEADER.unpack_from(data)
-    if used > len(data) or len(data) % mmap.PAGESIZE or (used != 0 and used < _HEADER.size):
-        raise ValueError("the used part is not inside the file")
-    position = _HEADER.size
-    while position < used:
-        (length,) = _LENGTH.unpack_from(data, position)
-        start = position + _LENGTH.size
-        position = start + length + (8 - (length + _LENGTH.size) % 8) + _VALUE_SIZE
-        if length <= 0 or position > used:
-            raise ValueError("an entry reaches past the end")
-        yield data[start : start + length]

@@ -133,7 +133,7 @@ async def _serve(
     watch_lifeline(lifeline, None if spec.listener_outlives else listener, orphaned)
     # Imported only now: the metrics files belong to this process, not to the zygote.
     metrics = importlib.import_module("pallas_worker.metrics")
-    metrics.open_metrics(spec.metrics_directory, spec.metrics_slot)
+    metrics.open_metrics(spec.metrics_directory, spec.metrics_slot, spec.agent)
     serving = importlib.import_module("pallas_worker.serve")
     await serving.serve(spec, listener, report, stopping)
 
