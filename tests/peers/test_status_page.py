@@ -92,7 +92,10 @@ def test_a_killed_worker_is_seen_to_fall_and_to_come_back(scene: Scene):
     let_go(held)
     scene.until_state("research", "ready")
     page.until("document.querySelector('[role=status]').textContent.includes('All 3 agents ready')")
-    restarts = page.evaluate("document.querySelector('#agent-research td:last-child').lastChild.data")
+    restarts = page.evaluate(
+        "[...document.getElementById('agent-research').cells]"
+        ".find(cell => cell.textContent.startsWith('Restarts')).lastChild.data"
+    )
     assert restarts == str(before["restarts"] + 1)
     assert "starting" in page.evaluate(
         "document.querySelector('#agent-research .strip').getAttribute('aria-label')"

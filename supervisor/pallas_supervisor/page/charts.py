@@ -1,10 +1,12 @@
 """Small charts as inline SVG: bars, an area, a strip of states. Pure.
 
-Knows numbers and stretches of time; colours and sizes on the screen are the style sheet's.
+Knows numbers and stretches of time; colours and sizes on the screen are the style sheet's. Charts are remembered:
+they change every 15 seconds, and are looked at more often.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pallas_supervisor.page.history import POINTS
@@ -20,11 +22,14 @@ STEP = 2
 WIDTH = STEP * POINTS
 HEIGHT = 24
 STRIP_HEIGHT = 5
+REMEMBERED = 512
+"""Charts of each kind: those of 500 agents."""
 SHORTEST = 1.5
 """Units of width of the shortest stretch, so that a restart of milliseconds is seen."""
 
 
-def bars(values: Sequence[float], part: Sequence[float], *, floor: float, label: str) -> Html:
+@lru_cache(REMEMBERED)
+def bars(values: tuple[float, ...], part: tuple[float, ...], *, floor: float, label: str) -> Html:
     """A bar for each value, the newest at the right; `part` is drawn over its foot.
 
     Args:
@@ -40,7 +45,8 @@ def bars(values: Sequence[float], part: Sequence[float], *, floor: float, label:
     )
 
 
-def area(values: Sequence[float | None], *, floor: float, label: str) -> Html:
+@lru_cache(REMEMBERED)
+def area(values: tuple[float | None, ...], *, floor: float, label: str) -> Html:
     """A line over a filled area, the newest at the right; None is a gap."""
     top = max(floor, 1.1 * max((value for value in values if value is not None), default=0.0))
     begin = WIDTH - STEP * len(values)
@@ -60,7 +66,8 @@ def area(values: Sequence[float | None], *, floor: float, label: str) -> Html:
     return _chart(label, HEIGHT, _path("fill", "".join(fills)), _path("line", "".join(lines)))
 
 
-def strip(stretches: Sequence[Stretch], *, label: str) -> Html:
+@lru_cache(REMEMBERED)
+def strip(stretches: tuple[Stretch, ...], *, label: str) -> Html:
     """A band of the states over time; what was not ready is never too short to be seen."""
     shapes = []
     for stretch in stretches:

@@ -5,6 +5,7 @@ Knows numbers and names; nothing of clocks (the caller says when it is), of seri
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,15 +33,20 @@ class Count(NamedTuple):
 
     def since(self, before: Count) -> Count:
         """How much was counted; a counter that is smaller than before began anew."""
-        return Count(*(a - b if a >= b else a for a, b in zip(self, before, strict=True)))
+        return Count(
+            self.calls - before.calls if self.calls >= before.calls else self.calls,
+            self.errors - before.errors if self.errors >= before.errors else self.errors,
+            self.tokens - before.tokens if self.tokens >= before.tokens else self.tokens,
+        )
 
     def plus(self, other: Count) -> Count:
         """Both together."""
-        return Count(*(a + b for a, b in zip(self, other, strict=True)))
+        return Count(self.calls + other.calls, self.errors + other.errors, self.tokens + other.tokens)
 
     def per_minute(self, seconds: float) -> Count:
         """The rate, if all of it came within so many seconds."""
-        return Count(*(value * 60.0 / seconds for value in self))
+        factor = 60.0 / seconds
+        return Count(self.calls * factor, self.errors * factor, self.tokens * factor)
 
 
 class Point(NamedTuple):
@@ -136,18 +142,21 @@ class History:
 
 def together(trends: Iterable[Trend]) -> Trend:
     """The sum of several agents' trends; those that came later have fewer intervals."""
+    taken = list(trends)
     rate = Count()
-    newest_first: list[Point] = []
-    for trend in trends:
+    for trend in taken:
         rate = rate.plus(trend.rate)
-        for back, point in enumerate(reversed(trend.points)):
-            if back == len(newest_first):
-                newest_first.append(point)
-            else:
-                newest_first[back] = _sum(newest_first[back], point)
-    return Trend(rate, tuple(reversed(newest_first)))
+    back = itertools.zip_longest(*(reversed(trend.points) for trend in taken))
+    points = [_sum([point for point in column if point is not None]) for column in back]
+    return Trend(rate, tuple(reversed(points)))
 
 
-def _sum(one: Point, other: Point) -> Point:
-    known = [memory for memory in (one.memory, other.memory) if memory is not None]
-    return Point(one.counted.plus(other.counted), sum(known) if known else None)
+def _sum(points: list[Point]) -> Point:
+    counted = [point.counted for point in points]
+    memory = [point.memory for point in points if point.memory is not None]
+    count = Count(
+        sum([count.calls for count in counted]),
+        sum([count.errors for count in counted]),
+        sum([count.tokens for count in counted]),
+    )
+    return Point(count, sum(memory) if memory else None)

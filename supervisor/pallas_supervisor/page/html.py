@@ -5,12 +5,14 @@ Knows HTML's syntax; nothing of what is said in it.
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_SPECIAL = re.compile("[&<>\"']").search
 _VOID = frozenset({"link", "meta"})
 
 
@@ -46,7 +48,7 @@ def _child(child: Child) -> str:
     if isinstance(child, Html):
         return str(child)
     if isinstance(child, str):
-        return escape(child, quote=False)
+        return escape(child, quote=False) if _SPECIAL(child) else child
     return "".join(_child(part) for part in child)
 
 
@@ -57,4 +59,4 @@ def _attribute(key: str, value: Attribute) -> str:
     if value is True:
         return f" {name}"
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f' {name}="{escape(text)}"'
+    return f' {name}="{escape(text) if _SPECIAL(text) else text}"'

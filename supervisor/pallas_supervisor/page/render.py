@@ -28,8 +28,8 @@ TOKENS_FLOOR = 100.0
 _SETTLED = RESTING | {State.READY}
 
 
-def page(fleet: FleetFacts, build: str) -> Html:
-    """The whole document; `build` names the version of script and style."""
+def page(fleet: FleetFacts, shown: str, build: str) -> Html:
+    """The whole document around a view; `build` names the version of script and style."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -42,7 +42,7 @@ def page(fleet: FleetFacts, build: str) -> Html:
         tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
         tag("script", src=f"page/page.js?{build}", type="module"),
     )
-    body = tag("body", symbols(), _banner(fleet), view(fleet, build), _foot())
+    body = tag("body", symbols(), _banner(), Html(shown), _foot())
     return join(Html("<!doctype html>\n"), tag("html", head, body, lang="en"))
 
 
@@ -71,7 +71,7 @@ def _title(fleet: FleetFacts) -> str:
     return f"{fleet.ready}/{fleet.wanted} ready · {fleet.name} · Pallas"
 
 
-def _banner(fleet: FleetFacts) -> Html:
+def _banner() -> Html:
     links = (("Registry", "v0.1/servers"), ("Metrics", "metrics"), ("Health", "health"))
     return tag(
         "header",
@@ -134,9 +134,12 @@ def _trouble(fleet: FleetFacts) -> Html | None:
 
 def _tiles(fleet: FleetFacts) -> Html:
     points = fleet.trend.points
-    counts = [point.counted.per_minute(60.0 / PER_MINUTE) for point in points]
-    calls, errors, tokens = ([count[index] for count in counts] for index in range(3))
-    nothing = [0.0] * len(points)
+    counts = [point.counted for point in points]
+    calls = tuple([count.calls * PER_MINUTE for count in counts])
+    errors = tuple([count.errors * PER_MINUTE for count in counts])
+    tokens = tuple([count.tokens * PER_MINUTE for count in counts])
+    memory = tuple([point.memory for point in points])
+    nothing = (0.0,) * len(points)
     rate = fleet.trend.rate
     used = [agent.memory for agent in fleet.agents if agent.memory is not None]
     return tag(
@@ -160,9 +163,7 @@ def _tiles(fleet: FleetFacts) -> Html:
         _tile(
             "Memory",
             text.memory(sum(used) if used else None),
-            area(
-                [point.memory for point in points], floor=MEMORY_FLOOR, label="Resident memory of all agents"
-            ),
+            area(memory, floor=MEMORY_FLOOR, label="Resident memory of all agents"),
         ),
         _tile("Restarts", text.whole(sum(agent.restarts for agent in fleet.agents)), None),
         class_="tiles",

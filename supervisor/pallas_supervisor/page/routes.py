@@ -5,6 +5,7 @@ Knows Starlette and caching. What is rendered is kept for a moment, so that many
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -80,14 +81,15 @@ def page_routes(facts: Callable[[], Awaitable[FleetFacts]], now: Callable[[], fl
     """Routes for `/` and what belongs to it; `now` is in seconds on a clock that does not go back."""
     assets = {name: _Document((_STATIC / name).read_bytes(), type_) for name, type_ in _ASSETS.items()}
     build = hashlib.blake2b(b"".join(asset.body for asset in assets.values()), digest_size=6).hexdigest()
-    viewer = _Viewer(facts, now)
+    viewer = _Viewer(facts, now, build)
 
     async def whole(request: Request) -> Response:
-        shown = await viewer.facts()
-        return _answer(request, _Document(page(shown, build).encode(), "text/html"))
+        facts, shown = await viewer.look()
+        return _answer(request, _Document(page(facts, shown.body.decode(), build).encode(), "text/html"))
 
     async def part(request: Request) -> Response:
-        return _answer(request, await viewer.view(build))
+        _, shown = await viewer.look()
+        return _answer(request, shown)
 
     def static(asset: _Document) -> Callable[[Request], Coroutine[None, None, Response]]:
         async def answer(request: Request) -> Response:
@@ -103,27 +105,28 @@ def page_routes(facts: Callable[[], Awaitable[FleetFacts]], now: Callable[[], fl
 
 
 class _Viewer:
-    """The newest facts and their view, made at most once in `FRESH` seconds."""
+    """The newest facts and their view, made at most once in `FRESH` seconds, in a thread."""
 
-    def __init__(self, read: Callable[[], Awaitable[FleetFacts]], now: Callable[[], float]) -> None:
+    def __init__(
+        self, read: Callable[[], Awaitable[FleetFacts]], now: Callable[[], float], build: str
+    ) -> None:
         self._read = read
         self._now = now
-        self._facts: FleetFacts | None = None
-        self._view: _Document | None = None
-        self._taken = 0.0
+        self._build = build
+        self._making = asyncio.Lock()
+        self._made: tuple[FleetFacts, _Document] | None = None
+        self._at = 0.0
 
-    async def facts(self) -> FleetFacts:
-        if self._facts is None or self._now() - self._taken >= FRESH:
-            self._facts = await self._read()
-            self._view = None
-            self._taken = self._now()
-        return self._facts
+    async def look(self) -> tuple[FleetFacts, _Document]:
+        async with self._making:
+            if self._made is None or self._now() - self._at >= FRESH:
+                facts = await self._read()
+                self._made = facts, await asyncio.to_thread(self._render, facts)
+                self._at = self._now()
+            return self._made
 
-    async def view(self, build: str) -> _Document:
-        facts = await self.facts()
-        if self._view is None:
-            self._view = _Document(view(facts, build).encode(), "text/html")
-        return self._view
+    def _render(self, facts: FleetFacts) -> _Document:
+        return _Document(view(facts, self._build).encode(), "text/html")
 
 
 def _answer(request: Request, document: _Document) -> Response:

@@ -75,9 +75,8 @@ def since(moment: datetime) -> Html:
 
 
 def _agent(agent: AgentFacts) -> Html:
-    counts = [point.counted.per_minute(60.0 / PER_MINUTE) for point in agent.trend.points]
-    calls = [count.calls for count in counts]
-    errors = [count.errors for count in counts]
+    calls = tuple([point.counted.calls * PER_MINUTE for point in agent.trend.points])
+    errors = tuple([point.counted.errors * PER_MINUTE for point in agent.trend.points])
     peak = text.rate(max(calls, default=0.0))
     failed = text.rate(max(errors, default=0.0))
     states = dict.fromkeys(stretch.state for stretch in agent.stretches)
@@ -88,7 +87,7 @@ def _agent(agent: AgentFacts) -> Html:
         if count
     ]
     tokens = agent.totals.tokens
-    memory = [point.memory for point in agent.trend.points]
+    memory = tuple([point.memory for point in agent.trend.points])
     return _row(
         _head(
             tag("span", agent.title, class_="title"),
