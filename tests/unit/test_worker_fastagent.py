@@ -147,3 +147,17 @@ def test_a_validator_is_made_once_for_equal_schemas(monkeypatch: pytest.MonkeyPa
     for number in range(fastagent.MAX_VALIDATORS + 1):
         fastagent._output_schema_validator(session, "tool", {"const": number})
     assert len(fastagent._validators) <= fastagent.MAX_VALIDATORS
+
+
+async def a_modules_tool(text: str) -> str:
+    """A function that every instance shares."""
+    return text
+
+
+def test_a_modules_function_is_wrapped_once_and_an_instances_own_each_time() -> None:
+    def of_an_instance(text: str) -> str:
+        return text
+
+    assert fastagent._wrap_function_tool(a_modules_tool) is fastagent._wrap_function_tool(a_modules_tool)
+    assert fastagent._wrap_function_tool(of_an_instance) is not fastagent._wrap_function_tool(of_an_instance)
+    assert of_an_instance not in fastagent._wrappers

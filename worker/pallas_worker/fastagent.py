@@ -16,6 +16,7 @@ import json
 import logging
 import time
 from importlib import metadata
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
@@ -27,12 +28,14 @@ from fast_agent.core.harness import AgentHarness
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
+from fast_agent.tools import function_tool_loader
 from fast_agent.types import PromptMessageExtended, RequestParams
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, CallToolResult, ListPromptsResult, ListToolsResult, TextContent
 from pydantic import BaseModel
 
+from pallas_registry.logs import get_logger
 from pallas_worker.errors import AgentError
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
 from pallas_worker.tracing import add_trace_headers
@@ -72,7 +75,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
 
 _log = logging.getLogger("pallas.worker.fastagent")
 _records = logging.getLogger("fast_agent")
-_trace = logging.getLogger("pallas.forward.trace")
+_trace = get_logger("pallas.forward.trace")
 
 
 def check_names() -> None:
@@ -201,7 +204,7 @@ class Aggregator(MCPAggregator):
                 reachability.down.add(name)
                 if name not in attachments.callers:
                     reachability.lose(name)
-                _trace.warning("%s: cannot attach %s", self.agent_name, name, exc_info=error)
+                _trace.warning("%s: cannot attach %s", self.agent_name, name, server=name, exc_info=error)
         else:
             reachability.down.discard(name)
 
@@ -271,7 +274,9 @@ class Aggregator(MCPAggregator):
             if self._attachments is not None and _is_loss(error):
                 self._attachments.reachability.lose(client.callbacks.server_name)
             # fast-agent makes one line for the LLM of this; operators need the traceback.
-            _trace.exception("%s: %s failed downstream", self.agent_name, kwargs.get("method_name"))
+            server, method = client.callbacks.server_name, kwargs.get("method_name")
+            tool = (kwargs.get("method_args") or {}).get("name")
+            _trace.exception("%s: %s on %s failed", self.agent_name, method, server, server=server, tool=tool)
             raise
 
 
@@ -300,6 +305,7 @@ def take_shortcuts(*, debug: bool = False) -> None:
     if not debug:
         _replace(FastAgentLogger, "event", _log_event)
     _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
+    _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
     for model in (PromptMessageExtended, RequestParams, MCPServerSettings, TextContent, CallToolResult):
         _replace(model, "__deepcopy__", _deepcopy)
 
@@ -333,6 +339,23 @@ def _output_schema_validator(session: ClientSession, name: str, output_schema: d
 
 _make_validator: Any = getattr(ClientSession, "_output_schema_validator", None)
 _validators: dict[str, Any] = {}
+
+
+def _wrap_function_tool(function: Any) -> Any:
+    """The same wrapper for a module's function in every instance.
+
+    What pydantic and FastMCP derive from a tool's signature is kept by function, thousands of times: a new wrapper for
+    each instance would be derived from again in each call, and kept for good.
+    """
+    if not isinstance(function, FunctionType) or "<locals>" in function.__qualname__:
+        return _make_wrapper(function)  # of an instance, with which it has to go
+    if function not in _wrappers:
+        _wrappers[function] = _make_wrapper(function)
+    return _wrappers[function]
+
+
+_make_wrapper: Any = getattr(function_tool_loader, "_wrap_default_tool_result", None)
+_wrappers: dict[FunctionType, Any] = {}
 
 
 def _deepcopy[M: BaseModel](model: M, memo: dict[int, Any] | None = None) -> M:
