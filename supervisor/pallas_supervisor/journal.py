@@ -6,6 +6,7 @@ would have no fields, and lines beyond journald's LineMax= would be cut into pie
 
 from __future__ import annotations
 
+import array
 import fcntl
 import os
 import socket
@@ -62,7 +63,8 @@ class Journal:
             with os.fdopen(os.dup(memory), "wb") as file:
                 file.write(data)
             fcntl.fcntl(memory, fcntl.F_ADD_SEALS, _SEALS)
-            socket.send_fds(self._channel, [b""], [memory], 0, self._path)
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memory]))
+            self._channel.sendmsg([], [rights], 0, self._path)
         finally:
             os.close(memory)
 
