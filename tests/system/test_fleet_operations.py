@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ import psutil
 
 from harness.deployment import make_deployment
 from harness.fleet import Fleet
-from harness.ports import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,69 +104,6 @@ def test_logs_of_an_agent_are_its_own_and_parse(tmp_path: Path) -> None:
         assert "to stdout" in fleet.ctl("logs", "loud").stdout
         assert fleet.ctl("stop", "loud").returncode == 0
     assert "to stdout" in [record["message"] for record in fleet.records()], "the file has it as well"
-
-
-def test_reload_moves_only_what_changed(tmp_path: Path) -> None:
-    deployment = make_deployment(tmp_path / "fleet", "kept", "changed", "leaves")
-    with Fleet(deployment) as fleet:
-        fleet.wait()
-        before = fleet.pids()
-        assert fleet.ctl("reload").returncode == 0
-        assert fleet.pids() == before, "a reload without a change keeps every process"
-
-        old_port = deployment.agents["leaves"]["port"]
-        deployment.agents["changed"]["description"] = "Says it differently now"
-        deployment.agents["kept"]["stop_timeout"] = 3
-        del deployment.agents["leaves"]
-        deployment.add("joins", depends_on=["changed"])
-        dry = fleet.ctl("reload", "--dry-run")
-        assert dry.returncode == 0
-        assert fleet.pids() == before
-        assert fleet.ctl("reload").returncode == 0
-        fleet.wait()
-        after = fleet.pids()
-        assert set(after) == {"kept", "changed", "joins"}
-        assert after["kept"] == before["kept"]
-        assert after["changed"] not in (None, before["changed"])
-        servers = httpx.get(f"{deployment.registry}/.well-known/mcp/server.json").json()["servers"]
-        described = {
-            entry["server"]["name"].split("/")[1]: entry["server"]["description"] for entry in servers
-        }
-        assert set(described) == {"kept", "changed", "joins"}
-        assert described["changed"] == "Says it differently now"
-        metrics = httpx.get(f"{deployment.registry}/metrics").text
-        assert 'agent="leaves"' not in metrics
-        assert 'agent="joins"' in metrics
-        assert not _listens(old_port)
-
-
-def test_an_invalid_file_changes_nothing_and_says_why(tmp_path: Path) -> None:
-    deployment = make_deployment(tmp_path / "fleet", "one")
-    with Fleet(deployment) as fleet:
-        fleet.wait()
-        before = fleet.pids()
-        deployment.agents["one"]["depends_on"] = ["nobody"]
-        deployment.write()
-        refused = fleet.ctl("reload")
-        assert refused.returncode == 1
-        assert "nobody" in refused.stderr
-        with fleet.follow() as log:
-            psutil.Process(fleet.pid).send_signal(signal.SIGHUP)
-            log.until(lambda record: record["level"] == "ERROR" and "nobody" in record["message"])
-        assert fleet.pids() == before
-
-
-def test_an_agent_moves_to_another_port(tmp_path: Path) -> None:
-    deployment = make_deployment(tmp_path / "fleet", "moves")
-    with Fleet(deployment) as fleet:
-        fleet.wait()
-        old = deployment.agents["moves"]["port"]
-        deployment.agents["moves"]["port"] = free_ports(1)[0]
-        deployment.write()
-        assert fleet.ctl("reload").returncode == 0
-        fleet.wait()
-        assert httpx.get(deployment.url("moves").replace("/mcp", "/livez")).status_code == 200
-        assert not _listens(old)
 
 
 def test_one_agent_alone_has_no_registry_and_no_dependencies(tmp_path: Path) -> None:
