@@ -226,7 +226,7 @@ def _group_of(pid: int) -> str | None:
 def _known_as(path: Path) -> str:
     """What `_group_of` calls the group at a path."""
     mount = _mount_point()
-    return "/" + str(path.resolve().relative_to(mount)) if mount is not None else str(path)
+    return "/" + os.path.relpath(path.resolve(), mount) if mount is not None else str(path)
 
 
 def _read(path: Path) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_registry.protocol import FailedReport, Report, WorkerSpec, encode_report
+from harness.control_groups import groups_of_a_test, needs_control_groups
+from pallas_registry.protocol import EXIT_OUT_OF_MEMORY, FailedReport, Report, WorkerSpec, encode_report
 from pallas_supervisor import launch
-from pallas_supervisor.children import OWNER_VARIABLE
+from pallas_supervisor.children import OWNER_VARIABLE, children, owner_of
 from pallas_supervisor.executing import keep_descriptors
 from pallas_supervisor.hub import LogHub
 from pallas_supervisor.intake import Intake
@@ -21,6 +24,7 @@ from pallas_supervisor.launch import Launcher
 from pallas_supervisor.states import Died, Exit, Spawned, SpawnFailed, Swept
 from pallas_supervisor.zygote import ZygoteError
 from unit.supervisor_processes import (
+    PATIENCE,
     Events,
     is_gone,
     nothing_leaked,
@@ -30,10 +34,11 @@ from unit.supervisor_processes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
     from pallas_registry.protocol import Descriptors
+    from pallas_supervisor.cgroups import Groups
 
 WORKER = """
 import os, signal, sys, time
@@ -50,7 +55,7 @@ def nothing_is_left() -> Iterator[None]:
 class Bench:
     """A launcher whose workers are the test's own programs."""
 
-    def __init__(self, interpreter: str | None, zygote: Any = None) -> None:
+    def __init__(self, interpreter: str | None, zygote: Any = None, groups: Groups | None = None) -> None:
         self.events = Events()
         self.reports: list[Report] = []
         self.lines: list[bytes] = []
@@ -65,7 +70,9 @@ class Bench:
             pipes=self.intake,
             emit=lambda _name, event: self.events.put(event),
             gone=lambda name, generation: self.gone.append((name, generation)),
+            groups=groups,
         )
+        self.memory_limit: int | None = None
 
     def hub(self) -> LogHub:
         return LogHub(self.lines.append)
@@ -87,6 +94,7 @@ class Bench:
             stop_timeout=10.0,
             log_level="INFO",
             root_log_level="INFO",
+            memory_limit=self.memory_limit,
             environment={**os.environ, OWNER_VARIABLE: f"{name}/{generation}"},
         )
 
@@ -107,10 +115,13 @@ class Bench:
 
 
 def on_bench(
-    do: Callable[[Bench], Awaitable[None]], interpreter: str | None = None, zygote: Any = None
+    do: Callable[[Bench], Awaitable[None]],
+    interpreter: str | None = None,
+    zygote: Any = None,
+    groups: Groups | None = None,
 ) -> None:
     async def run() -> None:
-        bench = Bench(interpreter, zygote)
+        bench = Bench(interpreter, zygote, groups)
         try:
             async with asyncio.timeout(60.0):
                 await do(bench)
@@ -245,6 +256,123 @@ def test_a_sweep_leaves_other_workers_alone(tmp_path: Path):
         assert bench.events.empty
         bench.launcher.kill("jarvis", 1)
         await bench.swept(Exit(signal=signal.SIGKILL), name="jarvis")
+
+    on_bench(do, worker)
+
+
+DAEMON_MAKER = """
+import json
+told = json.loads(os.pread(spec, 1 << 20, 0))
+if told["cgroup"] is not None:
+    open(told["cgroup"] + "/cgroup.procs", "w").write("0")
+if told["agent"] == "research" and os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        if MUTE:
+            silent = os.open("/dev/null", os.O_RDWR)
+            for number in (0, 1, 2):
+                os.dup2(silent, number)
+        os.execve("/bin/sh", ["sh", "-c", "echo $$ > TOLD; exec sleep 3600"], {})
+    os._exit(0)
+time.sleep(3600)
+"""
+"""Research makes a daemon that bears no sign of it: no title, no environment, and if MUTE no pipe."""
+
+
+async def daemon_of_research(bench: Bench, told: Path, first: Sequence[str], then: Sequence[str]) -> int:
+    """Spawn research and its daemon, with other agents before and after; the daemon, adopted and bare."""
+    for name in first:
+        await bench.spawned(name)
+    await bench.spawned("research")
+    daemon = int(until_written(told))
+    async with asyncio.timeout(PATIENCE):
+        while daemon not in children() or owner_of(daemon) is not None:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.005)
+    for name in then:
+        await asyncio.sleep(0.02)  # the kernel counts starts in hundredths of a second
+        await bench.spawned(name)
+    return daemon
+
+
+@pytest.mark.parametrize(
+    ("mute", "first", "then", "grouped"),
+    [
+        (False, ["jarvis"], [], False),
+        (True, [], ["jarvis"], False),
+        pytest.param(True, ["jarvis"], [], True, marks=needs_control_groups),
+    ],
+    ids=["by its pipes", "by its age", "by its control group"],
+)
+def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
+    mute: bool, first: list[str], then: list[str], grouped: bool, tmp_path: Path
+):
+    told = tmp_path / "told"
+    source = DAEMON_MAKER.replace("TOLD", str(told)).replace("MUTE", str(mute))
+    worker = program(tmp_path / "worker", WORKER + source)
+
+    async def do(bench: Bench) -> None:
+        daemon = await daemon_of_research(bench, told, first, then)
+        bench.launcher.kill("jarvis", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL), name="jarvis")
+        assert not is_gone(daemon)
+        bench.launcher.kill("research", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL))
+        assert is_gone(daemon)
+
+    with contextlib.ExitStack() as stack:
+        groups = stack.enter_context(groups_of_a_test()) if grouped else None
+        on_bench(do, worker, groups=groups)
+        assert groups is None or groups.leftovers() == []
+
+
+@needs_control_groups
+def test_whatever_goes_wrong_leaves_no_group_behind(tmp_path: Path):
+    async def do(bench: Bench) -> None:
+        bench.launcher.spawn("research", 1)
+        assert isinstance(await bench.events.next(), SpawnFailed)
+
+    with groups_of_a_test() as groups:
+        on_bench(do, str(tmp_path / "nowhere"), groups=groups)
+        assert groups.leftovers() == []
+
+
+@needs_control_groups
+def test_what_an_earlier_supervisor_left_is_killed_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(launch, "LEFTOVERS_GRACE", 0.05)
+
+    async def do(_bench: Bench) -> None:
+        assert await asyncio.to_thread(left.wait) == -signal.SIGKILL
+
+    with groups_of_a_test() as groups:
+        group = groups.root / "worker-research.1"
+        group.mkdir()
+        with subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(3600)"]) as left:
+            (group / "cgroup.procs").write_text(str(left.pid))
+            on_bench(do, groups=groups)
+
+
+@pytest.mark.parametrize(("limit", "reason"), [(2**30, "out of memory"), (None, None)])
+def test_an_exit_for_want_of_memory_says_so(limit: int | None, reason: str | None, tmp_path: Path):
+    worker = program(tmp_path / "worker", WORKER + f"os._exit({EXIT_OUT_OF_MEMORY})")
+
+    async def do(bench: Bench) -> None:
+        bench.memory_limit = limit
+        await bench.spawned()
+        await bench.swept(Exit(status=EXIT_OUT_OF_MEMORY, reason=reason))
+
+    on_bench(do, worker)
+
+
+def test_a_kill_may_have_a_reason(tmp_path: Path):
+    worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
+
+    async def do(bench: Bench) -> None:
+        await bench.spawned()
+        bench.launcher.kill("research", 1, reason="out of memory")
+        bench.launcher.kill("research", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL, reason="out of memory"))
 
     on_bench(do, worker)
 
