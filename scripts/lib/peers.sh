@@ -9,14 +9,15 @@
 # Debian: command | package | what is not run without it
 peers='
 systemd-analyze|systemd|the check of the systemd unit by systemd itself
-npm|npm|the MCP conformance suite
+npm|npm|the MCP conformance suite, and the accessibility check of the status page
 chromium|chromium|the status page in a browser
 '
 
 # npm: installed without root, in a folder of the repository that git ignores. The suite needs Node 22 or newer,
-# which comes as a package, too: the system's own is often older.
+# which comes as a package, too: the system's own is often older. axe-core checks pages for accessibility.
 npm_peers=$root/.peers
 npm_suite=@modelcontextprotocol/conformance@0.2.0-alpha.12
+npm_axe=axe-core@4.14.1
 npm_node_version=22.23.3
 
 prepare_peers() {
@@ -49,7 +50,7 @@ prepare_debian_peers() {
 
 # What an up-to-date folder holds.
 npm_stamp() {
-    printf '%s %s\n' "$npm_suite" "$(npm_node_package)"
+    printf '%s %s %s\n' "$npm_suite" "$npm_axe" "$(npm_node_package)"
 }
 
 npm_node_package() {
@@ -77,10 +78,11 @@ prepare_npm_peers() {
         npm_peers_are_current || install_npm_peers
     ) 9>"$npm_peers/lock" && return
     if [ "${PALLAS_REQUIRE_PEERS:-}" = 1 ]; then
-        echo "error: PALLAS_REQUIRE_PEERS=1, but $npm_suite cannot be installed; see $npm_peers/install.log" >&2
+        echo "error: PALLAS_REQUIRE_PEERS=1, but $npm_suite and $npm_axe cannot be installed; see $npm_peers/install.log" >&2
         return 1
     fi
-    echo "not run: the MCP conformance suite: needs $npm_suite from a package index (see $npm_peers/install.log)" >&2
+    echo "not run: the MCP conformance suite, the accessibility check: need $npm_suite and $npm_axe from a package" \
+        "index (see $npm_peers/install.log)" >&2
 }
 
 install_npm_peers() {
@@ -90,9 +92,9 @@ install_npm_peers() {
         echo "there is no Node as a package for $(uname -sm)" >"$npm_peers/install.log"
         return 1
     fi
-    echo "installing $npm_suite and $node (once; about half a minute)" >&2
+    echo "installing $npm_suite, $npm_axe and $node (once; about half a minute)" >&2
     npm install --prefix "$npm_peers" --no-save --no-package-lock --no-audit --no-fund --ignore-scripts \
-        --fetch-retries=1 --fetch-retry-mintimeout=2000 "$node" "$npm_suite" >"$npm_peers/install.log" 2>&1 </dev/null || return
+        --fetch-retries=1 --fetch-retry-mintimeout=2000 "$node" "$npm_suite" "$npm_axe" >"$npm_peers/install.log" 2>&1 </dev/null || return
     ln -s "node_modules/${node%@*}/bin/node" "$npm_peers/node"
     "$npm_peers/node" --version >>"$npm_peers/install.log" 2>&1 || return
     npm_stamp >"$npm_peers/stamp"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,8 +18,6 @@ from harness.fleet import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
 HELD = """\
 import os
 
@@ -26,6 +25,19 @@ if os.path.exists("hold"):
     open("hold").read()  # until the test has opened the other end
 """ + MODULES["passthrough"]
 """An agent that stays on its way while a FIFO called `hold` is there."""
+
+
+AXE = Path(__file__).parents[2] / ".peers" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def axe() -> str:
+    """The rules of axe-core as a script; without them the test is not run, or fails where peers are required."""
+    if not AXE.exists():
+        reason = "not run: needs axe-core: scripts/test installs it where npm is"
+        if os.environ.get("PALLAS_REQUIRE_PEERS") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return AXE.read_text()
 
 
 @dataclass
@@ -178,6 +190,20 @@ def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene):
     assert next(name for role, name in seen if role == "rowheader").startswith("Research <b>Agent</b>")
     assert ("link", "jarvis, ready, needs research") in seen
     assert not [role for role, name in seen if role in ("link", "image", "region", "table") and not name]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_that_keeps_people_out(scene: Scene, width: int, scheme: str):
+    page = scene.page
+    page.look_like(width=width, prefers_color_scheme=scheme)
+    try:
+        page.evaluate(axe() + "; 0")
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    finally:
+        page.look_like()
+    assert len(found["passes"]) > 30, "it has looked"
+    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found["violations"]] == []
 
 
 def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(scene: Scene):
