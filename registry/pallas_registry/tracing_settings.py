@@ -59,7 +59,7 @@ def _problem(environ: Mapping[str, str], exporters: set[str], endpoint: str) -> 
     for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         protocol = _said(environ, variable)
         if protocol and protocol != PROTOCOL:
-            return f"{variable} is {protocol}; set it to {PROTOCOL} and the endpoint to the collector's port for it"
+            return f"{variable} is {protocol}; set it to {PROTOCOL}, and the endpoint accordingly"
         if protocol:
             break
     try:

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 import structlog
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.applications import Starlette
@@ -16,7 +17,7 @@ from starlette.routing import Route
 
 from pallas_registry.logs import Levels, configure_logging, get_logger
 from pallas_registry.records import parse_record
-from pallas_worker.correlation import LENGTH, CorrelationFilter, bound
+from pallas_worker.correlation import LENGTH, CorrelationFilter, bound, request_id
 from peers.downstream import run_downstream
 from peers.llm_stub import run_llm_stub
 from peers.loopback import serve
@@ -151,6 +152,18 @@ def spans(exported: list[bytes]) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("given", ["req-1", "a.b:c_D", "x" * 64])
+def test_a_request_keeps_the_id_that_it_has(given: str) -> None:
+    assert request_id({"x-request-id": given}) == given
+
+
+@pytest.mark.parametrize("given", ["", "x" * 65, "two words", '{"a": 1}', "é", "-o"])
+def test_an_id_that_is_none_is_replaced(given: str) -> None:
+    made = {request_id({"x-request-id": given}) for _ in range(50)}
+    assert len(made) == 50
+    assert all(re.fullmatch(r"[0-9a-f]{12}", one) for one in made)
+
+
 class _Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
@@ -170,6 +183,9 @@ def test_in_the_one_log_format_both_kinds_of_loggers_carry_it() -> None:
         with bound(conversation="x" * 500):
             logging.getLogger("library").info("plain")
             get_logger("pallas.x").info("structured", own=1)
+        with bound(request="r-1"), bound(conversation="c-1"):
+            logging.getLogger("library").info("both")
+            get_logger("pallas.x").info("both of ours")
         with bound():
             logging.getLogger("library").info("without")
         logging.getLogger("library").info("after")
@@ -179,6 +195,15 @@ def test_in_the_one_log_format_both_kinds_of_loggers_carry_it() -> None:
         ours.setLevel(saved[3])
     records = [parse_record(line.encode()) or {} for line in handler.lines]
     ids = {record["message"]: record.get("conversation_id") for record in records}
-    assert ids == {"plain": "x" * LENGTH, "structured": "x" * LENGTH, "without": None, "after": None}
+    assert ids == {
+        "plain": "x" * LENGTH,
+        "structured": "x" * LENGTH,
+        "without": None,
+        "after": None,
+        "both": "c-1",
+        "both of ours": "c-1",
+    }
+    requests = {record["message"]: record["request_id"] for record in records if "request_id" in record}
+    assert requests == {"both": "r-1", "both of ours": "r-1"}
     assert structlog.contextvars.get_contextvars() == {}
     assert all(re.fullmatch(r"\{.*\}", line) for line in handler.lines)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pallas_worker.redact import Redactor, secrets_in
+import asyncio
+
+from pallas_worker.redact import CallSecrets, Redactor, secrets_in
 
 
 def test_known_secrets_are_hidden() -> None:
@@ -27,3 +29,34 @@ def test_the_token_of_the_call_is_hidden_too() -> None:
 
 def test_a_longer_secret_goes_before_one_that_is_part_of_it() -> None:
     assert Redactor(["12345678", "1234567890"])("a 1234567890 b") == "a [redacted] b"
+
+
+def test_a_call_knows_its_own_token_and_what_belongs_to_no_call_knows_all() -> None:
+    secrets = CallSecrets(["key-of-the-process"])
+    both = "token-of-one token-of-two key-of-the-process"
+
+    async def run() -> None:
+        inside, left = asyncio.Event(), asyncio.Event()
+        later: list[asyncio.Task[str]] = []
+
+        async def afterwards() -> str:
+            await left.wait()
+            return secrets.strike(both)
+
+        async def call(token: str) -> str:
+            with secrets.during(token):
+                later.append(asyncio.create_task(afterwards()))
+                await inside.wait()
+                return secrets.strike(both)
+
+        calls = [asyncio.create_task(call(f"token-of-{name}")) for name in ("one", "one", "two")]
+        await asyncio.sleep(0)
+        assert secrets.strike(both) == "[redacted] [redacted] [redacted]"
+        inside.set()
+        struck = ["[redacted] token-of-two [redacted]"] * 2 + ["token-of-one [redacted] [redacted]"]
+        assert await asyncio.gather(*calls) == struck
+        assert secrets.strike(both) == "token-of-one token-of-two [redacted]", "kept no longer than its calls"
+        left.set()
+        assert await asyncio.gather(*later) == struck, "what a call has left behind still knows"
+
+    asyncio.run(run())
