@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_registry.agents_file import read_deployment
+from pallas_registry.configured_secrets import FILES
 from pallas_registry.environment import load_dotenv
 from pallas_registry.log_levels import levels
 from pallas_registry.model_settings import FILE_NAME, read_model_settings
@@ -27,15 +28,6 @@ DOTENV = ".env"
 HOME_VARIABLE = "FAST_AGENT_HOME"
 DEFAULT_HOME = ".fast-agent"
 """Where fast-agent looks before it looks into the working directory, unless the variable names another folder."""
-
-FASTAGENT_FILES = (
-    "fast-agent.yaml",
-    "fast-agent.config.yaml",
-    FILE_NAME,
-    "fast-agent.secrets.yaml",
-    "fastagent.secrets.yaml",
-)
-"""The names under which fast-agent 0.10 finds its configuration and its secrets, in either folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +91,7 @@ class Source:
         """What fast-agent looks for in a worker with this environment, whether it is there or not."""
         home = self.directory / Path(environ.get(HOME_VARIABLE) or DEFAULT_HOME).expanduser()
         folders = dict.fromkeys((home, self.directory))
-        return (self.directory / DOTENV, *(folder / name for folder in folders for name in FASTAGENT_FILES))
+        return (self.directory / DOTENV, *(folder / name for folder in folders for name in FILES))
 
     def label(self, path: Path) -> str:
         """What people call the file: its path in the working directory, or else all of it."""

@@ -10,8 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
+from pallas_registry.configured_secrets import FILES
 from pallas_registry.problems import ConfigurationError
-from pallas_supervisor.configuration import FASTAGENT_FILES, Source
+from pallas_supervisor.configuration import Source
 from pallas_supervisor.fingerprints import Fingerprints
 from pallas_supervisor.provenance import Provenance
 from unit.supervisor_fleet import write_deployment
@@ -114,7 +115,7 @@ def start(provenance: Provenance, generation: int = 1) -> None:
 
 
 @pytest.mark.parametrize("folder", ["", ".fast-agent/"])
-@pytest.mark.parametrize("name", FASTAGENT_FILES)
+@pytest.mark.parametrize("name", FILES)
 def test_whatever_fast_agent_reads_counts(made: Provenance, tmp_path: Path, folder: str, name: str):
     start(made)
     assert both(made) == [(), ()]
