@@ -19,7 +19,7 @@ import httpx
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from harness.deployment import Deployment
 
@@ -45,6 +45,10 @@ class Fleet:
             "PALLAS_LOG_FILE": str(self.log_file),
             **(env or {}),
         }
+        self.wrapper: Sequence[str] = ()
+        """What starts `pallas`, instead of this process itself; its command line follows."""
+        self.inherited: Sequence[int] = ()
+        """Descriptors that it inherits."""
         self.process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -68,9 +72,10 @@ class Fleet:
         out = (self.deployment.directory / "stderr.txt").open("a")
         with out:
             self.process = subprocess.Popen(
-                [str(BIN / "pallas"), *self._arguments],
+                [*self.wrapper, str(BIN / "pallas"), *self._arguments],
                 cwd=self.deployment.directory,
                 env=self.environment,
+                pass_fds=self.inherited,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
