@@ -163,6 +163,17 @@ class Fleet:
         return None if self._zygote is None else self._zygote.pid
 
     @property
+    def memory(self) -> Mapping[str, tuple[int, int]]:
+        """Bytes taken and allowed, of each agent with a `memory_limit`."""
+        return self.guards.memory
+
+    @property
+    def call_bounds(self) -> Mapping[str, tuple[int, int]]:
+        """Each agent's `max_concurrency` and `max_queue`."""
+        agents = self.deployment.agents.items()
+        return {name: (agent.max_concurrency, agent.max_queue) for name, agent in agents}
+
+    @property
     def lost_lines(self) -> Mapping[tuple[str, str], int]:
         """Log lines that were lost so far, by agent and reason; those that the disk did not take are nobody's."""
         lost = self.intake.lost

@@ -83,6 +83,14 @@ class Footprints:
         """The worker is gone."""
         self._footprints.pop(worker, None)
 
+    @property
+    def newest(self) -> dict[str, tuple[int, int]]:
+        """Bytes taken and allowed, of each agent with a limit; of two of its workers the one that takes more."""
+        found: dict[str, tuple[int, int]] = {}
+        for owner, footprint in self._footprints.copy().items():
+            found[owner.name] = max(found.get(owner.name, (0, 0)), (footprint.used, footprint.limit))
+        return found
+
     def close(self) -> None:
         """Look no more."""
         self._timer.cancel()

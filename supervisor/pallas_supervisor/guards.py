@@ -39,6 +39,11 @@ class Guards:
         self._liveness.forget(Owner(name, generation))
         self._footprints.forget(Owner(name, generation))
 
+    @property
+    def memory(self) -> dict[str, tuple[int, int]]:
+        """Bytes taken and allowed, of each agent with a `memory_limit`, as they were seen last."""
+        return self._footprints.newest
+
     def close(self) -> None:
         """Watch nobody any more."""
         self._liveness.close()

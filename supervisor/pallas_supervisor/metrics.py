@@ -74,6 +74,14 @@ class Fleet(Protocol):
         """The agents' health."""
 
     @property
+    def memory(self) -> Mapping[str, tuple[int, int]]:
+        """Bytes taken and allowed, of each agent with a `memory_limit`."""
+
+    @property
+    def call_bounds(self) -> Mapping[str, tuple[int, int]]:
+        """Each agent's `max_concurrency` and `max_queue`."""
+
+    @property
     def lost_lines(self) -> Mapping[tuple[str, str], int]:
         """Log lines that were lost so far, by agent and reason."""
 
@@ -107,6 +115,7 @@ class FleetCollector(Collector):
             for state in State:
                 states.add_metric([name, str(state)], float(agent.state is state))
         yield from (info, health, states)
+        yield from self._bounds(ports)
         lost = CounterMetricFamily(
             "pallas_log_lines_lost",
             "Log lines that reached no log, by reason: flood (more came from the agent than is taken in),"
@@ -117,6 +126,37 @@ class FleetCollector(Collector):
             if not name or name in ports:
                 lost.add_metric([name, reason], lines)
         yield lost
+
+    def _bounds(self, ports: Mapping[str, int]) -> Iterator[Metric]:
+        concurrency = GaugeMetricFamily(
+            "pallas_calls_max_running",
+            "send_message calls of the agent that may run at once: its max_concurrency.",
+            labels=["agent"],
+        )
+        queue = GaugeMetricFamily(
+            "pallas_calls_max_waiting",
+            "send_message calls of the agent that may wait for their turn: its max_queue.",
+            labels=["agent"],
+        )
+        for name, (running, waiting) in self._fleet.call_bounds.items():
+            if name in ports:
+                concurrency.add_metric([name], running)
+                queue.add_metric([name], waiting)
+        used = GaugeMetricFamily(
+            "pallas_worker_memory_used_bytes",
+            "Memory in bytes that counts against the agent's memory_limit, without pages that it shares.",
+            labels=["agent"],
+        )
+        limit = GaugeMetricFamily(
+            "pallas_worker_memory_limit_bytes",
+            "The agent's memory_limit in bytes, as its worker was started with it.",
+            labels=["agent"],
+        )
+        for name, (taken, allowed) in self._fleet.memory.items():
+            if name in ports:
+                used.add_metric([name], taken)
+                limit.add_metric([name], allowed)
+        yield from (concurrency, queue, used, limit)
 
 
 class Metrics:

@@ -35,10 +35,11 @@ REFERENCE = {
     ("pallas_tool_call_duration_seconds", "histogram", ("agent", "operation", "server")),
     ("pallas_downstream_up", "gauge", ("agent", "server")),
     ("pallas_llm_provider_up", "gauge", ("provider",)),
+    ("pallas_health_checked_timestamp_seconds", "gauge", ("agent",)),
     ("pallas_calls_running", "gauge", ("agent",)),
     ("pallas_calls_waiting", "gauge", ("agent",)),
 }
-"""The worker's rows of the technical reference, "Metrics Reference", and the two gauges of its queue; a
+"""The worker's rows of the technical reference, "Metrics Reference", and gauges of its queue and its probes; a
 counter's samples add `_total`."""
 
 RECORD_ALL = """
@@ -52,6 +53,7 @@ m.count_llm_tokens("research", "gpt-5", "output", 0)
 m.observe_tool_call("research", "argos", "tool", "ok", 0.2)
 m.set_downstream_up("research", "argos", True)
 m.set_llm_provider_up("openai", False)
+m.set_health_checked("research")
 m.set_calls("research", 1, 9)
 m.set_calls("research", 3, 2)
 """

@@ -135,6 +135,7 @@ class Health:
             metrics.set_downstream_up(self._agent, server.name, server.up)
         if provider is not None:
             metrics.set_llm_provider_up(provider.name, provider.up)
+        metrics.set_health_checked(self._agent)
         self._log_changes(downstreams, provider)
         self._outcome = downstreams, provider
         self._announce(downstreams, provider)

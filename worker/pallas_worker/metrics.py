@@ -58,6 +58,7 @@ class _Series:
     tool_seconds: Histogram
     downstream_up: Gauge
     provider_up: Gauge
+    health_checked: Gauge
     calls_running: Gauge
     calls_waiting: Gauge
 
@@ -196,6 +197,13 @@ def _make_series(files: AgentFiles) -> _Series:
             registry=None,
             multiprocess_mode="livemostrecent",
         ),
+        health_checked=Gauge(
+            "pallas_health_checked_timestamp_seconds",
+            "When the agent's newest round of background probes ended, in seconds since the epoch.",
+            ["agent"],
+            registry=None,
+            multiprocess_mode="livemostrecent",
+        ),
         # A sum: while one worker takes over from another, the calls of both are the agent's.
         calls_running=Gauge(
             "pallas_calls_running",
@@ -256,6 +264,13 @@ def set_llm_provider_up(provider: str, up: bool) -> None:
     with _recording() as series:
         if series is not None:
             series.provider_up.labels(provider).set(up)
+
+
+def set_health_checked(agent: str) -> None:
+    """A round of background probes has ended."""
+    with _recording() as series:
+        if series is not None:
+            series.health_checked.labels(agent).set_to_current_time()
 
 
 def set_calls(agent: str, running: int, waiting: int) -> None:
