@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pallas_supervisor.actions import KILL_TIMEOUT
+from pallas_supervisor import replacement
 from pallas_supervisor.machine import IGNORE, TABLE
-from pallas_supervisor.states import Event, State
+from pallas_supervisor.replacement import KILL_TIMEOUT
+from pallas_supervisor.states import CompanionState, Event, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 
 WORDS = {
     "Start": "start",
     "Stop": "stop",
-    "Restart": "restart",
+    "Restart": "restart --now",
+    "Replace": "restart",
+    "Proceed": "turn to be replaced",
+    "Keep": "restart of all ended",
     "Redefine": "changed definition",
+    "Rebind": "changed port",
     "DependenciesReady": "dependencies ready",
     "DependencyLost": "dependency lost",
     "Spawned": "process exists",
@@ -35,6 +40,12 @@ TIMERS = {
     State.STOPPING: "stop_timeout",
     State.KILLING: f"{KILL_TIMEOUT:g} s",
     State.BACKOFF: "retry time",
+}
+
+COMPANION_TIMERS = {
+    CompanionState.STARTING: "start_timeout",
+    CompanionState.DRAINING: "stop_timeout",
+    CompanionState.KILLING: f"{KILL_TIMEOUT:g} s",
 }
 
 TOP = """\
@@ -57,6 +68,17 @@ Events that change no state, but what becomes of the agent:
 |---|---|
 """
 
+COMPANIONS = """
+## A second worker
+
+While an agent is replaced gracefully it has two workers: the one that the state above is about, and a companion. At
+first that is the new worker, which is `starting` beside the one that serves; when it is ready the two change places,
+and the old one is `draining`. From the table in `supervisor/pallas_supervisor/replacement.py`:
+
+| Companion | Event | What is done |
+|---|---|---|
+"""
+
 
 def page() -> str:
     """The whole page."""
@@ -70,16 +92,36 @@ def page() -> str:
     lines = ["    [*] --> stopped"]
     lines += [f"    {state} --> {target}: {', '.join(words)}" for (state, target), words in arrows.items()]
     table = [f"| `{state}` | {', '.join(words)} |" for state, words in within.items()]
-    return TOP + "\n".join(lines) + "\n" + BOTTOM + "\n".join(table) + "\n"
+    companions = [
+        f"| `{state}` | {_companion_word(state, event)} | {act.__name__.replace('_', ' ')} |"
+        for (state, event), act in replacement.TABLE.items()
+        if act is not replacement.ignore
+    ]
+    parts = (
+        TOP,
+        "\n".join(lines),
+        "\n",
+        BOTTOM,
+        "\n".join(table),
+        "\n",
+        COMPANIONS,
+        "\n".join(companions),
+        "\n",
+    )
+    return "".join(parts)
 
 
 def _order(item: tuple[tuple[State, type[Event]], object]) -> tuple[int, int]:
     (state, event), _ = item
-    return list(State).index(state), [*WORDS, "Elapsed"].index(event.__name__)
+    return list(State).index(state), [*WORDS, "Elapsed", "CompanionElapsed"].index(event.__name__)
 
 
 def _word(state: State, event: type[Event]) -> str:
     return TIMERS[state] if event.__name__ == "Elapsed" else WORDS[event.__name__]
+
+
+def _companion_word(state: CompanionState, event: type[Event]) -> str:
+    return COMPANION_TIMERS[state] if event.__name__ == "CompanionElapsed" else WORDS[event.__name__]
 
 
 if __name__ == "__main__":
