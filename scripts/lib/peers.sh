@@ -11,6 +11,7 @@ peers='
 systemd-analyze|systemd|the check of the systemd unit by systemd itself
 npm|npm|the MCP conformance suite, and the accessibility check of the status page
 chromium|chromium|the status page in a browser
+promtool|prometheus|the check of the metrics by Prometheus itself
 '
 
 # npm: installed without root, in a folder of the repository that git ignores. The suite needs Node 22 or newer,
