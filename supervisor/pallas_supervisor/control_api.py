@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pallas_supervisor.operations import Goal, Operations
     from pallas_supervisor.reloading import Reloading
 
+_log = logging.getLogger("pallas.supervisor.control")
+
 DEFAULT_TIMEOUT = 90.0
 LONGEST_TIMEOUT = 86_400.0
 DEFAULT_LINES = 100
@@ -206,6 +208,7 @@ class _ControlApi:
 
 
 async def _body(request: Request) -> dict[str, Any]:
+    """The request's JSON object; who asks for what goes into the log."""
     raw = await request.body()
     try:
         body = json.loads(raw) if raw else {}
@@ -213,6 +216,10 @@ async def _body(request: Request) -> dict[str, Any]:
         raise BadRequestError(f"the body is no JSON: {error}") from None
     if not isinstance(body, dict):
         raise BadRequestError("the body is no JSON object")
+    verb = request.url.path.rpartition("/")[2]
+    if verb != "wait":
+        of = "" if verb == "reload" else f" of {' '.join(map(str, body.get('agents') or ['all agents']))[:200]}"
+        _log.info("%s%s, asked for by %s", verb, of, getattr(request.state, "peer", None) or "somebody")
     return body
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from pallas_supervisor.listeners import BACKLOG
+from pallas_supervisor.peers import PeerProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -68,7 +69,7 @@ class HttpServer:
             access_log=False,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=PeerProtocol,
             loop="asyncio",
             server_header=False,
             date_header=False,

@@ -64,7 +64,7 @@ def test_the_status_document(tmp_path: Path):
         bench.rig.operations.start([])
         bench.rig.come_up("library")
         document = await bench.get("/v1/status")
-        assert set(document) == {"deployment", "supervisor", "agents"}
+        assert set(document) == {"deployment", "supervisor", "configuration", "agents"}
         assert document["deployment"] == "demo"
         assert set(document["supervisor"]) == {"pid", "version", "since"}
         library, research = document["agents"]
@@ -73,6 +73,7 @@ def test_the_status_document(tmp_path: Path):
         assert set(library) == {
             "name", "state", "desired", "pid", "port", "restarts", "failures", "max_failures", "since", "health",
             "message", "last_exit", "generation", "depends_on", "resident_memory",
+            "outdated", "replacement",
         }  # fmt: skip
 
     on_bench(tmp_path, do)
@@ -147,12 +148,14 @@ def test_stop_and_restart(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_what_others_need_is_stopped_only_with_them(tmp_path: Path):
+def test_what_others_need_is_stopped_only_with_them(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     async def do(bench: Bench) -> None:
         bench.rig.operations.start([])
         bench.rig.come_up("library")
         bench.rig.come_up("research")
-        refused = await bench.post("/v1/stop", {"agents": ["library"]}, status=409)
+        with caplog.at_level("INFO", "pallas.supervisor.control"):
+            refused = await bench.post("/v1/stop", {"agents": ["library"]}, status=409)
+        assert caplog.messages == ["stop of library, asked for by somebody"]
         assert refused["error"] == (
             "research would lose what they depend on; stop them as well with --cascade, or name them"
         )
