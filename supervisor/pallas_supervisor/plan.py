@@ -49,7 +49,13 @@ DEPLOYMENT_ACTIONS: Mapping[str, Action] = {
 FIXED = ("name", "registry_port", "bind")
 """Fields of the deployment that only a restart of the supervisor changes; `bind` follows `host` by default."""
 
-FIXED_VARIABLES = ("PALLAS_AGENTS_CONFIG", "PALLAS_LOG_FILE", "PALLAS_LOG_STDERR", "PALLAS_RUNTIME_DIR")
+FIXED_VARIABLES = (
+    "PALLAS_AGENTS_CONFIG",
+    "PALLAS_CGROUP",
+    "PALLAS_LOG_FILE",
+    "PALLAS_LOG_STDERR",
+    "PALLAS_RUNTIME_DIR",
+)
 """Variables that the supervisor reads at its start only; where `.env` holds them, they are fixed as well."""
 
 _RANK: Mapping[Action, int] = {"live": 0, "respawn": 1, "rebind": 2}
