@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import importlib
+import io
 import logging
 import os
 import random
@@ -169,6 +170,9 @@ def _become(spec: WorkerSpec) -> None:
     os.chdir(spec.directory)
     sys.path.insert(0, spec.directory)
     sys.argv = [f"pallas-worker-{spec.agent}"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # what is printed shall be in the log at once
     random.seed()
     gc.enable()
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
