@@ -9,6 +9,7 @@
 # Debian: command | package | what is not run without it
 peers='
 systemd-analyze|systemd|the check of the systemd unit by systemd itself
+systemd-nspawn|systemd-container|the service under a real systemd
 npm|npm|the MCP conformance suite, and the accessibility check of the status page
 chromium|chromium|the status page in a browser
 promtool|prometheus|the check of the metrics by Prometheus itself

@@ -22,12 +22,19 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
 REPOSITORY = Path(__file__).parents[2]
 UNIT = "pallas-supervisor.service"
 PACKAGES = ("registry/pallas_registry", "supervisor/pallas_supervisor", "supervisor/pallasctl")
 PACKAGES += ("supervisor/pallas", "worker/pallas_worker")
-PATIENCE = 60.0
+PATIENCE = 90.0
+ENVIRONMENT = {
+    "PATH": "/opt/pallas/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "PALLAS_CONTROL_SOCKET": "/run/pallas/control.sock",
+}
+"""Of the commands that are run inside."""
 
 BOOT = """
 set -e
@@ -35,8 +42,9 @@ mount -t tmpfs tmpfs "$1" && mkdir "$1/up" "$1/work" "$1/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$1/up,workdir=$1/work" "$1/root"
 echo mounted
 read -r go
+mkdir "$2" && echo $$ >"$2/cgroup.procs"
 root=$1
-shift
+shift 2
 SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 exec systemd-nspawn -q -D "$root/root" "$@" --private-network --register=no \
     --keep-unit --console=read-only -b systemd.unit=multi-user.target >"$root/console" 2>&1 </dev/null
 """
@@ -47,11 +55,13 @@ def require_machine() -> None:
     programs = ("systemd-nspawn", "nsenter", "unshare", "setpriv")
     missing = [program for program in programs if shutil.which(program) is None]
     if os.getuid() != 0:
-        message = "not run: needs root, to boot a systemd in a container"
-    elif missing:
-        message = f"not run: needs {', '.join(missing)} (apt-get install systemd-container util-linux)"
-    else:
-        return
+        _not_run("root, to boot a systemd in a container")
+    if missing:
+        _not_run(f"{', '.join(missing)} (apt-get install systemd-container util-linux)")
+
+
+def _not_run(needed: str) -> NoReturn:
+    message = f"not run: needs {needed}"
     if os.environ.get("PALLAS_REQUIRE_PEERS") == "1":
         pytest.fail(message)
     pytest.skip(message)
@@ -70,13 +80,15 @@ class Machine:
         self._prepare = prepare
         self._process: subprocess.Popen[str] | None = None
         self._pid = 0
+        # Of its own: two machines without one would share the groups of their services.
+        self._group = _control_groups() / f"pallas-machine-{os.getpid()}"
 
     def __enter__(self) -> Self:
         # With its own parent it dies, and with it the machine and its mounts.
         command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]
         binds = [f"--bind-ro={path}" for path in _interpreter_paths()]
         process = self._process = subprocess.Popen(
-            [*command, "sh", "-c", BOOT, "sh", str(self._directory), *binds],
+            [*command, "sh", "-c", BOOT, "sh", str(self._directory), str(self._group), *binds],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -85,8 +97,8 @@ class Machine:
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            mounted = process.stdout.readline() == "mounted\n"
-            assert mounted, f"cannot mount an overlay: {process.communicate()[1].strip()}"
+            if process.stdout.readline() != "mounted\n":
+                _not_run(f"a kernel that lets it mount an overlay ({process.communicate()[1].strip()})")
             root = Path(f"/proc/{process.pid}/root{self._directory}/root")
             _neutralise(root)
             _install(root, lambda *command: self._on_host(*command))
@@ -103,6 +115,8 @@ class Machine:
         assert self._process is not None
         self._process.kill()  # its first process goes along, and with that one all others
         self._process.communicate()
+        if self._group.exists():
+            _remove_group(self._group)
 
     def _on_host(self, *command: str) -> None:
         """Run a command beside the machine, where its root is mounted: `{root}` stands for it."""
@@ -140,9 +154,8 @@ class Machine:
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command inside, as root."""
         enter = ["nsenter", "--target", str(self._pid), "--all"]
-        path = {"PATH": "/opt/pallas/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
         result = subprocess.run(
-            [*enter, *command], env=path, capture_output=True, text=True, timeout=PATIENCE, check=False
+            [*enter, *command], env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert not check or result.returncode == 0, (
             command,
@@ -167,6 +180,18 @@ class Machine:
         output = self.run("journalctl", "-u", UNIT, "-o", "json", "--all", "--no-pager", *matches).stdout
         return [json.loads(line) for line in output.splitlines()]
 
+    def until_journal(self, text: str) -> None:
+        """Return as soon as the unit's journal, or what the manager says of the unit, has a line with this text."""
+        enter = ["nsenter", "--target", str(self._pid), "--all"]
+        follow = ["timeout", f"{PATIENCE:g}", "journalctl", "-u", UNIT, "-f", "-n", "all", "-o", "cat"]
+        with subprocess.Popen(
+            [*enter, *follow], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            found = any(text in line for line in process.stdout)
+            process.kill()
+        assert found, (text, self.journal_text())
+
     def path(self, inside: str) -> Path:
         """A path inside, as this process can reach it."""
         return Path(f"/proc/{self._pid}/root{inside}")
@@ -181,6 +206,19 @@ class Machine:
             with contextlib.suppress(OSError):
                 names[pid] = self.path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
         return names
+
+    def commands(self) -> list[str]:
+        """The command lines of all processes inside."""
+        found = []
+        for file in self.path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                found.append(file.read_text().replace("\0", " ").strip())
+        return found
+
+    def listening(self) -> list[int]:
+        """The TCP ports that somebody listens on inside."""
+        lines = Path(f"/proc/{self._pid}/net/tcp").read_text().splitlines()[1:]
+        return [int(line.split()[1].split(":")[1], 16) for line in lines if line.split()[3] == "0A"]
 
     def on_network[Result](self, do: Callable[[], Result]) -> Result:
         """Call `do` in a thread whose sockets are in the machine's network."""
@@ -201,6 +239,24 @@ class Machine:
         if failures:
             raise failures[0]
         return results[0]
+
+
+def _control_groups() -> Path:
+    """Where control groups of version 2 are mounted."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, place, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(place)
+    raise AssertionError("control groups of version 2 are not mounted")
+
+
+def _remove_group(group: Path) -> None:
+    (group / "cgroup.kill").write_text("1")
+    waiting = threading.Event()
+    while "populated 1" in (group / "cgroup.events").read_text():
+        waiting.wait(0.01)
+    for folder, _, _ in group.walk(top_down=False):
+        folder.rmdir()
 
 
 def _interpreter_paths() -> list[str]:
