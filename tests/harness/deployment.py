@@ -47,6 +47,8 @@ class Deployment:
     directory: Path
     document: dict[str, Any] = field(default_factory=dict)
     servers: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    """More keys of `fastagent.config.yaml`."""
 
     @property
     def agents(self) -> dict[str, Any]:
@@ -63,6 +65,7 @@ class Deployment:
     def write(self) -> None:
         (self.directory / "agents.yaml").write_text(yaml.safe_dump(self.document, sort_keys=False))
         config: dict[str, Any] = {"logger": {"type": "none", "level": "info"}, "session_history": False}
+        config |= self.settings
         if self.servers:
             config["mcp"] = {"servers": self.servers}
         (self.directory / "fastagent.config.yaml").write_text(yaml.safe_dump(config))
