@@ -5,12 +5,12 @@ Reads the disk and changes nothing on it. Whatever is wrong with a file costs th
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pallas_registry.exposition import Family, encoded, number, sample_prefix
+from pallas_registry.logs import get_logger
 from pallas_registry.merging import Value, merge
 from pallas_registry.metric_slots import FOLDED, SlotFile, parse_name
 from pallas_registry.shard import FAST, Shard
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from pallas_registry.merging import Merged
+    from pallas_registry.merging import Labels, Merged
 
 ENDINGS = (".lock", ".new", ".damaged")
 """How other files that belong into the directory end."""
 
-_log = logging.getLogger("pallas.metrics")
+_log = get_logger("pallas.metrics")
 
 
 class _Source:
@@ -57,6 +57,8 @@ class _Plan:
     versions: list[int] = field(default_factory=list)
     """Of the sources, when the text was made."""
     text: bytes = b""
+    prefixes: dict[tuple[str, Labels], str] = field(default_factory=dict)
+    """What lines begin with, where they are not a shard's."""
 
     def is_separate(self, name: str) -> bool:
         """Whether no series of the family can be in two shards, so that their texts are the family's."""
@@ -193,8 +195,13 @@ class MergedFiles:
     def _text(self, name: str, plan: _Plan) -> bytes:
         if plan.kind in FAST and plan.is_separate(name):
             return b"".join(shard.lines[name] for shard in plan.shards)
-        merged = merge(plan.kind, _values(name, plan.sources))
-        return encoded("".join(f"{sample_prefix(*of)}{number(value)}\n" for of, value in merged.items()))
+        lines = []
+        for of, value in merge(plan.kind, _values(name, plan.sources)).items():
+            prefix = plan.prefixes.get(of)
+            if prefix is None:
+                prefix = plan.prefixes[of] = sample_prefix(*of)
+            lines.append(f"{prefix}{number(value)}\n")
+        return encoded("".join(lines))
 
     def merged(self, names: Collection[str] = ()) -> Iterator[tuple[Family, Merged]]:
         """What was read, merged, as numbers; the families have no text.

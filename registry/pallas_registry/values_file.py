@@ -118,15 +118,16 @@ class ValuesFile:
         """How many times `read` has found something new."""
         self._data = bytearray()
         self._used = HEADER.size
-        self._layout = struct.Struct("")
+        self._layout = self._times = struct.Struct("")
         self._lengths: tuple[int, ...] = ()
 
     @property
     def timestamps(self) -> tuple[float, ...]:
         """One a key, in seconds since the epoch; 0 for a gauge that was never set, and for what is no gauge."""
-        ends = itertools.accumulate(map(entry_size, self._lengths), initial=HEADER.size)
-        next(ends)
-        return tuple(_VALUE.unpack_from(self._data, end - _VALUE.size)[1] for end in ends)
+        gaps = (entry_size(length) - _ALIGNMENT for length in self._lengths)
+        if self._times.size != self._layout.size:
+            self._times = struct.Struct(f"{HEADER.size}x" + "".join(f"{gap}xd" for gap in gaps))
+        return self._times.unpack_from(self._data)
 
     def read(self) -> None:
         """Take in what the file says now.
