@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from pallas_registry.configured_secrets import FILES
-from pallas_registry.problems import ConfigurationError
+from pallas_registry.problems import ConfigurationError, Problem
 from pallas_supervisor.configuration import Source
 from pallas_supervisor.fingerprints import Fingerprints
 from pallas_supervisor.provenance import Provenance
@@ -41,12 +41,11 @@ def test_what_is_written_anew_is_the_same(tmp_path: Path):
 
 def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Path):
     prints, path = Fingerprints(), tmp_path / ".env"
-    seen = set()
-    for value in range(50):
-        path.write_text(f"A={value:02}\n")
-        os.utime(path, (1e9, 1e9))
-        seen.add(prints.of(path))
-    assert len(seen) == 50
+    path.write_text("A=1\n")
+    with patch("pathlib.Path.stat", return_value=path.stat()):  # as a clock that ticks slowly tells it
+        first = prints.of(path)
+        path.write_text("A=2\n")
+        assert prints.of(path) != first
 
 
 def test_a_file_at_rest_is_not_read_again(tmp_path: Path):
@@ -198,13 +197,24 @@ def test_a_look_reads_only_what_has_changed(made: Provenance, tmp_path: Path):
 
 
 def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Provenance, tmp_path: Path):
+    (tmp_path / "fastagent.config.yaml").write_text("logger: {type: none}\n")
     start(made)
-    with patch("pathlib.Path.open", side_effect=OSError(24, "Too many open files")):
+    with (
+        patch("pallas_supervisor.fingerprints.SETTLED", -1.0),
+        patch("pathlib.Path.open", side_effect=OSError(24, "Too many open files")),
+    ):
         look(made)
         assert made.document()["problems"] == 3
     look(made)
     assert made.document() == {"changed": [], "problems": 0}
     assert both(made) == [(), ()]
+    write_deployment(tmp_path, AGENTS, version="2.0.0")
+    problem = Problem("agents.yaml", None, "", "cannot be read: too many open files", "wait")
+    with patch.object(Source, "read", side_effect=ConfigurationError([problem])):
+        look(made)
+        assert made.document()["problems"] == 1
+    look(made)
+    assert made.document() == {"changed": ["agents.yaml"], "problems": 0}
 
 
 def test_what_has_left_is_forgotten(made: Provenance):

@@ -140,8 +140,7 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
-        rig.come_up("research")
-        rig.fleet.slots.slot("research", 1)
+        serve(rig, "research")
         rig.write({"library": two["library"], "jarvis": {"port": port, "depends_on": ["library"]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
         await until(rig, library="ready", research="stopping")
@@ -151,6 +150,7 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
         assert answering(port)
         assert not answering(int(str(two["research"]["port"])))
         assert "research" not in rig.fleet.slots._agents
+        assert "research" not in rig.fleet.provenance._origins
 
     on_rig(tmp_path, two, do)
 
