@@ -5,11 +5,11 @@ Knows what may be added up; the caller knows that the writers have ended and tha
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
 from pallas_registry.shard import FAST
 from pallas_registry.values_file import DamagedError, ValuesFile, encode
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNFINISHED = ".new"
 """How a file's name ends until all of it is there."""
 
-_log = logging.getLogger("pallas.metrics")
+_log = get_logger("pallas.metrics")
 
 
 def fold(kind: str, ended: Iterable[Path], into: Path) -> None:

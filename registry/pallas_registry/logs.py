@@ -79,7 +79,10 @@ def configure_logging(
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """The structured logger of that name: `get_logger("pallas.engine").info("started", agent="jarvis")`."""
+    """The structured logger of that name: `get_logger("pallas.engine").info("started", agent="jarvis")`.
+
+    It takes what a plain logger takes, `%s` and arguments, `extra` and `exc_info`, and fields by their names.
+    """
     _configure_structlog()
     return structlog.stdlib.get_logger(name)
 
@@ -141,12 +144,13 @@ def _hand_to_logging(
 ) -> tuple[tuple[object, ...], dict[str, Any]]:
     """Turn an event into the arguments of a standard logger's method.
 
-    Its fields travel in the record as they are, and as attributes too, as plain logging's `extra` would set
-    them, where no attribute has that name already.
+    Its fields, also those that are given as plain logging's `extra`, travel in the record as they are, and as
+    attributes too, where no attribute has that name already.
     """
     options = {key: event.pop(key) for key in ("exc_info", "stack_info", "stacklevel") if key in event}
     message = event.pop("event", "")
     arguments = event.pop("positional_args", ())
+    event.update(event.pop("extra", None) or {})
     extra = {key: value for key, value in event.items() if key not in _OF_EVERY_RECORD}
     return (message, *arguments), {"extra": {**extra, _FIELDS: event}, **options}
 

@@ -17,6 +17,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from pallas_registry.logs import get_logger
 from pallas_registry.span_privacy import presentable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ FLUSH_TIMEOUT_FAILING = 0.1
 
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
-_log = logging.getLogger("pallas.tracing")
+_log = get_logger("pallas.tracing")
 
 
 class Tracing:

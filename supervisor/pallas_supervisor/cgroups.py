@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
 from pallas_registry.problems import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _WORKERS_LEAF = re.compile(r"worker-[A-Za-z0-9_-]+\.[0-9]+(\.[0-9]+)?")
 _DELEGATION_MARKS = ("user.delegate", "trusted.delegate")
 """Extended attributes with which systemd marks the group of a unit that has `Delegate=`."""
 
-_log = logging.getLogger("pallas.supervisor.cgroups")
+_log = get_logger("pallas.supervisor.cgroups")
 
 
 class WorkerGroup:

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from pallas_registry import __version__
 from pallas_registry.log_levels import LEVEL_NAMES, level_name, level_number
+from pallas_registry.logs import get_logger
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.hub import Follower
 from pallas_supervisor.listeners import PortsTakenError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.operations import Goal, Operations
     from pallas_supervisor.reloading import Reloading
 
-_log = logging.getLogger("pallas.supervisor.control")
+_log = get_logger("pallas.supervisor.control")
 
 DEFAULT_TIMEOUT = 90.0
 LONGEST_TIMEOUT = 86_400.0
@@ -218,7 +219,11 @@ async def _body(request: Request) -> dict[str, Any]:
         raise BadRequestError("the body is no JSON object")
     verb = request.url.path.rpartition("/")[2]
     if verb != "wait":
-        of = "" if verb == "reload" else f" of {' '.join(map(str, body.get('agents') or ['all agents']))[:200]}"
+        of = (
+            ""
+            if verb == "reload"
+            else f" of {' '.join(map(str, body.get('agents') or ['all agents']))[:200]}"
+        )
         _log.info("%s%s, asked for by %s", verb, of, getattr(request.state, "peer", None) or "somebody")
     return body
 

@@ -7,12 +7,12 @@ the loop's thread; `post` may be called from anywhere on it, also from within an
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from pallas_registry.logs import get_logger
 from pallas_supervisor.machine import step
 from pallas_supervisor.states import (
     Agent,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 RECONCILE_INTERVAL = 30.0
 """Seconds between looks at everything, should an event ever have been missed."""
 
-_log = logging.getLogger("pallas.supervisor.engine")
+_log = get_logger("pallas.supervisor.engine")
 
 
 class Processes(Protocol):

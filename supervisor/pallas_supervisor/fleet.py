@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pallas_registry.configured_secrets import configured_secrets
+from pallas_registry.logs import get_logger
 from pallas_registry.protocol import (
     FailedReport,
     HealthReport,
@@ -66,7 +67,7 @@ FAILED_RETRY_AFTER = 30
 
 _LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
 
-_log = logging.getLogger("pallas.supervisor.fleet")
+_log = get_logger("pallas.supervisor.fleet")
 
 
 class Fleet:

@@ -5,9 +5,9 @@ Knows the fleet; `liveness` and `footprints` watch and judge.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
 from pallas_registry.sizes import describe_size
 from pallas_supervisor.children import Owner
 from pallas_supervisor.footprints import SOFT, Footprint, Footprints, Verdict
@@ -17,7 +17,7 @@ from pallas_supervisor.states import OUT_OF_MEMORY, Replace, State, Unhealthy
 if TYPE_CHECKING:
     from pallas_supervisor.fleet import Fleet
 
-_log = logging.getLogger("pallas.supervisor.guards")
+_log = get_logger("pallas.supervisor.guards")
 
 
 class Guards:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pallas_registry.logs import parse_record
+from pallas_registry.logs import get_logger, parse_record
 from pallas_registry.protocol import decode_report
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ DRAIN_CHUNKS = 32
 LINES_AT_ONCE = 200
 """Lines that are taken in before others have their turn on the loop."""
 
-_log = logging.getLogger("pallas.supervisor.intake")
+_log = get_logger("pallas.supervisor.intake")
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from pallas_registry.logs import get_logger
 from pallas_registry.protocol import EXIT_OUT_OF_MEMORY, Descriptors
 from pallas_supervisor import procfs
 from pallas_supervisor.children import (
@@ -51,7 +51,7 @@ LEFTOVERS_GRACE = 5.0
 _UNUSABLE_INTERPRETER = (FileNotFoundError, NotADirectoryError, PermissionError)
 """What trying again does not mend."""
 
-_log = logging.getLogger("pallas.supervisor.launch")
+_log = get_logger("pallas.supervisor.launch")
 
 
 class CalledOffError(Exception):

@@ -6,7 +6,6 @@ Knows where lines go; nothing of agents. A full queue or a full disk loses lines
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import sys
 import time
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
 from pallas_supervisor.background_writer import BackgroundWriter
 from pallas_supervisor.journal import journal_behind
 from pallas_supervisor.rotating_file import RotatingFile
@@ -31,7 +31,7 @@ CLOSE_TIMEOUT = 4.0
 OUTAGE_OVER = 1.0
 """Seconds without a failure after which the file counts as writable again."""
 
-_log = logging.getLogger("pallas.supervisor.logfile")
+_log = get_logger("pallas.supervisor.logfile")
 
 
 def log_file_path(environ: Mapping[str, str]) -> Path:

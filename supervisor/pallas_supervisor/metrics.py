@@ -5,7 +5,6 @@ Knows the engine's agents; the workers' own series come in as families, those of
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import (
@@ -20,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from pallas_registry.exposition import Family, choose, encoded, number, page, sample_prefix
+from pallas_registry.logs import get_logger
 from pallas_supervisor.loop_lag import LoopLag
 from pallas_supervisor.process_metrics import WorkerProcessCollector, ZygoteCollector
 from pallas_supervisor.states import State
@@ -47,7 +47,7 @@ RESTART_REASONS = (
 START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
-_log = logging.getLogger("pallas.supervisor.metrics")
+_log = get_logger("pallas.supervisor.metrics")
 
 
 class Fleet(Protocol):

@@ -10,6 +10,7 @@ import logging
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.configuration import DOTENV, take_over
 from pallas_supervisor.fleet import graph_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.fleet import Fleet
     from pallas_supervisor.states import Agent
 
-_log = logging.getLogger("pallas.supervisor.reloading")
+_log = get_logger("pallas.supervisor.reloading")
 
 UNTOUCHED = frozenset({State.STOPPED, State.WAITING})
 """States without a process, from which the next start takes the newest configuration anyway."""

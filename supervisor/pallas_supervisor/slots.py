@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import itertools
-import logging
 import os
 import threading
 from collections import defaultdict
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import Metric
 
 from pallas_registry.folding import fold, remove
+from pallas_registry.logs import get_logger
 from pallas_registry.merged_files import MergedFiles
 from pallas_registry.metric_slots import FOLDED, file_name, parse_name, slot_name
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pallas_registry.merging import Merged
     from pallas_registry.metric_slots import SlotFile
 
-_log = logging.getLogger("pallas.supervisor.metrics")
+_log = get_logger("pallas.supervisor.metrics")
 
 
 class Slots:

@@ -6,10 +6,10 @@ Knows which sockets the manager holds and under which names; nothing of who acce
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
 from pallas_supervisor.activation import serving
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "port-"
 
-_log = logging.getLogger("pallas.supervisor.socket_store")
+_log = get_logger("pallas.supervisor.socket_store")
 
 
 class SocketStore:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.known_secrets import KnownSecrets
-from pallas_registry.logs import configure_logging, levels
+from pallas_registry.logs import configure_logging, get_logger, levels
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
 from pallas_supervisor.activation import Inheritance
 from pallas_supervisor.cgroups import Groups, delegated_groups
@@ -56,7 +56,7 @@ REGISTRY = "registry"
 EXTENSION = 30.0
 """Seconds more that the service manager is asked for while agents stop, again and again."""
 
-_log = logging.getLogger("pallas.supervisor")
+_log = get_logger("pallas.supervisor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

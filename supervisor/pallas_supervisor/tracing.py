@@ -7,11 +7,11 @@ moments are those at which the supervisor heard of them.
 from __future__ import annotations
 
 import importlib
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pallas_registry import __version__
+from pallas_registry.logs import get_logger
 from pallas_registry.protocol import FailedReport, ReadyReport, StageReport
 from pallas_registry.tracing_settings import tracing_settings
 from pallas_supervisor.states import State
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _STAGES = {"importing": "import", "creating": "create", "serving": "serve"}
 _UNDER_WAY = frozenset(State) - {State.READY, State.FAILED, State.STOPPED}
 
-_log = logging.getLogger("pallas.supervisor.tracing")
+_log = get_logger("pallas.supervisor.tracing")
 
 
 def open_tracing(environ: Mapping[str, str], deployment: str, secrets: KnownSecrets) -> Tracing | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pallas_registry.environment import worker_environment
+from pallas_registry.logs import get_logger
 from pallas_supervisor.children import exit_of, pidfd_of, send
 from pallas_supervisor.executing import execute
 from pallas_supervisor.wording import describe_exit
@@ -35,7 +35,7 @@ ANSWER_TIMEOUT = 8.0
 KILL_TIMEOUT = 5.0
 """Seconds that a killed zygote may take to disappear."""
 
-_log = logging.getLogger("pallas.supervisor.zygote")
+_log = get_logger("pallas.supervisor.zygote")
 
 
 class ZygoteError(Exception):

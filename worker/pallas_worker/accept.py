@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import socket
 import struct
 import termios
@@ -21,10 +20,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from pallas_registry.logs import get_logger
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-_log = logging.getLogger("pallas.worker.accept")
+_log = get_logger("pallas.worker.accept")
 
 KEEP_ALIVE = 75
 """Seconds after which an idle connection is closed: above the 60 s of common proxies, which close first."""

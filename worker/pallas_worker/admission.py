@@ -6,12 +6,12 @@ Knows numbers and the clock; must not know what a call does.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from pallas_registry.logs import get_logger
 from pallas_worker.errors import BusyError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WEIGHT = 0.2
 """Of the newest call in the moving average of how long calls take."""
 
-_log = logging.getLogger("pallas.worker.admission")
+_log = get_logger("pallas.worker.admission")
 
 
 class Admission:

@@ -6,7 +6,6 @@ Knows MCP and HTTP; must not know fast-agent. Answers carry neither tracebacks n
 from __future__ import annotations
 
 import json
-import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp.server.lowlevel.server import Server
@@ -28,6 +27,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from pallas_registry.exposition import accepts_gzip, compressed
+from pallas_registry.logs import get_logger
 from pallas_worker import metrics
 from pallas_worker.bearer import inbound_bearer
 from pallas_worker.correlation import request_id
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pallas_registry.protocol import HealthReport, WorkerSpec
     from pallas_worker.progress import Send as SendProgress
 
-_log = logging.getLogger("pallas.worker.app")
+_log = get_logger("pallas.worker.app")
 
 PATH = "/mcp"
 

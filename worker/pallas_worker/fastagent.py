@@ -73,7 +73,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (MCPAggregator, "_execute_session_method", ("client", "method_name")),
 )
 
-_log = logging.getLogger("pallas.worker.fastagent")
+_log = get_logger("pallas.worker.fastagent")
 _records = logging.getLogger("fast_agent")
 _trace = get_logger("pallas.forward.trace")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Never
 
+from pallas_registry.logs import get_logger
 from pallas_registry.protocol import HealthReport
 from pallas_worker import metrics
 from pallas_worker.probes import Prober
@@ -32,7 +32,7 @@ INTERVAL = 15.0
 FIRST_ROUND_TIMEOUT = 3.0
 """Seconds that `get_health` waits for the first round."""
 
-_log = logging.getLogger("pallas.worker.health")
+_log = get_logger("pallas.worker.health")
 
 
 def assess(

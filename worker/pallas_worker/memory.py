@@ -27,7 +27,7 @@ TOOL_ID = 4
 LAST_WORDS_TIMEOUT = 2.0
 """Seconds that the last log record may take."""
 
-_log = logging.getLogger("pallas.worker.memory")
+_log = logging.getLogger("pallas.worker.memory")  # a plain one: it has to work without memory
 
 
 class MemoryLimit:

@@ -5,11 +5,12 @@ Knows fast-agent's public message types; must not know how an agent is run.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from fast_agent.types import PromptMessageExtended
 from mcp_types import ContentBlock, ImageContent, TextContent
+
+from pallas_registry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pallas_worker.images import Image
     from pallas_worker.vision import Vision
 
-_log = logging.getLogger("pallas.worker.messages")
+_log = get_logger("pallas.worker.messages")
 
 
 def user_turn(message: str, images: Iterable[Image]) -> PromptMessageExtended:

@@ -9,7 +9,6 @@ whose metrics cannot be written serves all the same.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from prometheus_client import Counter, Gauge, Histogram, values
 
 from pallas_registry.exposition import choose, page
+from pallas_registry.logs import get_logger
 from pallas_worker.metrics_files import (
     AgentFiles,
     ReservedFile,
@@ -42,7 +42,7 @@ TOOL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 RETRY = 5.0
 """Seconds until it is tried again to open files that could not be made."""
 
-_log = logging.getLogger("pallas.worker.metrics")
+_log = get_logger("pallas.worker.metrics")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Knows how prometheus_client's multiprocess mode writes its files; must not know 
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import re
 import stat
@@ -16,6 +15,7 @@ from pathlib import Path
 from prometheus_client.mmap_dict import MmapedDict
 
 from pallas_registry.folding import UNFINISHED, set_aside, write_reserved
+from pallas_registry.logs import get_logger
 from pallas_registry.merged_files import MergedFiles
 from pallas_registry.metric_slots import agent_of
 from pallas_registry.values_file import DamagedError, check, encode, entry_size
@@ -23,7 +23,7 @@ from pallas_registry.values_file import DamagedError, check, encode, entry_size
 SETTLING = 10
 """Times that files are read again because the supervisor was folding some of them meanwhile."""
 
-_log = logging.getLogger("pallas.worker.metrics")
+_log = get_logger("pallas.worker.metrics")
 
 
 class SlotBusyError(RuntimeError):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import time
 from collections import deque
 from typing import TYPE_CHECKING
+
+from pallas_registry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ RETRY = 5.0
 MAX_LEAVING = 32
 """Disposals under way beyond which the next user waits for one, so that they cannot pile up."""
 
-_log = logging.getLogger("pallas.worker.pool")
+_log = get_logger("pallas.worker.pool")
 
 
 class Owned[T]:

@@ -7,12 +7,12 @@ follows from the outcome. It only warns, and never logs or reports a key.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
 
+from pallas_registry.logs import get_logger
 from pallas_registry.protocol import ProviderHealth
 from pallas_worker.http_errors import HTTP_FAILURES, describe
 from pallas_worker.models import model_reference
@@ -30,7 +30,7 @@ MAX_AGE = 60.0
 USUAL_ANTHROPIC_MODEL = "claude-sonnet-4-5"
 """Asked for to try a key where no agent's model is Anthropic's."""
 
-_log = logging.getLogger("pallas.worker.preflight")
+_log = get_logger("pallas.worker.preflight")
 
 
 class _FailedError(Exception):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pallas_registry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     type Send = Callable[[float, float | None, str | None], Awaitable[None]]
     """Sends one notification: progress, total or None, message or None."""
 
-_log = logging.getLogger("pallas.worker.progress")
+_log = get_logger("pallas.worker.progress")
 
 SEND_TIMEOUT = 5.0
 """Seconds after which a client that does not read is given up: it must not hold the agent."""

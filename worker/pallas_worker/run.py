@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
-from pallas_registry.logs import Levels, configure_logging
+from pallas_registry.logs import Levels, configure_logging, get_logger
 from pallas_registry.protocol import (
     EXIT_FAILURE,
     EXIT_PERMANENT,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-_log = logging.getLogger("pallas.worker")
+_log = get_logger("pallas.worker")
 
 
 def run_worker(descriptors: Descriptors) -> NoReturn:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -22,6 +21,7 @@ from fast_agent.core.validation import get_agent_dependencies
 from fast_agent.types import RequestParams
 from mcp_types import Implementation
 
+from pallas_registry.logs import get_logger
 from pallas_worker import fastagent
 from pallas_worker.errors import AgentError
 from pallas_worker.instances import Instance
@@ -59,7 +59,7 @@ WARM_WITH_PROCESSES = 1
 TOKEN_PROVIDERS = frozenset({"hf", "huggingface"})
 """fast-agent's names of the LLM providers that take the caller's own token for their key."""
 
-_log = logging.getLogger("pallas.worker.runtime")
+_log = get_logger("pallas.worker.runtime")
 
 
 class AgentRuntime:

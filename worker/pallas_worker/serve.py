@@ -22,6 +22,7 @@ from fast_agent.core.exceptions import (
 )
 
 from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.logs import get_logger
 from pallas_registry.protocol import Heartbeat, ReadyReport, StageReport
 from pallas_worker import metrics
 from pallas_worker.accept import HttpServer
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from pallas_registry.protocol import Report, WorkerSpec
     from pallas_worker.runtime import AgentRuntime
 
-_log = logging.getLogger("pallas.worker.serve")
+_log = get_logger("pallas.worker.serve")
 
 
 async def serve(

@@ -7,7 +7,6 @@ after the fork. Without tracing, a client's trace context still goes on to downs
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import secrets
 import sys
@@ -20,6 +19,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from pallas_registry.logs import get_logger
 from pallas_registry.tracing_settings import tracing_settings
 from pallas_worker.tools import GET_HEALTH
 
@@ -45,7 +45,7 @@ _LLM_CLIENTS = (
 _W3C = TraceContextTextMapPropagator()
 """Of headers. Baggage is not passed on: it is whatever a client says, and downstream servers are strangers."""
 
-_log = logging.getLogger("pallas.worker.tracing")
+_log = get_logger("pallas.worker.tracing")
 _tracing: Tracing | None = None
 
 

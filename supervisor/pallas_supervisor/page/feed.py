@@ -6,9 +6,9 @@ Knows the fleet and the clock; nothing of HTML. The reading is done in a thread,
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
 from pallas_supervisor.page.facts import WallClock, count_of, gather
 from pallas_supervisor.page.history import INTERVAL, History
 from pallas_supervisor.page.samples import Samples, read_samples
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.fleet import Fleet
     from pallas_supervisor.page.facts import FleetFacts
 
-_log = logging.getLogger("pallas.supervisor.page")
+_log = get_logger("pallas.supervisor.page")
 
 type Reading = tuple[Samples, dict[str, int]]
 """The workers' series, and the resident memory in bytes of each live worker."""
