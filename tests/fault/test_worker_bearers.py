@@ -259,7 +259,7 @@ async def call_all(setting: Setting, mode: str) -> dict[str, str]:
         calling.cancel()
         await asyncio.gather(calling, arriving, return_exceptions=True)
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(600):
         await asyncio.gather(*(leaving(c) if c.leaves else one(c) for c in setting.callers))
     return answers
 

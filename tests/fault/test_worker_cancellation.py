@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from pallas_registry.deployment import ModelCapabilities
+from peers import stdio_server
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from peers.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
 from system.worker_census import Census, agent, check_nothing_is_left, series, take, until
@@ -262,42 +263,24 @@ def test_the_agents_that_an_agent_is_made_of_end_too(tmp_path: Path, mode: str) 
             assert not any("did not finish" in line for line in worker.messages("WARNING"))
 
 
-STDIO = """
-import os
-import time
-
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("stdio")
-
-@server.tool()
-def wait(path: str) -> str:
-    with open(path + ".new", "w") as file:
-        file.write(str(os.getpid()))
-    os.rename(path + ".new", path)
-    time.sleep(3600)
-    return "never"
-
-server.run("stdio")
-"""
-
-
 def test_the_processes_of_a_call_end_with_its_caller(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(STDIO)
     begun = tmp_path / "begun"
-    servers = {"local": {"command": sys.executable, "args": ["server.py"]}}
+    servers = {"local": {"command": sys.executable, "args": ["-IS", stdio_server.__file__]}}
     with run_worker(project(tmp_path, servers=servers)) as worker:
 
-        def arrived() -> None:
-            until(worker, lambda _: begun.exists())
-
         async def run() -> None:
-            async def calling() -> None:
+            async def calling() -> str:
                 async with bearing(worker.url, "tok", "auto") as client:
                     told = json.dumps({"path": str(begun)})
-                    await client.call_tool("demo", {"message": f"***CALL_TOOL local__wait {told}"})
+                    return text(await client.call_tool("demo", {"message": f"***CALL_TOOL local__wait {told}"}))
 
             call = asyncio.create_task(calling())
+
+            def arrived() -> None:
+                until(worker, lambda _: begun.exists() or call.done())
+
             await asyncio.to_thread(arrived)
+            assert not call.done(), call
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from harness.deployment import Deployment
 
-PATIENCE = 90.0
+PATIENCE = 180.0
 """Seconds after which something that has to happen has not happened."""
 
 BIN = Path(sys.executable).parent

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.responses import JSONResponse
 
-from peers.loopback import Fault, Loopback, Recorded, serve
+from peers.loopback import START_TIMEOUT, Fault, Loopback, Recorded, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,11 +87,13 @@ class RunningDownstream:
     def fault(self, fault: Callable[[Recorded], Fault | None] | Fault | None) -> None:
         self._loopback.fault = _decider(fault)
 
-    def wait_for(self, matches: Callable[[list[Recorded]], bool], timeout: float = 30.0) -> None:
+    def wait_for(self, matches: Callable[[list[Recorded]], bool], timeout: float = START_TIMEOUT) -> None:
         """Wait until `matches` is true of the requests so far; call it from a thread, not from a loop."""
         self._loopback.wait_for(matches, timeout)
 
-    def wait_for_gone(self, matches: Callable[[list[Recorded]], bool], timeout: float = 30.0) -> None:
+    def wait_for_gone(
+        self, matches: Callable[[list[Recorded]], bool], timeout: float = START_TIMEOUT
+    ) -> None:
         """Wait until `matches` is true of the requests whose client went away; call it from a thread."""
         self._loopback.wait_for_gone(matches, timeout)
 

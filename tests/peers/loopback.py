@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-START_TIMEOUT = 30.0
+START_TIMEOUT = 120.0
 """Seconds that a server may take to start or to stop on a crowded machine."""
 
 

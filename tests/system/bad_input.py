@@ -27,7 +27,7 @@ META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 """Seconds: it only bounds a failing test."""
 
 Headers = tuple[tuple[str, str], ...]

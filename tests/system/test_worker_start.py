@@ -9,11 +9,16 @@ import pytest
 
 from pallas_registry.protocol import EXIT_PERMANENT, FailedReport, ReadyReport
 from peers.downstream import run_downstream
+from system.worker_children import executed, forked
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import call, project, text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from pallas_registry.protocol import Descriptors
+    from system.worker_children import Child
 
 HEAD = "from fast_agent import FastAgent\nfast = FastAgent('tests')\n"
 AGENT = HEAD + "@fast.agent(name='demo', {})\nasync def demo(): ...\n"
@@ -98,9 +103,12 @@ def test_a_failure_of_the_moment_is_not_permanent(tmp_path: Path) -> None:
         )
 
 
-def test_arguments_of_the_process_are_not_the_agents(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [forked, executed])
+def test_arguments_of_the_process_are_not_the_agents(
+    tmp_path: Path, start: Callable[[Descriptors, Mapping[str, str]], Child]
+) -> None:
     source = "import sys\nassert len(sys.argv) == 1, sys.argv\n" + AGENT.format("")
-    with run_worker(project(tmp_path, agents=source)) as worker:
+    with run_worker(project(tmp_path, agents=source), start=start) as worker:
         assert text(call(worker.url, "auto", "demo", message="x")) == "x"
 
 

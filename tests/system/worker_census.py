@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from system.worker_process import RunningWorker
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds after which a failing test stops to wait."""
 
 AGENT = '''

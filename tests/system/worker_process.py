@@ -1,30 +1,27 @@
-"""A worker's serving side in a process of its own, on a socket that the test has bound.
+"""A worker in a process of its own, on a socket that the test has bound.
 
-Knows `pallas_worker.serve`; stands in for the supervisor and for the process side of a worker.
+Knows the worker protocol, and stands in for the supervisor; how the process comes to be is `worker_children`'s.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import fcntl
 import json
-import logging
 import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pallas_registry.protocol import ReadyReport, Report, WorkerSpec, decode_report, encode_report
+from pallas_registry.protocol import Descriptors, ReadyReport, Report, WorkerSpec, decode_report
+from system.worker_children import SMALL_ENVIRONMENT, Child, forked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-START_TIMEOUT = 60.0
+START_TIMEOUT = 180.0
 """Seconds within which a worker must be ready or have failed: it only bounds a failing test."""
 
 
@@ -32,14 +29,18 @@ START_TIMEOUT = 60.0
 class RunningWorker:
     """A worker process as its supervisor sees it."""
 
-    process: subprocess.Popen[bytes]
+    process: Child
     listener: socket.socket
     reports: list[Report] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
-    """Its log records: name, level, message, and what the record carries besides."""
-    ended: bool = False
-    """It has written its last; its exit follows or has happened."""
+    """Its log records: name, level, message, conversation_id, and the traceback if there is one."""
+    _reading: int = 2
     _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def ended(self) -> bool:
+        """It has written its last; its exit follows or has happened."""
+        return self._reading == 0
 
     @property
     def port(self) -> int:
@@ -69,20 +70,18 @@ class RunningWorker:
 
     def stop(self) -> int:
         """Ask it to drain (SIGTERM) and wait for its exit status."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.terminate()
         return self.process.wait(START_TIMEOUT)
 
-    def read(self, lines: Any) -> None:
-        """Take in what the worker writes, until it ends."""
-        for line in lines:
-            with self._changed:
-                if line.startswith(b"R "):
-                    self.reports.append(decode_report(line[2:]))
-                else:
-                    self.records.append(json.loads(line[2:]))
-                self._changed.notify_all()
+    def read(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+        """Take in the lines that the worker writes to this pipe, until it ends."""
+        with open(descriptor, "rb") as lines:
+            for line in lines:
+                with self._changed:
+                    take(line)
+                    self._changed.notify_all()
         with self._changed:
-            self.ended = True
+            self._reading -= 1
             self._changed.notify_all()
 
 
@@ -95,12 +94,13 @@ def run_worker(
     ready: bool = True,
     environment: dict[str, str] | None = None,
     listener: socket.socket | None = None,
+    start: Callable[[Descriptors, Mapping[str, str]], Child] = forked,
     **changes: Any,
 ) -> Iterator[RunningWorker]:
     """Run a worker for `agent` of `module` in `directory` until the block ends; wait until it is ready.
 
     `changes` are fields of the `WorkerSpec`; `environment` is added to a small one without any key. With a
-    `listener` of an earlier worker, this one takes over from it.
+    `listener` of an earlier worker, this one takes over from it. What the agent prints goes to our stderr.
     """
     if listener is None:
         listener = socket.socket()
@@ -108,7 +108,6 @@ def run_worker(
         listener.listen(128)
         listener.setblocking(False)
     listener = listener.dup()
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     metrics = directory / "metrics"
     metrics.mkdir(exist_ok=True)
     fields: dict[str, Any] = {
@@ -127,91 +126,35 @@ def run_worker(
         "stop_timeout": 10.0,
         "log_level": "DEBUG",
         "root_log_level": "INFO",
-        "environment": kept | (environment or {}),
+        "environment": SMALL_ENVIRONMENT | (environment or {}),
     }
     spec = WorkerSpec(**fields | changes)
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(listener.fileno())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=spec.directory,
-        env=dict(spec.environment) | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        pass_fds=[listener.fileno()],
-        start_new_session=True,
-    )
-    worker = RunningWorker(process, listener)
-    reader = threading.Thread(target=worker.read, args=(process.stdout,), daemon=True)
-    reader.start()
-    try:
-        assert process.stdin is not None
-        process.stdin.write(spec.to_json())
-        process.stdin.close()
+    with contextlib.ExitStack() as stack:
+        stack.callback(listener.close)
+        lifeline, lifeline_held = os.pipe()
+        stack.callback(os.close, lifeline_held)
+        (reports, to_reports), (records, to_records) = os.pipe(), os.pipe()
+        # Libraries that say all they can must not find it full: a worker never waits, and drops records.
+        fcntl.fcntl(to_records, fcntl.F_SETPIPE_SZ, 1 << 20)
+        memory = os.memfd_create("worker-spec")
+        os.write(memory, spec.to_json())
+        theirs = Descriptors(memory, listener.fileno(), lifeline, to_reports, to_records, 2)
+        worker = RunningWorker(start(theirs, spec.environment), listener)
+        for descriptor in (memory, lifeline, to_reports, to_records):
+            os.close(descriptor)
+        sources: list[tuple[int, Callable[[bytes], None]]] = [
+            (reports, lambda line: worker.reports.append(decode_report(line))),
+            (records, lambda line: worker.records.append(json.loads(line))),
+        ]
+        for source in sources:
+            reader = threading.Thread(target=worker.read, args=source, daemon=True)
+            reader.start()
+            stack.callback(reader.join, 10)
+        stack.callback(worker.process.end)
         if ready:
             worker.wait_until(
                 lambda it: it.ended or any(isinstance(report, ReadyReport) for report in it.reports)
             )
-            assert not worker.ended, (process.wait(), worker.reports, worker.records[-10:])
+            assert not worker.ended, (worker.process.wait(30), worker.reports, worker.records[-10:])
         yield worker
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        reader.join(10)
-        assert process.stdout is not None
-        process.stdout.close()
-        listener.close()
-
-
-class _RecordWriter(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        extra = {"conversation_id": getattr(record, "conversation_id", None)}
-        fields = {"name": record.name, "level": record.levelname, "message": record.getMessage()}
-        if record.exc_info:
-            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
-        _write(b"L " + json.dumps(fields | extra).encode() + b"\n")
-
-
-_OUTPUT = 3
-"""Where the worker's real standard output is kept, so that an agent that prints does not disturb."""
-
-
-def _write(line: bytes) -> None:
-    os.write(_OUTPUT, line)
-
-
-def _main() -> None:
-    spec = WorkerSpec.from_json(sys.stdin.buffer.read())
-    listener = socket.socket(fileno=int(sys.argv[1]))
-    global _OUTPUT
-    _OUTPUT = os.dup(1)
-    os.dup2(2, 1)
-    sys.path.insert(0, spec.directory)
-    from pallas_worker.correlation import CorrelationFilter
-
-    handler = _RecordWriter()
-    handler.addFilter(CorrelationFilter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("pallas").setLevel(spec.log_level)
-    from pallas_worker.errors import AgentError
-    from pallas_worker.metrics import open_metrics
-    from pallas_worker.serve import serve
-
-    open_metrics(spec.metrics_directory, spec.metrics_slot)
-
-    async def run() -> None:
-        stopping = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-        await serve(spec, listener, lambda report: _write(b"R " + encode_report(report)), stopping)
-
-    try:
-        asyncio.run(run())
-        os._exit(0)  # as a worker does: the interpreter's own end takes half a second
-    except AgentError as error:
-        from pallas_registry.protocol import EXIT_FAILURE, EXIT_PERMANENT, FailedReport
-
-        _write(b"R " + encode_report(FailedReport(message=str(error), permanent=error.permanent)))
-        os._exit(EXIT_PERMANENT if error.permanent else EXIT_FAILURE)
-
-
-if __name__ == "__main__":
-    _main()
+    assert not any("log records lost" in message for message in worker.messages("WARNING"))

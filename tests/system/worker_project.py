@@ -67,7 +67,7 @@ def ask[T](url: str, mode: str, act: Callable[[Client], Awaitable[T]]) -> T:
 async def bearing(url: str, token: str, mode: str = "auto") -> AsyncIterator[Client]:
     """A client whose requests carry this bearer token."""
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=180) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield client

@@ -18,7 +18,7 @@ from pallas_supervisor.children import become_subreaper, children
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which something that should happen is not waited for any more."""
 
 
