@@ -272,7 +272,9 @@ def test_the_processes_of_a_call_end_with_its_caller(tmp_path: Path) -> None:
             async def calling() -> str:
                 async with bearing(worker.url, "tok", "auto") as client:
                     told = json.dumps({"path": str(begun)})
-                    return text(await client.call_tool("demo", {"message": f"***CALL_TOOL local__wait {told}"}))
+                    return text(
+                        await client.call_tool("demo", {"message": f"***CALL_TOOL local__wait {told}"})
+                    )
 
             call = asyncio.create_task(calling())
 
