@@ -1,12 +1,12 @@
-"""A scrape of 5, 20, 50, 200 agents with 4 downstreams each: against prometheus_client's own, and after restarts.
+"""A scrape of 5 to 200 agents with four downstreams each: against prometheus_client's own merge, and after restarts.
 
-Processes that only write metrics stand for workers. Each size is written anew for every run; in each run the two
-ways read the same files in turn, once as they lie there and once with every agent at work in between. Figures are
-medians over the runs of the median over the scrapes of a run.
+Processes that only write metrics stand for workers. In each run all ways read the same files in turn: as they lie
+there, and with every agent at work in between. Figures are medians over the runs of the median of a run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import statistics
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SERVERS = ("argos", "mnemosyne", "hermes", "daedalus")
 OPERATIONS = ("tool", "prompt", "resource")
+KINDS_OF_SCRAPE = ("nothing new", "all at work")
 KINDS = ("input", "output", "cache_read", "cache_write", "cache_hit", "reasoning")
 
 
@@ -48,40 +49,81 @@ def main(sizes: str, runs: int, scrapes: int, restarts: int, restarted: int) -> 
     rows = []
     for size in map(int, sizes.split(",")):
         found: dict[str, list[float]] = defaultdict(list)
-        for run in range(runs):
-            click.echo(f"{size} agents, run {run + 1}/{runs}", err=True)
-            measure(size, scrapes, restarts if size == restarted else 0, found)
+        with contextlib.ExitStack() as stack:
+            click.echo(f"{size} agents", err=True)
+            subjects = {"": Subject(stack, size, restarts=0)}
+            if size == restarted and restarts:
+                subjects[f", after {restarts} restarts"] = Subject(stack, size, restarts)
+            for _ in range(runs):
+                measure(subjects, scrapes, found)
         rows.append((size, {name: statistics.median(values) for name, values in found.items()}))
     for size, row in rows:
         click.echo(f"\n{size} agents:")
         for name, value in row.items():
-            click.echo(f"  {name:44} {value:10.2f}")
+            click.echo(f"  {value:10.2f}  {name}")
 
 
-def measure(size: int, scrapes: int, restarts: int, found: dict[str, list[float]]) -> None:
-    """One directory, from nothing to its last scrape."""
-    folder = Path(tempfile.mkdtemp(prefix="pallas-bench-", dir="/dev/shm"))
-    try:
-        slots = Slots(folder)
+def measure(subjects: dict[str, Subject], scrapes: int, found: dict[str, list[float]]) -> None:
+    """One run: of a fleet as it started and, beside it, of one whose agents were all restarted."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for _ in range(scrapes):
+        for when, subject in subjects.items():
+            subject.scrape(times, when)
+    medians = {name: statistics.median(values) * 1000 for name, values in times.items()}
+    for name, value in medians.items():
+        found[name].append(value)
+    for when, subject in subjects.items():
+        found[f"series{when}"].append(len(parsed(subject.theirs())))
+        found[f"MiB in files{when}"].append(subject.size() / 2**20)
+        for kind in KINDS_OF_SCRAPE:
+            for what in ("merge", "merge and text"):
+                ratio = medians[f"prometheus_client, {what}, ms{when}"] / medians[f"ours, {kind}, ms{when}"]
+                found[f"prometheus_client's {what} ÷ ours, {kind}{when}"].append(ratio)
+            found[f"ours, {kind}: ÷ without restarts{when}"].append(
+                medians[f"ours, {kind}, ms{when}"] / medians[f"ours, {kind}, ms"]
+            )
+        found[f"bytes in files: ÷ without restarts{when}"].append(subject.size() / subjects[""].size())
+
+
+class Subject:
+    """A directory that workers have written, and the two ways to read it."""
+
+    def __init__(self, stack: contextlib.ExitStack, size: int, restarts: int) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="pallas-bench-", dir="/dev/shm"))
+        stack.callback(shutil.rmtree, self._directory)
+        self._slots = Slots(self._directory)
         agents = [f"agent{number}" for number in range(size)]
-        for agent in agents:
-            live(slots, agent, generation=1)
-        scrape_all(slots, scrapes, found, "")
-        if restarts:
-            before = directory_size(folder)
-            for generation in range(2, restarts + 2):
-                for agent in agents:
-                    slots.process_gone(agent, generation - 1)
-                    live(slots, agent, generation)
-            scrape_all(slots, scrapes, found, f", after {restarts} restarts each")
-            found["directory bytes, after ÷ before"].append(directory_size(folder) / before)
-            for name in ("nothing new", "all at work"):
-                after, first = (
-                    found[f"ms ours, {name}{when}"][-1] for when in (f", after {restarts} restarts each", "")
-                )
-                found[f"{name}: after ÷ before"].append(after / first)
-    finally:
-        shutil.rmtree(folder)
+        for generation in range(restarts + 1):
+            for agent in agents:
+                self._slots.process_gone(agent, generation - 1)
+                live(self._slots, agent, generation)
+        self._work = Work(self._directory)
+        self._registry = CollectorRegistry()
+        MultiProcessCollector(self._registry, str(self._directory))  # type: ignore[no-untyped-call]
+        if parsed(self.ours()) != parsed(self.theirs()):
+            raise SystemExit("the two do not say the same")
+
+    def ours(self) -> bytes:
+        """The page as the supervisor makes it."""
+        return page(self._slots.families(), TEXT)
+
+    def theirs(self) -> bytes:
+        """The page as prometheus_client makes it."""
+        return generate_latest(self._registry)
+
+    def scrape(self, times: dict[str, list[float]], when: str) -> None:
+        """One scrape of each kind, into `times` in seconds."""
+        files = [str(path) for path in self._directory.glob("*.db")]
+        taken(times[f"prometheus_client, merge, ms{when}"], lambda: MultiProcessCollector.merge(files))
+        taken(times[f"prometheus_client, merge and text, ms{when}"], self.theirs)
+        taken(times[f"ours, nothing new, ms{when}"], self.ours)
+        self._work.do()
+        body = taken(times[f"ours, all at work, ms{when}"], self.ours)
+        taken(times[f"gzip, ms{when}"], lambda: compressed(body))
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return sum(path.stat().st_blocks * 512 for path in self._directory.iterdir())
 
 
 def live(slots: Slots, agent: str, generation: int) -> None:
@@ -115,41 +157,6 @@ def record(agent: str) -> None:
     metrics.set_calls(agent, 1, 0)
 
 
-def scrape_all(slots: Slots, scrapes: int, found: dict[str, list[float]], when: str) -> None:
-    """Scrapes of all kinds, in turn."""
-    files = Work(slots.directory)
-    times: dict[str, list[float]] = defaultdict(list)
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry, str(slots.directory))  # type: ignore[no-untyped-call]
-
-    def stock_merge() -> None:
-        MultiProcessCollector.merge(map(str, slots.directory.glob("*.db")))  # type: ignore[no-untyped-call]
-
-    def ours() -> bytes:
-        return page(slots.families(), TEXT)
-
-    body = ours()
-    theirs = generate_latest(registry)
-    if parsed(body) != parsed(theirs):
-        raise SystemExit("the two are not equal")
-    found[f"series{when}"].append(len(parsed(body)))
-    found[f"files{when}"].append(len(list(slots.directory.glob("*.db"))))
-    for _ in range(scrapes):
-        taken(times["ms prometheus_client, merge alone"], stock_merge)
-        taken(times["ms prometheus_client, merge and text"], lambda: generate_latest(registry))
-        taken(times["ms ours, nothing new"], ours)
-        files.work()
-        taken(times["ms ours, all at work"], ours)
-    taken(times["ms gzip"], lambda: compressed(body))
-    for name, values in times.items():
-        found[name + when].append(statistics.median(values) * 1000)
-    for kind in ("nothing new", "all at work"):
-        of_ours = found[f"ms ours, {kind}{when}"][-1]
-        for what in ("merge alone", "merge and text"):
-            theirs_ms = found[f"ms prometheus_client, {what}{when}"][-1]
-            found[f"prometheus_client's {what} ÷ ours, {kind}{when}"].append(theirs_ms / of_ours)
-
-
 class Work:
     """Lets every agent count a little in each of its files."""
 
@@ -158,7 +165,7 @@ class Work:
         self._keys = [list(file.read_all_values())[:8] for file in self._files]  # type: ignore[no-untyped-call]
         self._step = 0
 
-    def work(self) -> None:
+    def do(self) -> None:
         """One step."""
         self._step += 1
         for file, keys in zip(self._files, self._keys, strict=True):
@@ -166,11 +173,12 @@ class Work:
                 file.write_value(key, float(self._step), timestamp)  # type: ignore[no-untyped-call]
 
 
-def taken(into: list[float], do: Callable[[], object]) -> None:
-    """Seconds that it takes."""
+def taken[T](into: list[float], do: Callable[[], T]) -> T:
+    """What it gives; the seconds that it takes go into the list."""
     begun = time.perf_counter()
-    do()
+    result = do()
     into.append(time.perf_counter() - begun)
+    return result
 
 
 def parsed(body: bytes) -> dict[Any, float]:
@@ -180,11 +188,6 @@ def parsed(body: bytes) -> dict[Any, float]:
         for family in text_string_to_metric_families(body.decode())
         for sample in family.samples
     }
-
-
-def directory_size(directory: Path) -> int:
-    """Bytes on the disk."""
-    return sum(path.stat().st_blocks * 512 for path in directory.iterdir())
 
 
 if __name__ == "__main__":
