@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pallas_registry.redaction import REDACTED, is_secret_name
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SHORTEST = 8
 """A shorter value is not taken for a secret: hiding every `true` would make texts useless."""
+
+LIKELY = 16
+"""Characters from which on a header's value is taken for a secret, whatever the header is called."""
 
 _PASSWORD = re.compile(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@")
 
@@ -93,8 +96,20 @@ def secrets_in(settings: object) -> Iterator[str]:
                 if isinstance(item, str) and is_secret_name(str(name)):
                     yield item
                     yield from _credentials(item)
+                elif isinstance(item, str) and str(name).upper().endswith("_HEADERS"):
+                    yield from _of_header_list(item)
                 else:
                     waiting.append(item)
+
+
+def _of_header_list(text: str) -> Iterator[str]:
+    """What is secret in `name=value,name=value`, as OTEL_EXPORTER_OTLP_HEADERS has it: names there are anybody's."""
+    for entry in text.split(","):
+        name, _, value = entry.partition("=")
+        value = unquote(value.strip())
+        if is_secret_name(name.strip()) or len(value) >= LIKELY:
+            yield value
+            yield from _credentials(value)
 
 
 def _credentials(header: str) -> Iterator[str]:

@@ -94,6 +94,10 @@ def test_secrets_are_found_by_their_names_and_in_urls() -> None:
         *("key-of-openai", "pass-of-url"),
         *(f"Basic {basic}", basic, "pass-of-basic"),
     }
+    headers = {
+        "OTEL_EXPORTER_OTLP_HEADERS": "api-key=of-otlp%3D1, x-team=0123456789abcdef,x-tenant=demo-tenant"
+    }
+    assert set(secrets_in(headers)) == {"of-otlp=1", "0123456789abcdef"}
     circle: list[object] = [{"password": "in the circle"}]
     circle.append(circle)
     assert list(secrets_in(circle)) == ["in the circle"]

@@ -60,10 +60,11 @@ def test_both_kinds_of_logger_come_out_alike(written: Written) -> None:
     structlog.get_logger("pallas.x").info("started", port=8201)
     get_logger("pallas.x").info("started", port=8201)
     logging.getLogger("pallas.x").info("started", extra={"port": 8201})
+    get_logger("pallas.x").info("started", extra={"port": 8201})
     records = written()
     assert [list(record) for record in records] == [
         ["time", "level", "logger", "message", "agent", "pid", "port"]
-    ] * 3
+    ] * 4
     for record in records:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", record.pop("time"))
         assert record == {
