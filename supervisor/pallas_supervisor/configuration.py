@@ -5,6 +5,7 @@ Reads and checks them together; changes nothing, and knows no process.
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,17 +88,22 @@ class Source:
         """What the supervisor itself reads."""
         return (self.path, self.directory / DOTENV, self.directory / FILE_NAME)
 
-    def worker_files(self, environ: Mapping[str, str]) -> tuple[Path, ...]:
-        """What fast-agent looks for in a worker with this environment, whether it is there or not."""
-        home = self.directory / Path(environ.get(HOME_VARIABLE) or DEFAULT_HOME).expanduser()
-        folders = dict.fromkeys((home, self.directory))
-        return (self.directory / DOTENV, *(folder / name for folder in folders for name in FILES))
+    def worker_files(self, home: str | None) -> tuple[Path, ...]:
+        """What fast-agent looks for in a worker with this `FAST_AGENT_HOME`, whether it is there or not."""
+        return _worker_files(self.directory, home or DEFAULT_HOME)
 
     def label(self, path: Path) -> str:
         """What people call the file: its path in the working directory, or else all of it."""
         if path == self.path:
             return path.name
         return str(path.relative_to(self.directory)) if path.is_relative_to(self.directory) else str(path)
+
+
+@functools.lru_cache(maxsize=64)
+def _worker_files(directory: Path, home: str) -> tuple[Path, ...]:
+    expanded = os.path.expanduser(home)  # noqa: PTH111 - Path's own raises where there is no such user
+    folders = dict.fromkeys((directory / expanded, directory))
+    return (directory / DOTENV, *(folder / name for folder in folders for name in FILES))
 
 
 def alone(deployment: Deployment, name: str) -> Deployment:

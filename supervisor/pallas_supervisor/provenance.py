@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pallas_registry.environment import worker_environment
 from pallas_registry.model_settings import FILE_NAME
 from pallas_registry.problems import ConfigurationError
-from pallas_supervisor.configuration import DOTENV, Configuration, Source, without
+from pallas_supervisor.configuration import DOTENV, HOME_VARIABLE, Configuration, Source, without
 from pallas_supervisor.fingerprints import Fingerprints
 from pallas_supervisor.plan import needs_process
 
@@ -59,8 +58,8 @@ class Provenance:
         Args:
             serving: the generation that serves until then, or the same; all others are forgotten.
         """
-        agent = self.taken.deployment.agents[name]
-        files = self.source.worker_files(worker_environment(os.environ, agent.env))
+        own = self.taken.deployment.agents[name].env
+        files = self.source.worker_files(own.get(HOME_VARIABLE, os.environ.get(HOME_VARIABLE)))
         origin = Origin(self.taken, {file: self._fingerprints.of(file) for file in files})
         before = self._origins.get(name, {}).get(serving)
         kept = {} if before is None else {serving: before}
@@ -101,7 +100,9 @@ class Provenance:
             return
         self._read_at = now
         try:
-            self._newest, self._problems = self.source.read(environ), ()
+            newest = self.source.read(environ)
+            # One object for what says the same makes comparing the workers' origins with it cheap.
+            self._newest, self._problems = self.taken if newest == self.taken else newest, ()
         except ConfigurationError as error:
             self._newest, self._problems = None, error.problems
             if any(problem.line is None for problem in error.problems):
@@ -116,15 +117,16 @@ class Provenance:
         if origin is None:
             return ()
         newest = self._newest or self.taken
-        given = origin.configuration
-        variables = given.dotenv != newest.dotenv
-        said = {
-            self.source.path.name: needs_process(given.deployment, newest.deployment, name),
-            DOTENV: variables,
-            # Or else it may only be a variable that the file names.
-            FILE_NAME: not variables and given.settings != newest.settings,
-        }
-        differing = [label for label, differs in said.items() if differs]
+        differing = []
+        if (given := origin.configuration) is not newest:
+            variables = given.dotenv != newest.dotenv
+            said = {
+                self.source.path.name: needs_process(given.deployment, newest.deployment, name),
+                DOTENV: variables,
+                # Or else it may only be a variable that the file names.
+                FILE_NAME: not variables and given.settings != newest.settings,
+            }
+            differing = [label for label, differs in said.items() if differs]
         differing += [
             self.source.label(file)
             for file, fingerprint in origin.files.items()

@@ -137,6 +137,12 @@ def test_a_home_of_the_agents_own(made: Provenance, tmp_path: Path):
     assert both(made) == [("home/fast-agent.yaml",), ()]
 
 
+def test_a_home_that_nobody_has_is_only_one_without_files(made: Provenance):
+    with patch.dict(os.environ, {"FAST_AGENT_HOME": "~nobody_of_this_name/home"}):
+        start(made)
+    assert both(made) == [(), ()]
+
+
 def test_only_what_needs_a_new_process_makes_one_older(made: Provenance, tmp_path: Path):
     start(made)
     write_deployment(tmp_path, {**AGENTS, "library": {**AGENTS["library"], "stop_timeout": 5}})
