@@ -15,6 +15,9 @@ from pallas_supervisor.pulse import Pulse
 if TYPE_CHECKING:
     from pallas_supervisor.children import Owner
 
+LOOKS = 0.25
+"""Part of an interval between two looks: well below what counts as late."""
+
 
 class Judge(Protocol):
     """Who is judged, and what becomes of it."""
@@ -36,35 +39,40 @@ class Liveness:
         self._loop = asyncio.get_running_loop()
         self._judge = judge
         self._pulses: dict[Owner, tuple[int, Pulse]] = {}
-        self._timers: dict[Owner, asyncio.TimerHandle] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def beat(self, worker: Owner, pid: int, interval: float) -> None:
         """A heartbeat came, and the next one is due in `interval` seconds."""
         now, usage = self._loop.time(), procfs.cpu_usage(pid)
         if (known := self._pulses.get(worker)) is not None:
             known[1].beat(interval, now, usage)
-            return  # the timer runs, and sees for itself how much later it is due
-        pulse = Pulse(interval, now, usage)
-        self._pulses[worker] = pid, pulse
-        self._timers[worker] = self._loop.call_at(pulse.due, self._look, worker)
+            return
+        self._pulses[worker] = pid, Pulse(interval, now, usage)
+        self._look_again()  # this one may be in more of a hurry than the others
 
     def forget(self, worker: Owner) -> None:
         """The worker is gone."""
-        if self._pulses.pop(worker, None) is not None:
-            self._timers.pop(worker).cancel()
+        self._pulses.pop(worker, None)
 
     def close(self) -> None:
         """Watch nobody any more."""
-        for worker in list(self._pulses):
-            self.forget(worker)
+        self._pulses.clear()
+        self._look_again()
 
-    def _look(self, worker: Owner) -> None:
-        pid, pulse = self._pulses[worker]
+    def _look_again(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pulses:  # one timer for all: it is waking up that costs
+            shortest = min(pulse.interval for _, pulse in self._pulses.values())
+            self._timer = self._loop.call_later(LOOKS * shortest, self._look)
+
+    def _look(self) -> None:
         now = self._loop.time()
-        if now >= pulse.due:
-            self._take_stock(worker, pid, pulse, now)
-        if worker in self._pulses:
-            self._timers[worker] = self._loop.call_at(pulse.due, self._look, worker)
+        for worker, (pid, pulse) in list(self._pulses.items()):
+            if now >= pulse.due:
+                self._take_stock(worker, pid, pulse, now)
+        self._look_again()
 
     def _take_stock(self, worker: Owner, pid: int, pulse: Pulse, now: float) -> None:
         usage = procfs.cpu_usage(pid)

@@ -31,6 +31,7 @@ from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
 from pallas_worker.fastagent import settings_of
 from pallas_worker.health import Health
+from pallas_worker.heartbeat import beat
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
 from pallas_worker.preflight import Preflight
 from pallas_worker.provider_settings import forget_unresolved, provider_settings
@@ -108,8 +109,7 @@ async def _serve(
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))
     asgi = app.asgi(spec.allowed_hosts)
-    warming = asyncio.create_task(runtime.keep_warm(calls.observe))
-    background = [asyncio.create_task(preflight.check_all()), asyncio.create_task(health.run()), warming]
+    background: list[asyncio.Task[Any]] = []
     try:
         async with app.server.session_manager.run():
             http = HttpServer(asgi, listener)
@@ -120,7 +120,14 @@ async def _serve(
                 heart = Heartbeat(interval=spec.liveness_interval)
                 report(heart)
                 report(ReadyReport(model=model, capabilities=published))
-                beating = asyncio.create_task(_beat(heart, report))
+                # Only now: nobody should wait for what is done ahead of calls, or beside them.
+                warming = asyncio.create_task(runtime.keep_warm(calls.observe))
+                background += [
+                    asyncio.create_task(preflight.check_all()),
+                    asyncio.create_task(health.run()),
+                    warming,
+                ]
+                beating = asyncio.create_task(beat(heart, report))
                 background.append(beating)
                 await stopping.wait()
                 http.stop_accepting()
@@ -134,12 +141,6 @@ async def _serve(
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-
-
-async def _beat(heart: Heartbeat, report: Callable[[Report], None]) -> None:
-    while True:
-        await asyncio.sleep(heart.interval)
-        report(heart)
 
 
 def _import_agent(module: str) -> FastAgent:
