@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_registry.agents_file import read_deployment
@@ -20,6 +19,7 @@ from pallas_registry.problems import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pallas_registry.deployment import Deployment, ModelSettings
     from pallas_registry.log_levels import Levels

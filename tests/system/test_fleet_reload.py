@@ -96,7 +96,8 @@ def served(fleet: Fleet) -> dict[str, str]:
 def labelled(fleet: Fleet) -> set[str]:
     """The agents of which there is any series."""
     lines = httpx.get(f"{fleet.deployment.registry}/metrics").text.splitlines()
-    return {line.partition('agent="')[2].partition('"')[0] for line in lines if 'agent="' in line}
+    agents = {line.partition('agent="')[2].partition('"')[0] for line in lines if 'agent="' in line}
+    return agents - {""}  # which is what is nobody's own
 
 
 def listens(port: int) -> bool:
