@@ -35,7 +35,7 @@ class Processes:
         self._kept: dict[int, psutil.Process] = {}
 
     def read(self, pid: int) -> Reading | None:
-        """Look at one process; None if it is gone."""
+        """Look at one process; None if it is gone, or cannot be looked at."""
         try:
             process = self._process(pid)
             with process.oneshot():
@@ -46,7 +46,7 @@ class Processes:
                     process.num_fds(),
                     process.create_time(),
                 )
-        except psutil.Error:
+        except (psutil.Error, OSError):  # gone, or no descriptor is left to look at it
             self._kept.pop(pid, None)
             return None
 
@@ -54,7 +54,7 @@ class Processes:
         """Resident memory of one process in bytes, None if it is gone."""
         try:
             return int((self._kept.get(pid) or psutil.Process(pid)).memory_info().rss)
-        except psutil.Error:
+        except (psutil.Error, OSError):
             return None
 
     def keep(self, pids: Collection[int]) -> None:

@@ -49,6 +49,7 @@ class Slots:
         self._files = MergedFiles(directory)
         self._merging = threading.Lock()
         self._strangers: set[str] = set()
+        self._told = False
         self._gone: set[str] = set()
         """Names of files that were removed, and may be another file's by now."""
 
@@ -71,15 +72,16 @@ class Slots:
         if (slot := self._held.get(agent, {}).pop(generation, None)) is None:
             return
         children = []
-        for path in self.directory.iterdir():
-            named = parse_name(path.name)
-            if named is None or named.slot != slot:
+        with os.scandir(self.directory) as entries:
+            ours = [entry for entry in entries if f"_{slot}." in entry.name]
+        for entry in ours:
+            if (named := parse_name(entry.name)) is None:
                 continue
             if named.kind.startswith("gauge_live"):
-                path.unlink(missing_ok=True)
-                self._gone.add(path.name)
+                remove(Path(entry.path))
+                self._gone.add(entry.name)
             elif named.child not in (None, FOLDED):
-                children.append((str(path), named))
+                children.append((entry.path, named))
         if children and self._merging.acquire(blocking=False):  # or else the next scrape does it
             try:
                 self._fold(children)
@@ -148,7 +150,11 @@ class Slots:
             for (slot, kind), paths in ended.items():
                 fold(kind, paths, self.directory / file_name(kind, slot, FOLDED))
         except OSError as error:
-            _log.warning("what children of workers counted cannot be added up: %s", error)
+            if not self._told:
+                _log.warning("what children of workers counted cannot be added up yet: %s", error)
+            self._told = True
+        else:
+            self._told = False
         return bool(ended)
 
 
