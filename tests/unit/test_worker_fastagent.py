@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from fast_agent.agents.agent_types import AgentConfig
@@ -56,6 +57,22 @@ def test_a_shortcut_that_has_moved_is_only_logged(
     fastagent.take_shortcuts()
     assert "_subscription_filter has moved" in caplog.text
     assert not hasattr(mcp_connection_manager, "_subscription_filter")
+
+
+def test_where_skills_are_is_read_once_and_as_fast_agent_reads_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read = Mock(wraps=fastagent._read_skill_paths)
+    monkeypatch.setattr(fastagent, "_read_skill_paths", read)
+    fastagent._usual_skill_paths.cache_clear()
+    first = fastagent._default_skill_paths(cwd=tmp_path)
+    assert first == read(cwd=tmp_path)
+    first.clear()
+    assert fastagent._default_skill_paths(cwd=tmp_path) == read(cwd=tmp_path)
+    assert read.call_count == 3
+    fastagent._default_skill_paths(cwd=tmp_path, override=tmp_path / "home")
+    assert read.call_count == 4
+    fastagent._usual_skill_paths.cache_clear()
 
 
 def test_configurations_of_two_calls_share_no_container() -> None:

@@ -20,6 +20,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
+from fast_agent import paths
 from fast_agent.agents import mcp_agent
 from fast_agent.config import MCPServerSettings
 from fast_agent.core.exceptions import walk_exception_chain
@@ -28,6 +29,7 @@ from fast_agent.core.harness import AgentHarness
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
+from fast_agent.skills import registry as skill_registry
 from fast_agent.tools import function_tool_loader
 from fast_agent.types import PromptMessageExtended, RequestParams
 from mcp.client.session import ClientSession
@@ -38,10 +40,11 @@ from pydantic import BaseModel
 from pallas_registry.logs import get_logger
 from pallas_worker.errors import AgentError
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
+from pallas_worker.tls import shared_context
 from pallas_worker.tracing import add_trace_headers
 
 if TYPE_CHECKING:
-    import ssl
+    from pathlib import Path
     from types import ModuleType
 
     from fast_agent.config import Settings
@@ -304,6 +307,8 @@ def take_shortcuts(*, debug: bool = False) -> None:
     _replace(client_gateway, "httpx2", _SharedTls())
     if not debug:
         _replace(FastAgentLogger, "event", _log_event)
+    for module in (paths, skill_registry):
+        _replace(module, "default_skill_paths", _default_skill_paths)
     _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
     _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
     for model in (PromptMessageExtended, RequestParams, MCPServerSettings, TextContent, CallToolResult):
@@ -391,6 +396,23 @@ async def _initialized(connection: Any, startup_timeout_seconds: float | None, *
         await connection.wait_for_initialized()
 
 
+def _default_skill_paths(
+    settings: Settings | None = None, *, cwd: Path | None = None, override: str | Path | None = None
+) -> list[Path]:
+    """Where skills are looked for; fast-agent reads all of its settings again each time that it asks."""
+    if settings is not None or override is not None:
+        return _read_skill_paths(settings, cwd=cwd, override=override)
+    return list(_usual_skill_paths(cwd))
+
+
+@functools.cache
+def _usual_skill_paths(cwd: Path | None) -> list[Path]:
+    return _read_skill_paths(cwd=cwd)
+
+
+_read_skill_paths = paths.default_skill_paths
+
+
 def _no_subscription(connection: object) -> None:
     """A connection that lives as long as one request has no use for a stream of change notifications."""
 
@@ -408,9 +430,4 @@ class _SharedTls:
         """A client with the shared context, whose requests name the trace that they belong to."""
         hooks = dict(options.pop("event_hooks", None) or {})
         hooks["request"] = [*hooks.get("request", ()), add_trace_headers]
-        return httpx2.AsyncClient(verify=_tls(), event_hooks=hooks, **options)
-
-
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
+        return httpx2.AsyncClient(verify=shared_context(), event_hooks=hooks, **options)

@@ -22,6 +22,7 @@ import httpx
 from pallas_registry.protocol import DownstreamHealth
 from pallas_worker.handshakes import AnswerError, Era, agreed_version, first_request, other, read_result
 from pallas_worker.http_errors import HTTP_FAILURES, describe
+from pallas_worker.tls import shared_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -47,17 +48,24 @@ class Prober:
         self._timeout = timeout
         self._answered: dict[str, Era] = {}
         self._guess: dict[str, Era] = {}
-        cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no server sees another one's
-        self._client = httpx.AsyncClient(timeout=None, cookies=cookies)  # noqa: S113 - the whole probe is timed
+        self._client: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
         return self
 
     async def __aexit__(
         self, type_: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._client.__aexit__(type_, error, traceback)
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _http(self) -> httpx.AsyncClient:
+        """The client, made for the first probe that needs one: many agents have no server at all."""
+        if self._client is None:
+            cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no server sees another one's
+            # No time-out: the whole probe is timed.
+            self._client = httpx.AsyncClient(timeout=None, cookies=cookies, verify=shared_context())  # noqa: S113
+        return self._client
 
     async def probe(self, server: Downstream) -> DownstreamHealth:
         """Probe one server. Whatever the server does becomes part of the result."""
@@ -130,11 +138,12 @@ class Prober:
         """The head of the answer to one request; a redirect is followed within the server's own origin."""
         merged = httpx.Headers(dict(server.headers))
         merged.update(headers)
-        request = self._client.build_request(method, server.url or "", headers=merged, json=body)
+        client = self._http()
+        request = client.build_request(method, server.url or "", headers=merged, json=body)
         if not request.url.host or (request.url.port or 0) > 65535:
             raise _DownError("the URL is not valid")
         for _ in range(MAX_REDIRECTS):
-            response = await self._client.send(request, stream=True)
+            response = await client.send(request, stream=True)
             if (following := response.next_request) is None:
                 break
             await response.aclose()

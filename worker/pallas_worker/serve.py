@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fast_agent import FastAgent
 from fast_agent.core.exceptions import (

@@ -42,6 +42,9 @@ PRELOAD = (
     "fast_agent.mcp.mcp_connection_manager",
     "fast_agent.plugins.post_user_turn",
     "fast_agent.tools.attach_media",
+    "fast_agent.tools.composite_filesystem_runtime",
+    "fast_agent.tools.environment_filesystem_runtime",
+    "fast_agent.tools.environment_patch",
     "fast_agent.tools.local_filesystem_runtime",
     "httpcore",
     "httpx",
@@ -55,6 +58,7 @@ PRELOAD = (
     "prometheus_client",
     "uvicorn.lifespan.off",
     "uvicorn.protocols.http.h11_impl",
+    "uvloop",
 )
 """What every worker needs and what is slow to import; a name that has moved costs time, not function."""
 
