@@ -120,8 +120,10 @@ class Page:
         deadline = monotonic() + PATIENCE
         while True:
             message = self._pipe.receive(deadline)
-            if message.get("id") != number:
+            if "method" in message:
                 self.events.append(message)
+            elif message["id"] != number:
+                continue  # the answer to a command that nobody waits for any more
             elif "error" in message:
                 raise DevToolsError(f"{method}: {message['error']}")
             else:
@@ -142,7 +144,9 @@ class Page:
             try:
                 return self.evaluate(_UNTIL % expression)
             except DevToolsError as error:
-                reloaded = re.search("context was destroyed|navigated|Cannot find context", str(error))
+                reloaded = re.search(
+                    "context was destroyed|navigated|Cannot find context|was collected", str(error)
+                )
                 if not reloaded or monotonic() > deadline:
                     raise
             except TimeoutError:
@@ -150,9 +154,14 @@ class Page:
                 raise AssertionError(f"not within {PATIENCE:g} s: {expression}\n{text}") from None
 
     def open(self, url: str) -> None:
-        """Go there, and return once the page is there."""
+        """Go there, and return once the page has loaded."""
+        before = len(self.events)
         self.send("Page.navigate", url=url)
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+        deadline = monotonic() + PATIENCE
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events[before:]):
+            message = self._pipe.receive(deadline)
+            if "method" in message:
+                self.events.append(message)
 
     def press(self, key: str, *, shift: bool = False) -> None:
         """Press and release a key that is called as in `KeyboardEvent.key`."""
@@ -187,7 +196,7 @@ class Page:
     def of(self, method: str) -> list[dict[str, Any]]:
         """The parameters of all events of a kind so far."""
         self.evaluate("0")  # takes in what is on its way
-        return [event["params"] for event in self.events if event.get("method") == method]
+        return [event["params"] for event in self.events if event["method"] == method]
 
     def complaints(self) -> list[str]:
         """What Chromium had to say against the page: errors and warnings of console, log and policy."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +20,12 @@ from harness.fleet import Fleet
 if TYPE_CHECKING:
     from collections.abc import Iterator
 HELD = """\
-import os
+import contextlib
 
-if os.path.exists("hold"):
-    open("hold").read()  # until the test has opened the other end
+with contextlib.suppress(FileNotFoundError):
+    open("hold").read()  # until the test lets go
 """ + MODULES["passthrough"]
-"""An agent that stays on its way while a FIFO called `hold` is there."""
-
+"""An agent that stays on its way while there is a FIFO called `hold`."""
 
 AXE = Path(__file__).parents[2] / ".peers" / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -67,41 +67,46 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     (deployment.directory / "agents" / "research.py").write_text(HELD.format(name="research", servers=[]))
     with Fleet(deployment) as fleet, run_chromium() as page:
         page.look_like()
-        page.open(deployment.registry)
         yield Scene(deployment, fleet, page)
 
 
 @pytest.fixture(autouse=True)
-def looked_at(scene: Scene) -> Iterator[None]:
-    """Each test begins with the page in step with the fleet, all agents ready."""
+def opened(scene: Scene) -> None:
+    """Each test begins with a page that has just been opened, of a fleet that is all ready."""
+    assert scene.fleet.process is not None
+    if scene.fleet.process.poll() is not None:
+        scene.fleet.start()
     scene.fleet.wait()
+    scene.page.open(scene.deployment.registry)
     for agent in scene.deployment.agents:
         scene.until_state(agent, "ready")
-    return
 
 
-def hold(directory: Path) -> Path:
-    """Have the next start of `research` wait."""
-    os.mkfifo(directory / "hold")
-    return directory / "hold"
-
-
-def let_go(held: Path) -> None:
-    """Let it go on."""
-    with held.open("w"):
-        held.unlink()
+@contextmanager
+def hold(scene: Scene) -> Iterator[None]:
+    """Keep the next worker of `research` on its way."""
+    fifo = scene.deployment.directory / "hold"
+    os.mkfifo(fifo)
+    try:
+        yield
+    finally:
+        writer = os.open(fifo, os.O_RDWR)  # which does not wait for a reader
+        fifo.unlink()
+        os.close(writer)
 
 
 def test_a_killed_worker_is_seen_to_fall_and_to_come_back(scene: Scene):
     page, before = scene.page, scene.fleet.agent("research")
     page.evaluate("window.witness = document.getElementById('agent-research')")
-    held = hold(scene.deployment.directory)
-    os.kill(before["pid"], signal.SIGKILL)
-    scene.until_state("research", "starting")
-    page.until("document.querySelector('[role=status]').textContent.includes('2 of 3 agents ready')")
-    page.until("document.title.startsWith('2/3 ready')")
-    assert page.evaluate("document.querySelector('.trouble').textContent").split() == ["starting", "research"]
-    let_go(held)
+    with hold(scene):
+        os.kill(before["pid"], signal.SIGKILL)
+        scene.until_state("research", "starting")
+        page.until("document.querySelector('[role=status]').textContent.includes('2 of 3 agents ready')")
+        page.until("document.title.startsWith('2/3 ready')")
+        assert page.evaluate("document.querySelector('.trouble').textContent").split() == [
+            "starting",
+            "research",
+        ]
     scene.until_state("research", "ready")
     page.until("document.querySelector('[role=status]').textContent.includes('All 3 agents ready')")
     restarts = page.evaluate(
@@ -134,8 +139,6 @@ def test_the_page_survives_a_restart_of_the_supervisor(scene: Scene):
 
 def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scene: Scene):
     page = scene.page
-    page.evaluate("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
-    page.open(scene.deployment.registry + "/?keyboard")
     wanted = page.evaluate(
         "[...document.querySelectorAll('a, button, [tabindex=\"0\"]')]"
         ".map(e => e.textContent.trim() || e.getAttribute('aria-label'))"
@@ -162,13 +165,12 @@ def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scen
 def test_focus_stays_where_it_is_while_the_page_changes(scene: Scene):
     page = scene.page
     page.evaluate("document.querySelector('.graph a[href=\"#agent-research\"]').focus()")
-    held = hold(scene.deployment.directory)
-    os.kill(scene.fleet.agent("research")["pid"], signal.SIGKILL)
-    page.until(
-        "document.querySelector('.graph a[href=\"#agent-research\"]').ariaLabel.includes(', starting')"
-    )
-    assert page.evaluate("document.activeElement.getAttribute('href')") == "#agent-research"
-    let_go(held)
+    with hold(scene):
+        os.kill(scene.fleet.agent("research")["pid"], signal.SIGKILL)
+        page.until(
+            "document.querySelector('.graph a[href=\"#agent-research\"]').ariaLabel.includes(', starting')"
+        )
+        assert page.evaluate("document.activeElement.getAttribute('href')") == "#agent-research"
 
 
 def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene):
@@ -190,6 +192,15 @@ def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene):
     assert next(name for role, name in seen if role == "rowheader").startswith("Research <b>Agent</b>")
     assert ("link", "jarvis, ready, needs research") in seen
     assert not [role for role, name in seen if role in ("link", "image", "region", "table") and not name]
+
+
+def test_a_page_of_another_version_loads_itself_anew(scene: Scene):
+    page = scene.page
+    page.evaluate("window.witness = 1; document.getElementById('view').dataset.build = 'of before'")
+    os.kill(scene.fleet.agent("research")["pid"], signal.SIGKILL)
+    page.until(
+        "window.witness === undefined && document.getElementById('view').dataset.build !== 'of before'"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -240,4 +251,3 @@ def test_without_scripts_it_is_a_page_that_reloads(scene: Scene):
         assert page.evaluate("document.querySelectorAll('.agents tbody tr').length") == 3
     finally:
         page.send("Emulation.setScriptExecutionDisabled", value=False)
-        page.open(scene.deployment.registry)
