@@ -1,0 +1,32 @@
+"""What the event loop has to complain of, without its repeating itself a thousand times a second.
+
+Knows asyncio's error contexts; nothing of what failed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+INTERVAL = 10.0
+"""Seconds in which the same complaint about a full table of descriptors is made once."""
+
+
+class LoopErrors:
+    """An exception handler for a loop. Whatever is not an `accept` that found no descriptor left passes through.
+
+    asyncio tries as often as the backlog is long, and complains each time.
+    """
+
+    def __init__(self) -> None:
+        self._told = float("-inf")
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle one complaint."""
+        if str(context.get("message", "")).startswith("socket.accept() out of system resource"):
+            if loop.time() < self._told + INTERVAL:
+                return
+            self._told = loop.time()
+        loop.default_exception_handler(context)
