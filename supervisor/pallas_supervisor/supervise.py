@@ -33,6 +33,7 @@ from pallas_supervisor.hub import HubHandler, LogHub
 from pallas_supervisor.instance_lock import lock_instance
 from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.logfile import LogWriter, claim, log_file_path
+from pallas_supervisor.loop_errors import LoopErrors
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.operations import Operations
 from pallas_supervisor.provenance import Provenance
@@ -95,6 +96,7 @@ class _Supervisor:
         self._assignment = assignment
         self._stack = stack
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(LoopErrors())
         self._stopping = asyncio.Event()
         self._impatient = asyncio.Event()
         self._notifier = Notifier(os.environ)
