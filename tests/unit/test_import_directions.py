@@ -51,6 +51,13 @@ PURE = {
     "plan": {"asyncio", "os", "time", "random"},
     "rollup": {"asyncio", "os", "time", "random", "datetime"},
     "wording": {"asyncio", "os", "time", "random"},
+    "page/charts": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "page/graph": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "page/history": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "page/html": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "page/layers": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "page/render": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "page/samples": {"asyncio", "os", "time", "random", "datetime", "starlette"},
 }
 """Pure rooms of the supervisor → what would make them impure."""
 

@@ -140,4 +140,4 @@ def _why(agent: Agent, health: Mapping[str, str]) -> str:
 
 def count_of(totals: Totals) -> Count:
     """What the history remembers of an agent's counters; tokens are those in and out."""
-    return Count(totals.calls, totals.errors, totals.tokens["input"] + totals.tokens["output"])
+    return Count(totals.calls, totals.errors, totals.tokens_in + totals.tokens_out)

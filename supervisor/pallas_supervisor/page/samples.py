@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-INPUT_KINDS = frozenset({"input"})
-OUTPUT_KINDS = frozenset({"output"})
-
 
 @dataclass(slots=True)
 class Totals:
@@ -25,9 +22,19 @@ class Totals:
     calls: float = 0
     errors: float = 0
     tokens: Counter[str] = field(default_factory=Counter)
-    """By kind; `input` and `output` hold those of the other kinds."""
+    """By kind."""
     running: int = 0
     waiting: int = 0
+
+    @property
+    def tokens_in(self) -> int:
+        """All that the models were sent: `input` has the hits of a cache, but not what is counted by itself."""
+        return self.tokens["input"] + self.tokens["cache_read"] + self.tokens["cache_write"]
+
+    @property
+    def tokens_out(self) -> int:
+        """All that the models answered, reasoning included."""
+        return self.tokens["output"]
 
 
 @dataclass(slots=True)

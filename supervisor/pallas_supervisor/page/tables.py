@@ -86,7 +86,7 @@ def _agent(agent: AgentFacts) -> Html:
         for count, what in ((agent.totals.running, "running"), (agent.totals.waiting, "waiting"))
         if count
     ]
-    tokens = agent.totals.tokens
+    totals = agent.totals
     memory = tuple([point.memory for point in agent.trend.points])
     return _row(
         _head(
@@ -124,10 +124,10 @@ def _agent(agent: AgentFacts) -> Html:
             "Tokens",
             *(
                 [
-                    tag("span", f"{text.compact(tokens['input'])} in", class_="line"),
-                    tag("span", f"{text.compact(tokens['output'])} out", class_="line"),
+                    tag("span", f"{text.compact(totals.tokens_in)} in", class_="line"),
+                    tag("span", f"{text.compact(totals.tokens_out)} out", class_="line"),
                 ]
-                if tokens.total()
+                if totals.tokens
                 else ["0"]
             ),
             class_="tokens",
