@@ -13,6 +13,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from harness.deployment import make_deployment
@@ -70,6 +71,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             yield service
 
 
+def listened_on(process: psutil.Process) -> set[int]:
+    """The ports that a process could accept on."""
+    return {
+        connection.laddr.port
+        for connection in process.net_connections("tcp")
+        if connection.status == "LISTEN"
+    }
+
+
 def ask_in_thread(question: Question) -> tuple[threading.Thread, list[str]]:
     """Connect now, and have the rest of the exchange in a thread; its outcome."""
     import http.client
@@ -115,6 +125,11 @@ def test_a_restart_refuses_nobody_and_answers_everybody(service: Service) -> Non
             assert outcome == ["good"]
         clients.until_more(5)
     assert clients.failures == []
+    pids = fleet.pids()
+    assert {name: listened_on(psutil.Process(pids[name])) for name in pids} == {
+        name: {agent["port"]} for name, agent in service.deployment.agents.items()
+    }
+    assert listened_on(fleet.zygote()) == set()
 
 
 def test_a_reload_is_announced_and_the_manager_keeps_what_is_deployed_then(service: Service) -> None:

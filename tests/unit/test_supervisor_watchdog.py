@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from harness.service_manager import ServiceManager
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.states import DependenciesReady, Start
+from pallas_supervisor.supervise import _Supervisor
 from unit.supervisor_fakes import make_engine
 
 if TYPE_CHECKING:
@@ -47,6 +49,21 @@ def test_mail_that_stays_is_no_sign_of_life():
     engine._draining = True  # somebody has begun and never ends
     engine.post("library", DependenciesReady())
     assert not engine.prove_alive()
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_the_watchdog_is_fed_only_with_proof(alive: bool):
+    sent: list[str] = []
+    calls: list[float] = []
+    supervisor = SimpleNamespace(
+        _notifier=SimpleNamespace(watchdog_interval=2.0, send=sent.append),
+        _loop=SimpleNamespace(call_later=lambda delay, *_: calls.append(delay)),
+        _keep_alive=None,
+    )
+    fleet = SimpleNamespace(engine=SimpleNamespace(prove_alive=lambda: alive))
+    _Supervisor._keep_alive(supervisor, fleet)  # type: ignore[arg-type]
+    assert sent == (["WATCHDOG=1"] if alive else [])
+    assert calls == [2.0]
 
 
 def test_a_reload_is_framed_whatever_becomes_of_it(tmp_path: Path):
