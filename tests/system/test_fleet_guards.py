@@ -27,7 +27,7 @@ import time
 from fast_agent import FastAgent
 
 fast = FastAgent("test", parse_cli_args=False)
-held = []
+held = [b"x" * AT_FIRST]
 
 
 def hold(size: int) -> str:
@@ -40,7 +40,7 @@ async def block(seconds: float) -> str:
     return "blocked"
 
 
-@fast.agent(name="trouble", model="passthrough", instruction="Repeat.", function_tools=[hold, block])
+@fast.agent(name="NAME", model="passthrough", instruction="Repeat.", function_tools=[hold, block])
 async def agent() -> None:
     ...
 """
@@ -50,9 +50,11 @@ async def agent() -> None:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     defaults = {"liveness_interval": 0.4, "liveness_misses": 5, "memory_limit": "512MiB", "reset_after": 0.05}
     deployment = make_deployment(
-        tmp_path_factory.mktemp("guards") / "fleet", "trouble", "other", defaults=defaults
+        tmp_path_factory.mktemp("guards") / "fleet", "trouble", "heavy", "other", defaults=defaults
     )
-    (deployment.directory / "agents" / "trouble.py").write_text(TROUBLE)
+    for name, size in (("trouble", 0), ("heavy", 300 * MIB)):
+        module = TROUBLE.replace("NAME", name).replace("AT_FIRST", str(size))
+        (deployment.directory / "agents" / f"{name}.py").write_text(module)
     with Fleet(deployment) as fleet:
         fleet.wait()
         yield fleet
@@ -66,23 +68,23 @@ def nobody_else_is_touched(fleet: Fleet) -> Iterator[None]:
     assert asyncio.run(send_message(fleet.deployment.url("trouble"), "still there")) == "still there"
 
 
-def restarts(fleet: Fleet, reason: str) -> float:
+def restarts(fleet: Fleet, reason: str, agent: str = "trouble") -> float:
     text = httpx.get(f"{fleet.deployment.registry}/metrics").text
     return sum(
         sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
         if sample.name == "pallas_worker_restarts_total"
-        and sample.labels["agent"] == "trouble"
+        and sample.labels["agent"] == agent
         and sample.labels["reason"] == reason
     )
 
 
-def tool(fleet: Fleet, name: str, arguments: str) -> str | None:
+def tool(fleet: Fleet, name: str, arguments: str, agent: str = "trouble") -> str | None:
     """What the agent answers to a call of one of its tools; None if the connection breaks."""
     try:
         message = f"***CALL_TOOL {name} {arguments}"
-        return asyncio.run(call(fleet.deployment.url("trouble"), "send_message", message=message))[1]
+        return asyncio.run(call(fleet.deployment.url(agent), "send_message", message=message))[1]
     except Exception:  # noqa: BLE001 - the client's, of many kinds
         return None
 
@@ -132,15 +134,30 @@ def test_an_allocation_that_is_too_large_ends_the_worker_where_it_is_made(fleet:
     assert "out of memory: it asked for more" in messages[-1]
 
 
-def test_a_worker_that_creeps_past_its_limit_is_killed(fleet: Fleet) -> None:
-    before = restarts(fleet, "oom")
+def test_a_worker_that_is_large_from_the_start_is_told_of_and_killed_only_past_its_limit(
+    fleet: Fleet,
+) -> None:
+    before = fleet.agent("heavy")
     with fleet.follow() as log:
-        tool(fleet, "hold", f'{{"size": {420 * MIB}}}')
-        told = log.until(lambda r: r.get("agent") == "trouble" and "memory_limit" in r)
-        log.until(ready_again)
-    assert told["message"].endswith("and may take 512 MiB: killed")
-    assert fleet.agent("trouble")["last_exit"] == "killed by SIGKILL (out of memory)"
-    assert restarts(fleet, "oom") == before + 1
+
+        def told_of() -> list[str]:
+            return [
+                r["message"] for r in fleet.records() if r.get("agent") == "heavy" and "memory_limit" in r
+            ]
+
+        if not told_of():
+            log.until(lambda r: r.get("agent") == "heavy" and "memory_limit" in r)
+    told = told_of()
+    assert len(told) == 1, "once for a worker"
+    assert "from the start, more than 80 % of its memory_limit, 512 MiB: raise the limit" in told[0]
+    assert before["restarts"] == 0
+    with fleet.follow() as log:
+        tool(fleet, "hold", f'{{"size": {120 * MIB}}}', agent="heavy")
+        killed = log.until(lambda r: r.get("agent") == "heavy" and "memory_limit" in r)
+        log.until(lambda r: r.get("agent") == "heavy" and r.get("state") == "ready")
+    assert killed["message"].endswith("and may take 512 MiB: killed")
+    assert fleet.agent("heavy")["last_exit"] == "killed by SIGKILL (out of memory)"
+    assert restarts(fleet, "oom", "heavy") == 1
 
 
 def test_who_keeps_below_the_limit_is_left_alone(fleet: Fleet) -> None:
