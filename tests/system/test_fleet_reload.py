@@ -287,9 +287,9 @@ def test_a_storm_of_reloads_ends_where_the_last_valid_file_says(fleet: Fleet) ->
             log.until(lambda r: "nothing was changed" in r["message"])
 
     descriptors = process.num_fds()
-    storm(10)
+    storm(8)
     memory = process.memory_info().rss
-    storm(30)
+    storm(20)
     assert fleet.pids() == before
     assert served(fleet).keys() == labelled(fleet) == before.keys()
     write(fleet)
