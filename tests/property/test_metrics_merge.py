@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
@@ -58,23 +60,36 @@ class Write(NamedTuple):
     timestamp: float
 
 
-@st.composite
-def writes(draw: st.DrawFn) -> Write:
-    kind = draw(st.sampled_from(KINDS))
-    family = f"pallas_{kind}_{draw(st.sampled_from('xy'))}"
-    labels = dict(draw(st.sampled_from(LABELS)))
-    sample = family
-    if kind == "counter":
-        sample += "_total"
-    elif kind == "histogram":
-        sample += draw(st.sampled_from(["_sum", "_bucket", "_bucket"]))
-        if sample.endswith("_bucket"):
-            labels["le"] = draw(st.sampled_from(BOUNDS))
-    elif kind == "summary":
-        sample += draw(st.sampled_from(["_sum", "_count"]))
+def write(
+    kind: str, writer: str, labels: dict[str, str], variant: int, value: float, timestamp: float
+) -> Write:
+    """A write to one of the samples that a metric of this kind has."""
+    family, labels = f"pallas_{kind}", dict(labels)
+    samples = {"counter": ["_total"], "summary": ["_sum", "_count"]}.get(kind, [""])
+    if kind == "histogram":
+        samples = ["_sum", *(["_bucket"] * len(BOUNDS))]
+        if variant % len(samples):
+            labels["le"] = BOUNDS[variant % len(samples) - 1]
+    sample = family + samples[variant % len(samples)]
     key = mmap_key(family, sample, list(labels), list(labels.values()), 'Some "help" \\ in\ntwo lines.')
-    writer = draw(st.sampled_from(WRITERS))
-    return Write(kind, writer, key, draw(VALUES), draw(st.sampled_from([0.0, 1.0, 2.0, 3.0])))
+    return Write(kind, writer, key, value, timestamp)
+
+
+@st.composite
+def rounds_of_writes(draw: st.DrawFn) -> list[list[Write]]:
+    """Writes to few metrics, so that they meet."""
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2))
+    label_sets = draw(st.lists(st.sampled_from(LABELS), min_size=1, max_size=3))
+    writes = st.builds(
+        write,
+        st.sampled_from(kinds),
+        st.sampled_from(WRITERS),
+        st.sampled_from(label_sets),
+        st.integers(0, len(BOUNDS)),
+        VALUES,
+        st.sampled_from([0.0, 1.0, 2.0, 3.0]),
+    )
+    return draw(st.lists(st.lists(writes, max_size=15), min_size=1, max_size=4))
 
 
 class Stock:
@@ -108,19 +123,17 @@ def lines(body: bytes) -> list[str]:
     )
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.lists(writes(), max_size=12), min_size=1, max_size=4))
-def test_merging_equals_prometheus_clients_own(rounds: list[list[Write]]) -> None:
+def check(rounds: Iterable[Iterable[Write]]) -> None:
     """Scrape after scrape, while series and files come and values change."""
     with tempfile.TemporaryDirectory() as directory:
         merged = MergedFiles(directory)
         files: dict[str, MmapedDict] = {}
         for round_ in rounds:
-            for write in round_:
-                name = f"{write.kind}_{write.writer}.db"
+            for kind, writer, key, value, timestamp in round_:
+                name = f"{kind}_{writer}.db"
                 if name not in files:
                     files[name] = MmapedDict(f"{directory}/{name}")
-                files[name].write_value(write.key, write.value, write.timestamp)
+                files[name].write_value(key, value, timestamp)
             merged.read({"a1", "a2", "a10"})
             found = merged.families()
             stock: Any = Stock(Path(directory).iterdir())
@@ -130,3 +143,27 @@ def test_merging_equals_prometheus_clients_own(rounds: list[list[Write]]) -> Non
             assert lines(page(found, OPENMETRICS)) == lines(generate_openmetrics(stock))
         for file in files.values():
             file.close()
+
+
+@settings(deadline=None, max_examples=60)
+@given(rounds_of_writes())
+def test_merging_equals_prometheus_clients_own(rounds: list[list[Write]]) -> None:
+    check(rounds)
+
+
+@pytest.mark.parametrize("label_sets", [LABELS, LABELS[1:2], LABELS[1:5]])
+def test_merging_equals_prometheus_clients_own_where_every_writer_has_every_series(
+    label_sets: tuple[dict[str, str], ...],
+) -> None:
+    rounds = []
+    for step in range(3):
+        places = itertools.product(
+            KINDS, WRITERS[step * 2 :] + WRITERS[:1], label_sets, range(len(BOUNDS) + 1)
+        )
+        rounds.append(
+            [
+                write(*place, value=float(n % 17 + step), timestamp=float(n % 5))
+                for n, place in enumerate(places)
+            ]
+        )
+    check(rounds)
