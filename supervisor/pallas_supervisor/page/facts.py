@@ -102,7 +102,8 @@ def gather(
     document = fleet.health_document()
     agents = []
     for name, agent in fleet.agents.items():
-        deployed = fleet.deployment.agents[name]
+        if (deployed := fleet.deployment.agents.get(name)) is None:  # a reload is just removing it
+            continue
         totals = samples.agents[name]
         health = document["agents"][name]
         agents.append(
