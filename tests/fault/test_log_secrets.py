@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mcp_types import CallToolResult
 
-CALLERS = [f"Caller{number}-{'kRz7Wq' * 4}{number}" for number in range(18)]
+CALLERS = [f"Caller{number}-{'kRz7Wq' * 4}{number}" for number in range(9)]
 """Bearers without any telling look."""
 LLM_KEY = "Jw4opaqueKeyOfTheModel9x"
 SERVER_KEY = "Pf2opaqueKeyOfAServer+/8y"

@@ -227,6 +227,12 @@ def test_starts_are_traces_with_their_stages(stage: Stage) -> None:
     assert starts["research"].end <= starts["jarvis"].begin, "in the order of depends_on"
 
 
+def test_the_zygote_stays_fit_to_fork(stage: Stage) -> None:
+    zygote = stage.fleet.zygote()
+    assert zygote.num_threads() == 1
+    assert not [r for r in stage.fleet.records() if r["logger"] == "pallas.supervisor.zygote"]
+
+
 def test_neither_what_was_said_nor_a_secret_leaves_in_a_span(stage: Stage) -> None:
     ask(stage, NESTED, headers={"traceparent": f"00-{'9c' * 16}-{'9d' * 8}-01"})
     stage.trace("9c" * 16, "tools/call send_message", "MCP send tools/call echo")
