@@ -141,6 +141,22 @@ def test_start_returns_when_the_supervisor_is_ready_and_the_status_says_how_thin
     }
 
 
+def test_each_worker_has_a_control_group_of_its_own_below_the_units(service: Service) -> None:
+    machine = service.machine
+    unit = f"/sys/fs/cgroup{machine.properties('ControlGroup')['ControlGroup']}"
+    commands = machine.processes()
+
+    def members(group: str) -> list[int]:
+        return [int(pid) for pid in machine.run("cat", f"{unit}/{group}/cgroup.procs").stdout.split()]
+
+    groups = {path.name for path in machine.path(unit).iterdir() if path.is_dir()}
+    assert groups == {"supervisor", "worker-library.1", "worker-research.1"}
+    assert service.supervisor in members("supervisor")
+    for agent in ("library", "research"):
+        (pid,) = members(f"worker-{agent}.1")
+        assert commands[pid].startswith(f"pallas-worker {agent} 1 ")
+
+
 def test_secrets_reach_the_agents_as_variables_and_files_and_no_place_shows_them(service: Service) -> None:
     messages = [entry["record"]["message"] for entry in service.records("PALLAS_AGENT=library")]
     digests = [hashlib.sha256(value.encode()).hexdigest() for value in (SECRET, FROM_FILE)]
