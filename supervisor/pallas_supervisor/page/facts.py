@@ -102,8 +102,7 @@ def gather(
     document = fleet.health_document()
     agents = []
     for name, agent in fleet.agents.items():
-        if (deployed := fleet.deployment.agents.get(name)) is None:  # a reload is just removing it
-            continue
+        deployed = fleet.deployment.agents[name]
         totals = samples.agents[name]
         health = document["agents"][name]
         agents.append(
