@@ -14,6 +14,7 @@ from pallas_registry.logs import get_logger
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.configuration import DOTENV, take_over
 from pallas_supervisor.fleet import graph_of
+from pallas_supervisor.graph import Graph
 from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.plan import FIXED_VARIABLES, Plan, plan_reload
 from pallas_supervisor.refusals import RefusedError
@@ -107,7 +108,7 @@ class Reloading:
         with ExitStack() as opened_for_nothing:
             opened = self._open(plan, newest.deployment)
             opened_for_nothing.callback(close_listeners, opened.values())
-            await self._stop(plan)
+            await self._stop(plan, newest.deployment)
             self._refuse_at_the_end()  # meanwhile; nothing may be started any more
             opened_for_nothing.pop_all()
         self._forget(plan)
@@ -164,9 +165,12 @@ class Reloading:
             raise
         return opened
 
-    async def _stop(self, plan: Plan) -> None:
+    async def _stop(self, plan: Plan, new: Deployment) -> None:
         """Stop the agents that leave, dependents first."""
         fleet = self._fleet
+        if plan.removed:  # who does not depend on them any more is not to be told that they go
+            policies = {name: agent.policy for name, agent in fleet.agents.items()}
+            fleet.engine.redefine(meanwhile(fleet.deployment, new), policies)
         leaving = [name for name in fleet.engine.graph.stop_order if name in plan.removed]
 
         def wanted() -> list[str]:
@@ -224,6 +228,12 @@ class Reloading:
         for name in plan.added:
             fleet.engine.post(name, Start())
         fleet.changed()  # also where no agent changes its state: an icon, a namespace
+
+
+def meanwhile(old: Deployment, new: Deployment) -> Graph:
+    """The dependencies while some agents leave: new ones of those that stay, old ones of those that do not."""
+    needs = {name: (new.agents.get(name) or agent).depends_on for name, agent in old.agents.items()}
+    return Graph({name: [need for need in wanted if need in old.agents] for name, wanted in needs.items()})
 
 
 def upcoming(agent: Agent) -> int:

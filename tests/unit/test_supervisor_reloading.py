@@ -177,6 +177,30 @@ def test_an_agent_that_is_started_while_it_leaves_is_stopped_again(
     on_rig(tmp_path, two, do)
 
 
+@pytest.mark.parametrize("renamed", [False, True])
+def test_who_does_not_depend_on_it_any_more_does_not_notice_that_an_agent_leaves(
+    tmp_path: Path, two: dict[str, dict[str, object]], renamed: bool
+):
+    strict = {**two["research"], "on_dependency_loss": "restart"}
+
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        rig.come_up("library")
+        rig.come_up("research")
+        if renamed:
+            rig.write({"archive": two["library"], "research": {**strict, "depends_on": ["archive"]}})
+        else:
+            rig.write({"research": {**strict, "depends_on": []}})
+        reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
+        await until(rig, library="stopping")
+        rig.end("library")
+        await reloading
+        assert rig.states()["research"] == "ready"
+        assert rig.fleet.agents["research"].generation == 1
+
+    on_rig(tmp_path, {**two, "research": strict}, do)
+
+
 def test_a_new_name_may_take_over_the_port(tmp_path: Path, two: dict[str, dict[str, object]]):
     async def do(rig: Rig) -> None:
         rig.operations.start([])
