@@ -144,7 +144,7 @@ class FleetCollector(Collector):
                 queue.add_metric([name], waiting)
         used = GaugeMetricFamily(
             "pallas_worker_memory_used_bytes",
-            "Memory in bytes that counts against the agent's memory_limit, without pages that it shares.",
+            "Memory in bytes that counts against the agent's memory_limit: what no file backs.",
             labels=["agent"],
         )
         limit = GaugeMetricFamily(
