@@ -112,6 +112,7 @@ def test_one_agent_alone_has_no_registry_and_no_dependencies(tmp_path: Path) -> 
     with Fleet(deployment, "--agent", "top") as fleet:
         fleet.wait()
         assert [agent["name"] for agent in fleet.status()["agents"]] == ["top"]
+        assert fleet.ctl("reload").stdout == "nothing changed\n", "the others are none of its business"
         assert not _listens(deployment.document["registry_port"])
         assert not _listens(deployment.agents["base"]["port"])
         pid = fleet.agent("top")["pid"]
