@@ -6,24 +6,21 @@ faults with the same choices; when exactly they hit is the machine's.
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
-import socket
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
 
 from harness.clock import JumpingClock
 from harness.counted_calls import CountedCalls
-from harness.deployment import PASSTHROUGH, Deployment, make_deployment
+from harness.deployment import Deployment, free_ports, make_deployment
 from harness.fleet import BIN, Fleet
 from harness.log_reader import LogReader
+from harness.orders import Orders
 from harness.process_tree import (
     await_end,
     descendants,
@@ -36,6 +33,7 @@ from harness.small_disk import small_disk
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
 
     from harness.process_tree import Seen
 
@@ -114,6 +112,7 @@ class Campaign:
             self.clock = JumpingClock(self.directory)
             stack.callback(self.clock.close)
             self.deployment = self._deploy()
+            (self.spare_port,) = free_ports(1)
             environment = {**self.clock.environment, MARK: str(self.directory)}
             environment["PALLAS_RUNTIME_DIR"] = str(self.runtime_disk.path)
             environment["PALLAS_LOG_FILE"] = str(self.log_disk.path / "pallas.log")
@@ -135,20 +134,21 @@ class Campaign:
         self._stack.close()
 
     def _deploy(self) -> Deployment:
-        defaults = {"reset_after": 0.05, "start_timeout": 90, "stop_timeout": 3, **LIVENESS}
+        defaults = {
+            "reset_after": 0.05,
+            "start_timeout": 90,
+            "stop_timeout": 3,
+            "max_failures": 1000,  # on a busy machine the short time-outs of `late` run out several times
+            **LIVENESS,
+        }
         deployment = make_deployment(self.directory / "fleet", defaults=defaults)
-        deployment.add("alpha")
-        deployment.add("beta", depends_on=["alpha"])
-        deployment.add("gamma", depends_on=["beta"], on_dependency_loss="restart")
-        deployment.add("delta")
-        deployment.add("late", depends_on=["alpha"], start_timeout=4, stop_timeout=1)
-        deployment.add("own", python=str(BIN / "python"))
-        shutil.copy(Path(__file__).with_name("misbehaving_agent.py"), deployment.directory / "agents")
-        (deployment.directory / "control").mkdir()
-        for name in AGENTS:
-            source = PASSTHROUGH.format(name=name, servers=[])
-            order = f"from agents.misbehaving_agent import obey\nobey({name!r})\n"
-            (deployment.directory / "agents" / f"{name}.py").write_text(source + order)
+        self.orders = Orders(deployment)
+        self.orders.add("alpha")
+        self.orders.add("beta", depends_on=["alpha"])
+        self.orders.add("gamma", depends_on=["beta"], on_dependency_loss="restart")
+        self.orders.add("delta")
+        self.orders.add("late", depends_on=["alpha"], start_timeout=4, stop_timeout=1)
+        self.orders.add("own", python=str(BIN / "python"))
         return deployment
 
     def _nothing_is_left(self) -> None:
@@ -162,36 +162,6 @@ class Campaign:
         pid = self.fleet.agent(agent)["pid"]
         assert isinstance(pid, int)
         return pid
-
-    def order(self, agent: str, do: str, **details: Any) -> None:
-        """Tell a running worker what to do, without waiting for it."""
-        with self._channel() as channel:
-            self._send(channel, agent, do, details)
-
-    def ask(self, agent: str, do: str, **details: Any) -> None:
-        """Tell a running worker what to do and wait until it has been done."""
-        with self._channel() as channel:
-            self._send(channel, agent, do, details)
-            channel.settimeout(PATIENCE)
-            channel.recv(4096)
-
-    def prepare(self, agent: str, do: str, **details: Any) -> None:
-        """Tell the agent's next start what to do."""
-        control = self.deployment.directory / "control"
-        (control / "new").write_text(json.dumps({"do": do, **details}))
-        (control / "new").rename(control / f"{agent}.start")
-
-    @contextmanager
-    def _channel(self) -> Iterator[socket.socket]:
-        path = self.deployment.directory / "control" / "answers.sock"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-            path.unlink(missing_ok=True)
-            channel.bind(str(path))
-            yield channel
-
-    def _send(self, channel: socket.socket, agent: str, do: str, details: dict[str, Any]) -> None:
-        path = self.deployment.directory / "control" / f"{agent}.sock"
-        channel.sendto(json.dumps({"do": do, **details}).encode(), str(path))
 
     def await_death(self, pid: int) -> None:
         """Wait until the worker has ended."""
@@ -257,6 +227,8 @@ class Campaign:
         """What is not (yet) as it has to be at rest."""
         agents = self.fleet.status()["agents"]
         found = [f"{a['name']} is {a['state']} ({a['message']})" for a in agents if a["state"] != "ready"]
+        found += [f"{a['name']} is being replaced" for a in agents if a["replacement"] is not None]
+        found += [f"{a['name']} runs on old {a['outdated']}" for a in agents if a["outdated"]]
         failed = [a["name"] for a in agents if a["state"] in ("failed", "stopped")]
         if failed:
             raise CampaignError("; ".join(found))

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import psutil
+import yaml
 
 from harness.campaign import AGENTS, LEAVES, PATIENCE, Fault
 from harness.clock import DAY
+from harness.deployment import PASSTHROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from harness.campaign import Campaign
 
@@ -70,7 +73,7 @@ def _terminate(campaign: Campaign) -> Collection[str]:
 def _order_and_end(campaign: Campaign, do: str, **details: Any) -> Collection[str]:
     agent = campaign.rng.choice(LEAVES)
     pid = campaign.pid(agent)
-    campaign.order(agent, do, **details)
+    campaign.orders.tell(agent, do, **details)
     campaign.await_death(pid)
     return (agent,)
 
@@ -97,7 +100,7 @@ def _out_of_memory(campaign: Campaign) -> Collection[str]:
 def _exit_for_good(campaign: Campaign) -> Collection[str]:
     """Exit status 78 says that a restart cannot help: the agent stays down until somebody starts it."""
     agent = "delta"
-    campaign.order(agent, "exit", status=78)
+    campaign.orders.tell(agent, "exit", status=78)
     campaign.fleet.wait(agent, until="settled")
     with campaign.fleet.follow() as log:
         if campaign.fleet.agent(agent)["state"] != "failed":
@@ -119,7 +122,7 @@ def _freeze(campaign: Campaign) -> Collection[str]:
 
 def _block_the_loop(campaign: Campaign) -> Collection[str]:
     pid = campaign.pid("delta")
-    campaign.order("delta", campaign.rng.choice(["block the loop", "hold the interpreter"]))
+    campaign.orders.tell("delta", campaign.rng.choice(["block the loop", "hold the interpreter"]))
     campaign.await_death(pid)
     return ("delta",)
 
@@ -142,7 +145,7 @@ def _hang_at_ready(campaign: Campaign) -> Collection[str]:
 
 
 def _hang(campaign: Campaign, do: str) -> Collection[str]:
-    campaign.prepare("late", do)
+    campaign.orders.prepare("late", do)
     os.kill(campaign.pid("late"), signal.SIGKILL)
     _await_order_taken(campaign, "late")
     return ("late",)
@@ -152,14 +155,14 @@ def _die_while_starting(campaign: Campaign) -> Collection[str]:
     do: dict[str, Any] = campaign.rng.choice(
         [{"do": "exit", "status": 1}, {"do": "segfault"}, {"do": "signal", "number": int(signal.SIGKILL)}]
     )
-    campaign.prepare("delta", **do)
+    campaign.orders.prepare("delta", **do)
     os.kill(campaign.pid("delta"), signal.SIGKILL)
     _await_order_taken(campaign, "delta")
     return ("delta",)
 
 
 def _await_order_taken(campaign: Campaign, agent: str) -> None:
-    path = campaign.deployment.directory / "control" / f"{agent}.start"
+    path = campaign.orders.prepared(agent)
     deadline = time.monotonic() + PATIENCE
     while path.exists():
         assert time.monotonic() < deadline, f"{agent} was not started again"
@@ -167,7 +170,7 @@ def _await_order_taken(campaign: Campaign, agent: str) -> None:
 
 
 def _hang_at_stop(campaign: Campaign) -> Collection[str]:
-    campaign.ask("late", "ignore SIGTERM")
+    campaign.orders.ask("late", "ignore SIGTERM")
     pid = campaign.pid("late")
     assert campaign.fleet.post("/v1/stop", agents=["late"]).json()["done"]
     campaign.await_death(pid)
@@ -180,33 +183,33 @@ def _hang_at_stop(campaign: Campaign) -> Collection[str]:
 
 def _multiply(campaign: Campaign) -> Collection[str]:
     agent = campaign.rng.choice(LEAVES)
-    campaign.ask(agent, "multiply", count=campaign.brood)
+    campaign.orders.ask(agent, "multiply", count=campaign.brood)
     pid = campaign.pid(agent)
     os.kill(pid, signal.SIGKILL)
     return (agent,)
 
 
 def _multiply_and_stop(campaign: Campaign) -> Collection[str]:
-    campaign.ask("late", "multiply", count=campaign.brood)
+    campaign.orders.ask("late", "multiply", count=campaign.brood)
     campaign.fleet.post("/v1/restart", agents=["late"])
     return ("late",)
 
 
 def _flood(campaign: Campaign) -> Collection[str]:
-    campaign.ask(campaign.rng.choice(("alpha", "delta", "own")), "flood", size=campaign.flood)
+    campaign.orders.ask(campaign.rng.choice(("alpha", "delta", "own")), "flood", size=campaign.flood)
     return ()
 
 
 def _flood_and_die(campaign: Campaign) -> Collection[str]:
     pid = campaign.pid("delta")
-    campaign.order("delta", "flood", size=1_000_000_000)
+    campaign.orders.tell("delta", "flood", size=1_000_000_000)
     time.sleep(campaign.rng.uniform(0.05, 0.3))
     os.kill(pid, signal.SIGKILL)
     return ("delta",)
 
 
 def _close_stderr(campaign: Campaign) -> Collection[str]:
-    campaign.ask("delta", "close stderr")
+    campaign.orders.ask("delta", "close stderr")
     return ()
 
 
@@ -215,9 +218,9 @@ def _close_stderr(campaign: Campaign) -> Collection[str]:
 
 def _worker_without_descriptors(campaign: Campaign) -> Collection[str]:
     agent = campaign.rng.choice(("alpha", "delta"))
-    campaign.ask(agent, "take descriptors")
+    campaign.orders.ask(agent, "take descriptors")
     time.sleep(0.5)  # calls come meanwhile
-    campaign.ask(agent, "give descriptors back")
+    campaign.orders.ask(agent, "give descriptors back")
     return ()
 
 
@@ -239,7 +242,7 @@ def _log_disk_full(campaign: Campaign) -> Collection[str]:
         pid = campaign.pid("delta")
         os.kill(pid, signal.SIGKILL)
         log.until(lambda record: record.get("agent") == "delta" and record.get("state") == "ready")
-        campaign.ask("alpha", "flood", size=200_000)
+        campaign.orders.ask("alpha", "flood", size=200_000)
     size = campaign.fleet.log_file.stat().st_size
     os.kill(campaign.pid("late"), signal.SIGKILL)
     deadline = time.monotonic() + PATIENCE
@@ -307,43 +310,53 @@ def _jump(campaign: Campaign) -> Collection[str]:
 def _reload_storm(campaign: Campaign) -> Collection[str]:
     path = campaign.deployment.directory / "agents.yaml"
     good = path.read_text()
-    agents = campaign.deployment.agents
-    original = dict(agents["delta"])
     supervisor = psutil.Process(campaign.fleet.pid)
     for number in range(20):
+        document = yaml.safe_load(good)
         match campaign.rng.randrange(4):
             case 0:
-                path.write_text("agents: [nonsense")
+                text = "agents: [nonsense"
             case 1:
-                path.write_text(good.replace("depends_on", "depends_upon"))
+                text = good.replace("depends_on", "depends_upon")
             case 2:
-                agents["delta"] = {**original, "description": f"number {number}"}
-                campaign.deployment.write()
-            case 3:
-                agents["delta"] = {**original, "stop_timeout": 1 + number}
-                campaign.deployment.write()
+                document["agents"]["delta"]["description"] = f"number {number}"
+                text = yaml.safe_dump(document, sort_keys=False)
+            case _:
+                document["agents"]["delta"]["stop_timeout"] = 1 + number
+                text = yaml.safe_dump(document, sort_keys=False)
+        _replace(path, text)
         supervisor.send_signal(signal.SIGHUP)
         time.sleep(campaign.rng.uniform(0.0, 0.02))
-    agents["delta"] = original
-    campaign.deployment.write()
-    assert path.read_text() == good
-    answer = campaign.fleet.post("/v1/reload")
-    assert answer.status_code == 200, answer.text
+    _replace(path, good)
+    _reload(campaign)
     return ("delta",)
 
 
-def _come_and_go(campaign: Campaign) -> Collection[str]:
-    """An agent is added and, while it starts, removed."""
-    deployment = campaign.deployment
-    deployment.add("guest")
+def _replace(path: Path, text: str) -> None:
+    """As an editor does that leaves nobody half a file."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _reload(campaign: Campaign) -> None:
     answer = campaign.fleet.post("/v1/reload")
     assert answer.status_code == 200, answer.text
+
+
+def _come_and_go(campaign: Campaign) -> Collection[str]:
+    """An agent is added and, ready or not, removed."""
+    path = campaign.deployment.directory / "agents.yaml"
+    good = path.read_text()
+    document = yaml.safe_load(good)
+    document["agents"]["guest"] = {"module": "agents.guest", "port": campaign.spare_port}
+    (path.parent / "agents" / "guest.py").write_text(PASSTHROUGH.format(name="guest", servers=[]))
+    _replace(path, yaml.safe_dump(document, sort_keys=False))
+    _reload(campaign)
     if campaign.rng.random() < 0.5:
         campaign.fleet.wait("guest")
-    del deployment.agents["guest"]
-    deployment.write()
-    answer = campaign.fleet.post("/v1/reload")
-    assert answer.status_code == 200, answer.text
+    _replace(path, good)
+    _reload(campaign)
     return ()
 
 
@@ -384,20 +397,20 @@ def _slow_reader(campaign: Campaign) -> Collection[str]:
         campaign.fleet._client() as client,
         client.stream("GET", "/v1/logs", params={"follow": "1"}, timeout=httpx.Timeout(PATIENCE)),
     ):
-        campaign.ask("delta", "flood", size=2_000_000)
+        campaign.orders.ask("delta", "flood", size=2_000_000)
     return ()
 
 
 def _leaving_reader(campaign: Campaign) -> Collection[str]:
     """Somebody follows the log and goes away in the middle of a flood."""
-    campaign.order("delta", "flood", size=20_000_000)
+    campaign.orders.tell("delta", "flood", size=20_000_000)
     for _ in range(3):
         with (
             campaign.fleet._client() as client,
             client.stream("GET", "/v1/logs", params={"follow": "1"}, timeout=PATIENCE) as lines,
         ):
-            next(lines.iter_raw(100_000))
-    campaign.ask("delta", "nothing")  # after the flood
+            next(lines.iter_raw())
+    campaign.orders.ask("delta", "nothing")  # after the flood
     return ()
 
 

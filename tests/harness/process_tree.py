@@ -72,10 +72,10 @@ def proportional_memory(pid: int) -> int:
     raise AssertionError("no Pss in smaps_rollup")
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far, its children's not counted."""
-    fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_nanoseconds(pid: int) -> int:
+    """What all threads of a process have had of the CPU so far; its children's is not counted."""
+    tasks = Path("/proc", str(pid), "task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
 def await_end(pid: int, patience: float) -> bool:

@@ -1,0 +1,127 @@
+"""What once stopped a supervisor or lost it an agent, each by its name; `test_campaign` looks for more of the kind.
+
+One fleet for all of it, started without stdin, stdout and stderr, as `pallas <&- >&- 2>&-` is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from harness.clients import send_message
+from harness.deployment import make_deployment
+from harness.fleet import PATIENCE, Fleet
+from harness.orders import Orders
+from harness.process_tree import await_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WITHOUT_STANDARD_DESCRIPTORS = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+
+
+class Storm:
+    """A fleet of two forked agents: `quiet`, and `loud`, which does what it is told."""
+
+    def __init__(self, fleet: Fleet, orders: Orders) -> None:
+        self.fleet = fleet
+        self.orders = orders
+
+    def answers(self, agent: str) -> bool:
+        return asyncio.run(send_message(self.fleet.deployment.url(agent), "still there?")) == "still there?"
+
+    @contextmanager
+    def without_descriptors(self) -> Iterator[None]:
+        """The supervisor can open nothing meanwhile."""
+        soft, hard = resource.prlimit(self.fleet.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.fleet.pid, resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            yield
+        finally:
+            resource.prlimit(self.fleet.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture(scope="module")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
+    deployment = make_deployment(tmp_path_factory.mktemp("storm") / "fleet", "quiet")
+    orders = Orders(deployment)
+    orders.add("loud", stop_timeout=1)
+    fleet = Fleet(deployment)
+    fleet.wrapper = WITHOUT_STANDARD_DESCRIPTORS
+    with fleet:
+        fleet.wait()
+        yield Storm(fleet, orders)
+
+
+def test_no_socket_takes_the_number_of_a_standard_descriptor(storm: Storm) -> None:
+    for process in (storm.fleet.pid, storm.fleet.zygote().pid):
+        targets = [Path(f"/proc/{process}/fd/{number}").readlink() for number in range(3)]
+        assert targets == [Path("/dev/null")] * 3
+
+
+def test_a_reader_that_leaves_in_the_middle_of_a_flood_is_forgotten(storm: Storm) -> None:
+    storm.orders.tell("loud", "flood", size=20_000_000)
+    for _ in range(3):
+        with (
+            storm.fleet._client() as client,
+            client.stream("GET", "/v1/logs", params={"follow": "1"}, timeout=PATIENCE) as lines,
+        ):
+            next(lines.iter_raw())
+    storm.orders.ask("loud", "nothing")
+    assert storm.fleet.status()["agents"]
+    assert "socket.send() raised exception" not in storm.fleet.get("/v1/logs?n=1000").text
+    assert storm.answers("loud")
+
+
+def test_the_status_is_told_when_no_descriptor_is_left(storm: Storm) -> None:
+    with storm.fleet._client() as client:
+        assert client.get("/v1/status").status_code == 200
+        with storm.without_descriptors():
+            status = client.get("/v1/status")
+            assert status.status_code == 200, status.text
+            assert {agent["state"] for agent in status.json()["agents"]} == {"ready"}
+
+
+def test_a_worker_that_dies_while_no_descriptor_is_left_comes_back(storm: Storm) -> None:
+    before = storm.fleet.pids()
+    died = before["quiet"]
+    assert died is not None
+    with storm.fleet._client() as client:
+        client.get("/v1/status")
+        with storm.without_descriptors():
+            os.kill(died, signal.SIGKILL)
+            assert await_end(died, PATIENCE)
+            wait = {"agents": ["quiet"], "for": "settled", "timeout": 1.0}
+            client.post("/v1/wait", json=wait, timeout=httpx.Timeout(PATIENCE))
+    storm.fleet.wait("quiet")
+    after = storm.fleet.pids()
+    assert after["quiet"] != died
+    assert after["loud"] == before["loud"]
+    assert storm.answers("quiet")
+
+
+def test_an_agent_that_waits_for_the_zygote_can_be_stopped(storm: Storm) -> None:
+    """It has no process yet; it was said to have one that cannot be killed."""
+    fleet = storm.fleet
+    with fleet.follow() as log:
+        old = fleet.zygote()
+        old.kill()
+        log.until(lambda record: "the zygote died" in record["message"])
+        importing = next(p for p in fleet.processes() if "pallas_worker.zygote" in p.cmdline())
+        importing.suspend()
+        os.kill(fleet.agent("loud")["pid"], signal.SIGKILL)
+        log.until(lambda record: record.get("agent") == "loud" and record.get("state") == "starting")
+        stopped = fleet.post("/v1/stop", agents=["loud"]).json()
+        importing.resume()
+    assert stopped["done"], stopped
+    assert stopped["agents"][0]["state"] == "stopped"
+    assert fleet.post("/v1/start", agents=["loud"]).json()["done"]
+    assert storm.answers("loud")

@@ -1,0 +1,73 @@
+"""Agents that do what they are told, however bad for them: how they are deployed and how orders reach them.
+
+Knows the ways of `misbehaving_agent`, which runs inside the workers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.deployment import PASSTHROUGH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.deployment import Deployment
+
+PATIENCE = 90.0
+"""Seconds within which an order has been carried out."""
+
+
+class Orders:
+    """Orders to the agents of one deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._control = deployment.directory / "control"
+        self._control.mkdir(exist_ok=True)
+
+    def add(self, name: str, **fields: Any) -> None:
+        """Add an agent that obeys; `fields` go into its entry of `agents.yaml`."""
+        self._deployment.add(name, **fields)
+        modules = self._deployment.directory / "agents"
+        shutil.copy(Path(__file__).with_name("misbehaving_agent.py"), modules)
+        obeying = f"from agents.misbehaving_agent import obey\nobey({name!r})\n"
+        (modules / f"{name}.py").write_text(PASSTHROUGH.format(name=name, servers=[]) + obeying)
+
+    def tell(self, agent: str, do: str, **details: Any) -> None:
+        """Tell a running worker what to do, without waiting for it."""
+        with self._channel() as channel:
+            self._send(channel, agent, do, details)
+
+    def ask(self, agent: str, do: str, **details: Any) -> None:
+        """Tell a running worker what to do and wait until it has been done."""
+        with self._channel() as channel:
+            self._send(channel, agent, do, details)
+            channel.settimeout(PATIENCE)
+            channel.recv(4096)
+
+    def prepare(self, agent: str, do: str, **details: Any) -> None:
+        """Tell the agent's next start what to do."""
+        (self._control / "new").write_text(json.dumps({"do": do, **details}))
+        (self._control / "new").rename(self.prepared(agent))
+
+    def prepared(self, agent: str) -> Path:
+        """The file that is there until a start has followed it."""
+        return self._control / f"{agent}.start"
+
+    @contextmanager
+    def _channel(self) -> Iterator[socket.socket]:
+        path = self._control / "answers.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            path.unlink(missing_ok=True)
+            channel.bind(str(path))
+            yield channel
+
+    def _send(self, channel: socket.socket, agent: str, do: str, details: dict[str, Any]) -> None:
+        path = self._control / f"{agent}.sock"
+        channel.sendto(json.dumps({"do": do, **details}).encode(), str(path))
