@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -23,6 +22,7 @@ from pallas_registry.logs import get_logger
 from pallas_supervisor.loop_lag import LoopLag
 from pallas_supervisor.process_metrics import WorkerProcessCollector, ZygoteCollector
 from pallas_supervisor.states import State
+from pallas_supervisor.tallies import Durations, States, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,7 +93,7 @@ class FleetCollector(Collector):
         self._fleet = fleet
 
     def collect(self) -> Iterator[Metric]:
-        """`pallas_up`, `pallas_agent_info`, `pallas_agent_health_status`, `pallas_worker_state`, lost lines."""
+        """`pallas_up`, `pallas_agent_info`, `pallas_agent_health_status`, bounds, lost lines."""
         yield GaugeMetricFamily("pallas_up", "1 while the supervisor is running.", value=1)
         info = GaugeMetricFamily("pallas_agent_info", "1 per configured agent.", labels=["agent", "port"])
         health = GaugeMetricFamily(
@@ -101,20 +101,13 @@ class FleetCollector(Collector):
             "Health of the agent: 1 ok, 0.5 degraded, 0 error.",
             labels=["agent"],
         )
-        states = GaugeMetricFamily(
-            "pallas_worker_state",
-            "1 for the state in which the agent's worker is.",
-            labels=["agent", "state"],
-        )
         ports, healths = self._fleet.ports, self._fleet.health
-        for name, agent in dict(self._fleet.agents).items():
+        for name in dict(self._fleet.agents):
             if name not in ports or name not in healths:  # a reload is under way beside this thread
                 continue
             info.add_metric([name, str(ports[name])], 1)
             health.add_metric([name], HEALTH_VALUES[healths[name]])
-            for state in State:
-                states.add_metric([name, str(state)], float(agent.state is state))
-        yield from (info, health, states)
+        yield from (info, health)
         yield from self._bounds(ports)
         lost = CounterMetricFamily(
             "pallas_log_lines_lost",
@@ -178,18 +171,13 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._restarts = Counter(
-            "pallas_worker_restarts_total",
-            "Starts of a worker after its first one, by reason.",
-            ["agent", "reason"],
-            registry=self.registry,
-        )
-        self._starts = Histogram(
+        self._fleet = fleet
+        self._states = States("pallas_worker_state", "1 for the state in which the agent's worker is.", State)
+        self._restarts = Tally("pallas_worker_restarts", "Starts of a worker after its first one, by reason.")
+        self._starts = Durations(
             "pallas_worker_start_seconds",
             "Time from the spawn of a worker until it is ready, in seconds.",
-            ["agent"],
-            buckets=START_BUCKETS,
-            registry=self.registry,
+            START_BUCKETS,
         )
         lag = Histogram(
             "pallas_supervisor_loop_lag_seconds",
@@ -201,24 +189,24 @@ class Metrics:
 
     def count_restart(self, agent: str, reason: str) -> None:
         """A worker is started again."""
-        self._restarts.labels(agent, reason).inc()
+        self._restarts.add(agent, reason)
 
     def observe_start(self, agent: str, seconds: float) -> None:
         """A worker has become ready."""
         for reason in RESTART_REASONS:
-            self._restarts.labels(agent, reason)
-        self._starts.labels(agent).observe(seconds)
+            self._restarts.add(agent, reason, by=0.0)
+        self._starts.observe(agent, seconds)
 
     def forget(self, agent: str) -> None:
         """Drop the series of an agent that has been removed."""
-        self._restarts.remove_by_labels({"agent": agent})
-        self._starts.remove_by_labels({"agent": agent})
+        self._restarts.forget(agent)
+        self._starts.forget(agent)
         self.workers.forget(agent)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """All series in the format that the Accept header asks for, and its content type."""
         content_type = choose(accept)
-        families = {family.name: family for family in self._own()}
+        families = {family.name: family for family in self._own() if family.lines}
         for family in self._merged():
             if family.name not in families:
                 families[family.name] = family
@@ -239,6 +227,10 @@ class Metrics:
                 prefix = self._prefixes.get(key) or sample_prefix(sample.name, sample.labels.items())
                 prefixes[key] = prefix
                 lines.append(f"{prefix}{number(float(sample.value))}\n")
-            if lines:
-                yield Family(metric.name, metric.type, metric.documentation, encoded("".join(lines)))
+            yield Family(metric.name, metric.type, metric.documentation, encoded("".join(lines)))
         self._prefixes = prefixes
+        ports = self._fleet.ports
+        agents = dict(self._fleet.agents).values()
+        yield self._states.family((agent.name, agent.state) for agent in agents if agent.name in ports)
+        yield self._restarts.family()
+        yield self._starts.family()

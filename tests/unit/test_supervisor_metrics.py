@@ -77,6 +77,25 @@ def test_both_formats_say_the_same():
     assert not any(name.endswith("_created") for name in text)
 
 
+def test_what_has_changed_since_the_last_scrape_is_in_the_next_one():
+    facts = Facts()
+    facts.add("research")
+    metrics = Metrics(facts, list)
+    starts = "pallas_worker_start_seconds_bucket agent=research le="
+    for number, seconds in enumerate((0.05, 0.3, 61.0), start=1):
+        metrics.count_restart("research", "crash")
+        metrics.observe_start("research", seconds)
+        found = samples(metrics)
+        assert found["pallas_worker_restarts_total agent=research reason=crash"] == number
+        assert found["pallas_worker_start_seconds_count agent=research"] == found[f"{starts}+Inf"] == number
+    assert [found[f"{starts}{bound}"] for bound in ("0.05", "0.25", "0.5", "60.0")] == [1, 1, 2, 2]
+    assert found["pallas_worker_start_seconds_sum agent=research"] == pytest.approx(61.35)
+    facts.add("research", State.BACKOFF)
+    found = samples(metrics)
+    assert found["pallas_worker_state agent=research state=ready"] == 0
+    assert found["pallas_worker_state agent=research state=backoff"] == 1
+
+
 def test_a_workers_metric_of_a_name_that_is_taken_is_left_out(caplog: pytest.LogCaptureFixture):
     metrics = Metrics(Facts(), lambda: [Family("pallas_up", "gauge", "", b"pallas_up 7.0\n")])
     for _ in range(2):
