@@ -1,11 +1,21 @@
-"""What holds for every test: property tests make the same examples in every run.
+"""What holds for every test: repeatable property tests, and HTTP clients that are made quickly.
 
-`pytest --hypothesis-profile=default tests/property` looks for new ones.
+`pytest --hypothesis-profile=default tests/property` looks for new examples.
 """
 
 from __future__ import annotations
 
+import functools
+from unittest import mock
+
+import httpx
+import httpx2
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+# Each client reads the certificates of all authorities, which takes longer than most calls; here they share them.
+for library in (httpx, httpx2):
+    kept = functools.cache(library.create_ssl_context)
+    mock.patch.object(library._transports.default, "create_ssl_context", kept).start()

@@ -13,7 +13,8 @@ import pytest
 from mcp.client import Client
 
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
-from system.worker_process import START_TIMEOUT, RunningWorker, run_worker
+from system.worker_census import until
+from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, call, project, text
 
 if TYPE_CHECKING:
@@ -39,9 +40,8 @@ def holding(directory: Path, **bounds: int) -> Iterator[tuple[RunningWorker, Run
             yield worker, server
 
 
-def gauges(worker: RunningWorker) -> tuple[int, int]:
+def gauges(page: str) -> tuple[int, int]:
     """How many calls run, and how many wait."""
-    page = httpx.get(f"{worker.origin}/metrics").text
     found = [
         re.search(rf'^pallas_calls_{kind}{{agent="demo"}} (\S+)$', page, re.MULTILINE)
         for kind in ("running", "waiting")
@@ -50,17 +50,14 @@ def gauges(worker: RunningWorker) -> tuple[int, int]:
     return running, waiting
 
 
-async def until(worker: RunningWorker, expected: tuple[int, int]) -> None:
-    seen = None
-    async with asyncio.timeout(START_TIMEOUT):
-        while (seen := await asyncio.to_thread(gauges, worker)) != expected:
-            assert worker.process.poll() is None, seen
+async def until_they_are(worker: RunningWorker, running: int, waiting: int) -> None:
+    await asyncio.to_thread(until, worker, lambda page: gauges(page) == (running, waiting))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_calls_wait_for_their_turn_and_those_beyond_are_refused(tmp_path: Path, mode: str) -> None:
     with holding(tmp_path, max_concurrency=2, max_queue=1) as (worker, server):
-        assert gauges(worker) == (0, 0)
+        assert gauges(httpx.get(f"{worker.origin}/metrics").text) == (0, 0)
 
         async def alone() -> None:
             # In a stateless session of the older era only the end of the connection says that the caller is gone.
@@ -74,7 +71,7 @@ def test_calls_wait_for_their_turn_and_those_beyond_are_refused(tmp_path: Path, 
             running = [start(), start()]
             await asyncio.to_thread(server.wait_for, lambda seen: sum(map(is_call, seen)) == 2)
             leaving = asyncio.create_task(alone())
-            await until(worker, (2, 1))
+            await until_they_are(worker, 2, 1)
             refused = await client.call_tool("demo", {"message": "one too many"})
             assert refused.is_error
             assert text(refused).startswith("the agent is busy: 2 of 2 calls run, 1 of 1 wait; try again")
@@ -83,14 +80,14 @@ def test_calls_wait_for_their_turn_and_those_beyond_are_refused(tmp_path: Path, 
 
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
-            await until(worker, (2, 0))
+            await until_they_are(worker, 2, 0)
             waiting = start()
-            await until(worker, (2, 1))
+            await until_they_are(worker, 2, 1)
             assert sum(map(is_call, server.requests)) == 2
             server.release()
             for result in await asyncio.gather(*running, waiting):
                 assert not result.is_error
-            await until(worker, (0, 0))
+            await until_they_are(worker, 0, 0)
 
         ask(worker.url, mode, act)
         page = httpx.get(f"{worker.origin}/metrics").text

@@ -19,7 +19,8 @@ from peers.downstream import Fault, Recorded, run_downstream
 from peers.llm_stub import Call, Turn, Usage, run_llm_stub
 from peers.loopback import serve
 from system.test_worker_llm import config, spec
-from system.worker_process import START_TIMEOUT, RunningWorker, run_worker
+from system.worker_census import series, until
+from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, call, project, text
 
 if TYPE_CHECKING:
@@ -137,9 +138,8 @@ def test_a_call_whose_caller_leaves_is_an_error_and_what_it_cost_is_counted(
                 await asyncio.to_thread(tools.wait_for, lambda seen: any(map(is_call, seen)))
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
-                async with asyncio.timeout(START_TIMEOUT):
-                    while (await asyncio.to_thread(counted, worker))["send_message_total error"] == 0:
-                        assert worker.process.poll() is None
+                failed = 'pallas_send_message_total{agent="demo",outcome="error"}'
+                await asyncio.to_thread(until, worker, lambda page: series(page, failed) == 1)
 
             asyncio.run(act())
             after = counted(worker)

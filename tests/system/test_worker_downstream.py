@@ -18,6 +18,7 @@ import pytest
 
 from harness.ports import free_ports
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
+from system.worker_census import until
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, bearing, call, project, text
 
@@ -162,8 +163,7 @@ def test_a_caller_that_goes_away_ends_the_call(tmp_path: Path, mode: str) -> Non
 
             ask(worker.url, mode, act)
             metric = 'pallas_send_message_total{agent="demo",outcome="error"} 1.0'
-            while metric not in httpx2.get(f"{worker.origin}/metrics").text:
-                worker.process.poll()
+            until(worker, lambda page: metric in page)
             # Nothing is left behind: the drain has nothing to wait for, and nothing to cancel.
             assert worker.stop() == 0
             assert not any("did not finish" in message for message in worker.messages("WARNING"))

@@ -14,6 +14,7 @@ from pallas_registry.deployment import ModelCapabilities
 from pallas_registry.protocol import ReadyReport
 from peers.downstream import run_downstream
 from peers.llm_stub import Asked, Call, LlmStub, Turn, Usage, run_llm_stub
+from system.worker_census import series, until
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, bearing, call, project, text
 
@@ -216,5 +217,4 @@ def test_a_caller_that_goes_away_ends_the_llm_call(worker: RunningWorker, stub: 
         await asyncio.gather(asking, return_exceptions=True)
 
     ask(worker.url, mode, act)
-    while metric(worker, errors) == before:
-        assert worker.process.poll() is None
+    until(worker, lambda page: series(page, errors) == before + 1)

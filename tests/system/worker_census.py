@@ -91,6 +91,7 @@ def check_nothing_is_left(worker: RunningWorker, before: Census, slack: int, ask
     deadline = time.monotonic() + PATIENCE
     while more := (now := take(worker, ask)).more_than(before, slack):
         assert time.monotonic() < deadline, more
+        time.sleep(0.02)  # disposal goes on beside the calls, and needs the processor
     return now
 
 
@@ -100,6 +101,9 @@ def until(worker: RunningWorker, holds: Callable[[str], bool]) -> str:
     while not holds(metrics := httpx2.get(f"{worker.origin}/metrics").text):
         assert worker.process.poll() is None
         assert time.monotonic() < deadline, [line for line in metrics.splitlines() if "pallas_calls" in line]
+        time.sleep(
+            0.02
+        )  # between two looks at what tells nobody of its changes; the worker needs the processor
     return metrics
 
 
