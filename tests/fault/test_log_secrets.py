@@ -35,6 +35,7 @@ AGENT = """\
 import base64
 import logging
 import os
+import sys
 
 from fast_agent import FastAgent
 from fast_agent.agents import McpAgent
@@ -48,6 +49,8 @@ print("the forge's token is", os.environ["FORGE_TOKEN"])
 class Talkative(McpAgent):
     async def generate(self, messages, request_params=None, tools=None):
         token = request_bearer_token.get()
+        print("printed for", token, flush=True)
+        print(token, file=sys.stderr)
         log.warning("asked by %s", token, extra={"caller": {"of": [token]}})
         log.warning("which is %s", base64.b64encode(f"user:{token}".encode()).decode())
         if "BREAK" in messages[-1].all_text():
@@ -160,7 +163,10 @@ def test_nothing_secret_is_in_the_log_and_every_line_is_whole(tmp_path: Path) ->
     assert {trace["server"] for trace in refused} == {"opted", "keyed"}
     assert all("MCPError" in trace["exception"] and trace["request_id"] for trace in refused)
     said = [record["message"] for record in records]
-    for sign in ("asked by [redacted]", "the forge's token is [redacted]", "cannot log in with [redacted]"):
+    for sign in (
+        *("asked by [redacted]", "printed for [redacted]"),
+        *("the forge's token is [redacted]", "cannot log in with [redacted]"),
+    ):
         assert any(sign in message for message in said), sign
     broken = next(r for r in records if r["message"].startswith("the call failed"))
     assert "[redacted] is not welcome" in broken["exception"]

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ from pallas_worker.errors import AgentError
 from pallas_worker.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.lines import LineWriter
 from pallas_worker.memory import MemoryLimit
+from pallas_worker.output import print_no_secrets
 from pallas_worker.records import RecordHandler
 from pallas_worker.redact import Redactor, known, secrets_in
 
@@ -57,6 +59,8 @@ def run_worker(descriptors: Descriptors) -> NoReturn:
     status = EXIT_FAILURE
     try:
         status = _run(descriptors)
+    except BaseException:  # noqa: BLE001 - nobody else could tell
+        traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
             logging.shutdown()
@@ -80,6 +84,7 @@ def _run(descriptors: Descriptors) -> int:
         reports.write(encode_report(message))
 
     known.add(secrets_in(os.environ))
+    print_no_secrets(known)
     redact = Redactor(known)
     handler = RecordHandler(LineWriter(descriptors.records))
     handler.addFilter(CorrelationFilter())
