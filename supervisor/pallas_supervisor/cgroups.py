@@ -105,12 +105,14 @@ class Groups:
         Raises:
             OSError: it cannot be made.
         """
-        path = self.root / f"worker-{owner.name}.{owner.generation}"
-        with contextlib.suppress(OSError):
-            path.rmdir()  # of an earlier supervisor
-        if path.exists():
-            path = path.with_name(f"{path.name}.{os.getpid()}")
-        path.mkdir(exist_ok=True)
+        # A name that an earlier supervisor has left is never used again: what bears it is to be killed.
+        for suffix in ("", *(f".{number}" for number in range(1, 100))):
+            path = self.root / f"worker-{owner.name}.{owner.generation}{suffix}"
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                break
+        else:
+            raise FileExistsError(17, "too many groups of its name are left", str(path))
         if self._bounds_memory and memory_limit is not None:
             for file, value in (("max", memory_limit), ("swap.max", 0), ("oom.group", 1)):
                 with contextlib.suppress(FileNotFoundError):  # swap may not be accounted
@@ -118,14 +120,20 @@ class Groups:
         return WorkerGroup(path, f"{_known_as(self.root)}/{path.name}")
 
     def leftovers(self) -> list[WorkerGroup]:
-        """Groups of workers that an earlier supervisor left behind."""
-        found = [path for path in self.root.iterdir() if path.is_dir() and _WORKERS_LEAF.fullmatch(path.name)]
-        return [WorkerGroup(path, f"{_known_as(self.root)}/{path.name}") for path in found]
+        """Groups of workers that an earlier supervisor left behind and that hold something; others are removed."""
+        found = []
+        for path in self.root.iterdir():
+            if path.is_dir() and _WORKERS_LEAF.fullmatch(path.name):
+                group = WorkerGroup(path, f"{_known_as(self.root)}/{path.name}")
+                if group.is_empty():
+                    group.remove()
+                else:
+                    found.append(group)
+        return found
 
     def close(self) -> None:
         """Leave the subtree as it was found, except for groups that still hold a process."""
-        for group in self.leftovers():
-            group.remove()
+        self.leftovers()
         with contextlib.suppress(OSError):
             if self._bounds_memory:
                 (self.root / "cgroup.subtree_control").write_text("-memory")

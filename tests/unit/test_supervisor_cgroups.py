@@ -91,22 +91,22 @@ def test_groups_that_a_worker_made_go_with_its_own(groups: Groups) -> None:
 
 
 @needs_control_groups
-def test_what_an_earlier_supervisor_left_is_found_and_its_name_used_again(groups: Groups) -> None:
-    groups.make(Owner("empty", 1), None)
+def test_what_an_earlier_supervisor_left_is_found_and_its_name_not_used_again(groups: Groups) -> None:
+    empty = groups.make(Owner("empty", 1), None)
     busy = groups.make(OWNER, None)
     process, _ = family(busy.path)
     with process:
-        assert {group.path.name for group in groups.leftovers()} == {
-            "worker-empty.1",
-            "worker-tech-research.7",
-        }
-        assert groups.make(Owner("empty", 1), None).path.name == "worker-empty.1"
-        another = groups.make(OWNER, None)
-        assert another.path.name == f"worker-tech-research.7.{os.getpid()}"
-        assert another.is_empty()
+        assert [group.path for group in groups.leftovers()] == [busy.path]
+        assert not empty.path.exists()
+        names = [groups.make(OWNER, None).path.name for _ in range(2)]
+        assert names == ["worker-tech-research.7.1", "worker-tech-research.7.2"]
         busy.kill()
     while not busy.is_empty():
         pass
+    assert groups.make(OWNER, None).path.name == "worker-tech-research.7.3", (
+        "it may still be about to be killed"
+    )
+    assert groups.leftovers() == []
 
 
 @needs_control_groups

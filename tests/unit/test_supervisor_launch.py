@@ -260,11 +260,14 @@ def test_a_sweep_leaves_other_workers_alone(tmp_path: Path):
     on_bench(do, worker)
 
 
-DAEMON_MAKER = """
+JOIN = """
 import json
 told = json.loads(os.pread(spec, 1 << 20, 0))
 if told["cgroup"] is not None:
     open(told["cgroup"] + "/cgroup.procs", "w").write("0")
+"""
+
+DAEMON_MAKER = """
 if told["agent"] == "research" and os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -308,7 +311,7 @@ def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
 ):
     told = tmp_path / "told"
     source = DAEMON_MAKER.replace("TOLD", str(told)).replace("MUTE", str(mute))
-    worker = program(tmp_path / "worker", WORKER + source)
+    worker = program(tmp_path / "worker", WORKER + JOIN + source)
 
     async def do(bench: Bench) -> None:
         daemon = await daemon_of_research(bench, told, first, then)
@@ -337,20 +340,30 @@ def test_whatever_goes_wrong_leaves_no_group_behind(tmp_path: Path):
 
 
 @needs_control_groups
-def test_what_an_earlier_supervisor_left_is_killed_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ends", ["late", "early"])
+def test_what_an_earlier_supervisor_left_is_killed_after_a_while_and_nothing_else(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(launch, "LEFTOVERS_GRACE", 0.05)
+    monkeypatch.setattr(launch, "LEFTOVERS_GRACE", 0.5)
+    worker = program(tmp_path / "worker", WORKER + JOIN + "time.sleep(3600)")
 
-    async def do(_bench: Bench) -> None:
+    async def do(bench: Bench) -> None:
+        if ends == "early":
+            left.kill()
+        pid = await bench.spawned()
         assert await asyncio.to_thread(left.wait) == -signal.SIGKILL
+        await asyncio.sleep(2 * launch.LEFTOVERS_GRACE)
+        assert not is_gone(pid)
+        assert bench.events.empty
+        bench.launcher.kill("research", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL))
 
     with groups_of_a_test() as groups:
         group = groups.root / "worker-research.1"
         group.mkdir()
         with subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(3600)"]) as left:
             (group / "cgroup.procs").write_text(str(left.pid))
-            on_bench(do, groups=groups)
+            on_bench(do, worker, groups=groups)
 
 
 @pytest.mark.parametrize(("limit", "reason"), [(2**30, "out of memory"), (None, None)])
