@@ -172,6 +172,7 @@ def test_secrets_reach_the_agents_as_variables_and_files_and_no_place_shows_them
 
 def test_every_line_of_the_journal_is_one_record_with_fields_and_priority(service: Service) -> None:
     entries = service.records()
+    assert service.machine.journal("_TRANSPORT=stdout") == []  # nothing comes any other way
     output = [entry for entry in entries if entry.get("PALLAS_LOGGER") == "pallas.output"]
     messages = [entry["record"]["message"] for entry in output]
     assert any(len(message) == len("long ") + LONG for message in messages)
