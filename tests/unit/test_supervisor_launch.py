@@ -350,6 +350,7 @@ def test_what_an_earlier_supervisor_left_is_killed_after_a_while_and_nothing_els
     async def do(bench: Bench) -> None:
         if ends == "early":
             left.kill()
+            await asyncio.to_thread(left.wait)
         pid = await bench.spawned()
         assert await asyncio.to_thread(left.wait) == -signal.SIGKILL
         await asyncio.sleep(2 * launch.LEFTOVERS_GRACE)
