@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +44,19 @@ def subtree() -> Iterator[Path]:
     try:
         yield path
     finally:
-        path.rmdir()
+        left = sorted(str(below.relative_to(path)) for below in path.rglob("*") if below.is_dir())
+        _remove(path)
+        assert not left, f"these groups were left: {', '.join(left)}"
+
+
+def _remove(path: Path) -> None:
+    """Kill what is in a group and in those below it, and remove them."""
+    (path / "cgroup.kill").write_text("1")
+    while "populated 1" in (path / "cgroup.events").read_text():
+        time.sleep(0.005)
+    for below in sorted((below for below in path.rglob("*") if below.is_dir()), reverse=True):
+        below.rmdir()
+    path.rmdir()
 
 
 @contextmanager
