@@ -50,6 +50,7 @@ PURE = {
     "graph": {"asyncio", "os", "time", "random"},
     "plan": {"asyncio", "os", "time", "random"},
     "rollup": {"asyncio", "os", "time", "random", "datetime"},
+    "pulse": {"asyncio", "os", "time", "random", "datetime"},
     "wording": {"asyncio", "os", "time", "random"},
     "page/charts": {"asyncio", "os", "time", "random", "datetime", "starlette"},
     "page/graph": {"asyncio", "os", "time", "random", "datetime", "starlette"},
