@@ -1,9 +1,9 @@
 """What supervisor and worker say to each other, and nothing else.
 
-Down: a `WorkerSpec` as JSON in an anonymous memory file, and the descriptors of `Descriptors`. Up: `Report`
-messages, one JSON object a line, on the `report` pipe; log records, one JSON object a line, on the `records` pipe;
-whatever the agent prints, on `output` (its stdout and stderr). The lifeline is never written to: its end of file
-means that the supervisor is gone.
+Down: a `WorkerSpec` as JSON in an anonymous memory file, the descriptors of `Descriptors`, and `Notice` messages of
+`probe_sharing` on the `notices` pipe. Up: `Report` messages on the `report` pipe, and log records on the `records`
+pipe; whatever the agent prints, on `output` (its stdout and stderr). Messages are JSON objects, one a line. The
+lifeline is never written to: its end of file means that the supervisor is gone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pallas_registry.deployment import (
     MAX_REQUEST_BYTES,
     ModelCapabilities,
 )
+from pallas_registry.probe_sharing import PROBE_INTERVAL, ProbeResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,8 @@ class Descriptors(NamedTuple):
     """Write end of a pipe for log records; non-blocking."""
     output: int
     """Write end of a pipe that becomes stdout and stderr."""
+    notices: int
+    """Read end of a pipe for `Notice` messages; at its end of file nobody shares probes with the worker any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,10 @@ class WorkerSpec:
     """From one heartbeat to the next."""
     memory_limit: int | None = None
     """Bytes that it may take; None if that is not limited."""
+    probe_interval: float = PROBE_INTERVAL
+    """From one probe of what the agent needs to the next."""
+    probe_key: str | None = field(default=None, repr=False)
+    """Names the targets of probes that workers share; None to share none."""
     cgroup: str | None = None
     """Path of the control group that the worker is to join; None if it has none of its own."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -156,6 +163,8 @@ class DownstreamHealth:
     latency: float
     """Seconds that the probe took."""
     error: str | None = None
+    checked: str | None = None
+    """When it ended, as RFC 3339."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +173,11 @@ class ProviderHealth:
 
     name: str
     up: bool
+    latency: float | None = None
+    """Seconds that the check took."""
     error: str | None = None
+    checked: str | None = None
+    """When it ended, as RFC 3339."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +199,21 @@ class Heartbeat:
     """Seconds until the next one."""
 
 
-Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchReport:
+    """What the worker looks at and others may look at, too: it wants to hear of it, or to be told to probe it."""
+
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedReport:
+    """What the worker has found by probes of its own, of targets that it shares."""
+
+    results: tuple[ProbeResult, ...]
+
+
+Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat | WatchReport | ProbedReport
 
 _KINDS: Mapping[str, type[Report]] = {
     "stage": StageReport,
@@ -194,6 +221,8 @@ _KINDS: Mapping[str, type[Report]] = {
     "failed": FailedReport,
     "health": HealthReport,
     "heartbeat": Heartbeat,
+    "watch": WatchReport,
+    "probed": ProbedReport,
 }
 _NAMES = {type_: name for name, type_ in _KINDS.items()}
 
@@ -218,6 +247,10 @@ def decode_report(line: bytes) -> Report:
             fields["downstreams"] = tuple(DownstreamHealth(**entry) for entry in fields["downstreams"])
             if fields["provider"] is not None:
                 fields["provider"] = ProviderHealth(**fields["provider"])
+        if kind is WatchReport:
+            fields["targets"] = tuple(fields["targets"])
+        if kind is ProbedReport:
+            fields["results"] = tuple(ProbeResult(**result) for result in fields["results"])
         return kind(**fields)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a report: {error}") from error

@@ -15,6 +15,7 @@ from pallas_registry.configured_secrets import FILES
 from pallas_registry.environment import load_dotenv
 from pallas_registry.log_levels import levels
 from pallas_registry.model_settings import FILE_NAME, read_model_settings
+from pallas_registry.probe_sharing import probe_interval
 from pallas_registry.problems import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Source:
         settings = _collect(lambda: read_model_settings(self.directory, together), problems)
         level = settings.log_level if settings is not None else None
         chosen = _collect(lambda: levels(together, level), problems)
+        _collect(lambda: probe_interval(together), problems)
         if problems or deployment is None or settings is None or chosen is None:
             raise ConfigurationError(problems)
         return Configuration(deployment=deployment, settings=settings, levels=chosen, dotenv=dotenv)

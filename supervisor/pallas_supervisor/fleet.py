@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import os
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +19,24 @@ from pallas_registry.protocol import (
     FailedReport,
     HealthReport,
     Heartbeat,
+    ProbedReport,
     ReadyReport,
     Report,
     StageReport,
+    WatchReport,
 )
 from pallas_supervisor.engine import Engine, Transition
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.guards import Guards
+from pallas_supervisor.health_history import HealthHistory
 from pallas_supervisor.intake import Intake
 from pallas_supervisor.launch import Launcher
 from pallas_supervisor.listeners import connectable
 from pallas_supervisor.metrics import Metrics
+from pallas_supervisor.notices import NoticePipes
 from pallas_supervisor.readiness import until_answered
 from pallas_supervisor.rollup import agent_health, roll_up
+from pallas_supervisor.shared_probes import SharedProbes
 from pallas_supervisor.specs import policy_of, worker_spec
 from pallas_supervisor.standin import Absence, StandIn
 from pallas_supervisor.states import WITH_PROCESS, Complained, Desired, Ready, State
@@ -107,6 +113,7 @@ class Fleet:
         self.hub = hub
         self.levels = levels
         self.reports = WorkerReports()
+        self.health_history = HealthHistory()
         self.change_observers: list[Callable[[], None]] = []
         self.provenance = provenance
         self.traces = traces or StartTraces()
@@ -114,12 +121,16 @@ class Fleet:
         self._outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
         self.intake = Intake(self._reported, hub)
+        self.notices = NoticePipes()
+        self.shared_probes = SharedProbes(self.notices.send)
+        self._probe_key = secrets.token_hex(32)
         self.launcher = Launcher(
             zygote=zygote,
             describe=self._describe,
             interpreter=lambda name: self.deployment.agents[name].python,
             listener=lambda name: self.listeners[name].fileno(),
             pipes=self.intake,
+            notices=self.notices,
             emit=lambda name, event: self.engine.post(name, event),
             gone=self._gone,
             groups=groups,
@@ -199,12 +210,14 @@ class Fleet:
     def health_document(self) -> dict[str, Any]:
         """The body of `GET /health`."""
         messages = {name: self.why(name) for name in self.agents}
+        for agent in self.agents.values():
+            self._note_health(agent)  # of one that has not moved yet, nothing is known
         said = {
             name: report
             for name, agent in self.agents.items()
             if (report := self.reports.health(agent)) is not None
         }
-        return roll_up(self.agents, said, messages, timestamp())
+        return roll_up(self.agents, said, messages, self.health_history, timestamp())
 
     def outdated(self, name: str) -> tuple[str, ...]:
         """The files that say something else for the agent's worker now than at its start, by the last look."""
@@ -298,6 +311,7 @@ class Fleet:
             metrics=(str(self.slots.directory), self.slots.slot(name, generation)),
             levels=self.levels,
             listener_outlives=self._outlives(self.deployment.agents[name].port),
+            probe_key=self._probe_key,
         )
         # The files may have changed since the last start, and each agent has an environment of its own.
         self.hub.secrets.add(configured_secrets(Path(self._directory), spec.environment))
@@ -305,6 +319,7 @@ class Fleet:
 
     def _gone(self, name: str, generation: int) -> None:
         self.guards.forget(name, generation)
+        self.shared_probes.leave((name, generation))
         self.slots.process_gone(name, generation)
 
     def _reported(self, name: str, generation: int, report: Report) -> None:
@@ -322,10 +337,21 @@ class Fleet:
                 self._confirm_ready(agent, generation)
             case FailedReport(message=message):
                 self.engine.post(name, Complained(generation, " ".join(message.split())))
+            case WatchReport(targets=targets):
+                self.shared_probes.watch((name, generation), targets)
+            case ProbedReport(results=results):
+                self.shared_probes.take((name, generation), results)
             case HealthReport():
                 before = self.reports.take_health(name, generation, report)
+                if generation == agent.generation:
+                    self.health_history.take(name, report)
+                    self._note_health(agent)
                 if before is None or (before.status, before.message) != (report.status, report.message):
                     self.changed()
+
+    def _note_health(self, agent: Agent) -> None:
+        status = agent_health(agent, self.reports.health(agent))
+        self.health_history.note(agent.name, status, timestamp())
 
     def _confirm_ready(self, agent: Agent, generation: int) -> None:
         if generation != agent.generation:
@@ -345,6 +371,7 @@ class Fleet:
         if before.state is State.STARTING and change.of_state and name in self._probes:
             self._probes.pop(name).cancel()
         self.reports.keep_only(after)
+        self._note_health(after)
         self.traces.follow(self.agents, after)
         self._switch_stand_ins()
         if change.of_state or after.generation != before.generation:

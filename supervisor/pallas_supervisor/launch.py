@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from pallas_registry.protocol import WorkerSpec
     from pallas_supervisor.cgroups import Groups, WorkerGroup
+    from pallas_supervisor.notices import NoticePipes
     from pallas_supervisor.states import Exit
 
 SWEEP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -107,6 +108,7 @@ class Launcher:
         interpreter: the agent's own interpreter, or None for ours.
         listener: the descriptor of the agent's listening socket.
         pipes: where the worker's pipes end.
+        notices: where the pipe begins on which it hears from us.
         emit: takes the events.
         gone: is told that nothing of a worker is left: before `Swept`, and where a start came to nothing.
         groups: where workers get control groups of their own; None where that cannot be had.
@@ -120,6 +122,7 @@ class Launcher:
         interpreter: Callable[[str], str | None],
         listener: Callable[[str], int],
         pipes: WorkerPipes,
+        notices: NoticePipes,
         emit: Callable[[str, Event], None],
         gone: Callable[[str, int], None],
         groups: Groups | None = None,
@@ -132,6 +135,7 @@ class Launcher:
         self._interpreter = interpreter
         self._listener = listener
         self._pipes = pipes
+        self._notices = notices
         self._emit = emit
         self._gone = gone
         self._groups = groups
@@ -227,7 +231,7 @@ class Launcher:
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
             if not isinstance(error, OSError | CalledOffError):
                 _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
-            self._pipes.close(*owner)
+            self._close_pipes(owner)
             if (group := self._beginnings.pop(owner, Beginning()).group) is not None:
                 group.kill()
                 group.remove()
@@ -307,7 +311,9 @@ class Launcher:
             ours.extend(pipes)
             links = [f"pipe:[{os.fstat(pipe).st_ino}]" for pipe in pipes]
             self._beginnings[owner].pipes = frozenset(links)
-            yield Descriptors(memory, listener, lifeline, *pipes)
+            notices = self._notices.open(*owner)
+            ours.append(notices)
+            yield Descriptors(memory, listener, lifeline, *pipes, notices)
         finally:
             for descriptor in ours:
                 os.close(descriptor)
@@ -356,7 +362,7 @@ class Launcher:
             os.waitid(os.P_PIDFD, worker.pidfd, os.WEXITED | os.WNOHANG)
         os.close(worker.pidfd)
         self._pipes.drain(*worker.owner)
-        self._pipes.close(*worker.owner)
+        self._close_pipes(worker.owner)
         self._tell_gone(worker.owner)
         self._emit(worker.owner.name, Swept(worker.owner.generation))
 
@@ -372,6 +378,10 @@ class Launcher:
         worker.group_empty = worker.group_empty or kill_group(worker.pid)
         strays_gone = kill_strays(self._known(), lambda pid, whose: self._belongs(worker, pid, whose))
         return worker.group_empty and strays_gone and (group is None or group.is_empty())
+
+    def _close_pipes(self, owner: Owner) -> None:
+        self._pipes.close(*owner)
+        self._notices.close(*owner)
 
     def _tell_gone(self, owner: Owner) -> None:
         try:

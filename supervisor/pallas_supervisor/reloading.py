@@ -193,6 +193,7 @@ class Reloading:
             fleet.metrics.forget(name)
             fleet.hub.forget(name)
             fleet.reports.forget(name)
+            fleet.health_history.forget(name)
             fleet.provenance.forget(name)
 
     def _take_over(self, newest: Configuration) -> None:

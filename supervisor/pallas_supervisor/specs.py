@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_registry.environment import worker_environment
+from pallas_registry.probe_sharing import probe_interval
 from pallas_registry.protocol import WorkerSpec
 from pallas_supervisor.children import OWNER_VARIABLE
 from pallas_supervisor.listeners import served_hosts
@@ -40,6 +41,7 @@ def worker_spec(
     metrics: tuple[str, str],
     levels: Levels,
     listener_outlives: bool = False,
+    probe_key: str | None = None,
 ) -> WorkerSpec:
     """What the worker of this start of an agent is told.
 
@@ -48,6 +50,7 @@ def worker_spec(
         directory: the worker's working directory.
         metrics: directory and slot in which it counts.
         listener_outlives: the service manager holds the listening socket, too.
+        probe_key: names the probes that workers share.
     """
     agent = deployment.agents[name]
     environment = worker_environment(environ, agent.env)
@@ -76,5 +79,7 @@ def worker_spec(
         max_request_bytes=agent.max_request_bytes,
         liveness_interval=agent.liveness_interval,
         memory_limit=agent.memory_limit,
+        probe_interval=probe_interval(environ),
+        probe_key=probe_key,
         environment=environment,
     )

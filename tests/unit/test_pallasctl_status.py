@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -162,8 +163,34 @@ def test_health(fake: FakeControl, state, http, code):
     assert result.exit_code == code
     summary, header, row = result.stdout.splitlines()
     assert summary == f"{state} at 2026-01-31T12:00:00Z"
-    assert header.split() == ["NAME", "HEALTH", "STATE", "MESSAGE"]
-    assert row.split() == ["research", state, "ready", f"{state}!"]
+    assert header.split() == ["NAME", "HEALTH", "STATE", "SINCE", "MESSAGE"]
+    assert row.split() == ["research", state, "ready", "-", f"{state}!"]
+
+
+def test_wide_health_has_a_line_for_each_server_and_provider(fake: FakeControl):
+    moment = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
+    up = {"up": True, "since": moment, "checked": moment, "latency": 0.25, "error": None}
+    down = {**up, "up": False, "latency": None, "error": "HTTP 503"}
+    document = health("degraded", research="degraded")
+    document["agents"]["research"] |= {
+        "since": moment,
+        "downstreams": [
+            {**up, "name": "library", "last_error": "cannot connect", "last_error_at": moment},
+            {**down, "name": "archive", "last_error": "HTTP 503", "last_error_at": moment},
+        ],
+        "provider": {**up, "name": "openai", "last_error": None, "last_error_at": None},
+    }
+    fake.answer("/v1/health", document)
+    short, wide = fake.run("health").stdout, fake.run("health", "-o", "wide").stdout
+    assert "SINCE" in short
+    assert "library" not in short
+    lines = [re.sub(r"5m0\ds", "5m", " ".join(line.split())) for line in wide.splitlines()]
+    assert lines[-4:] == [
+        "AGENT KIND NAME UP SINCE CHECKED LATENCY LAST ERROR",
+        "research server library up 5m 5m 0.250s cannot connect (5m ago)",
+        "research server archive down 5m 5m - HTTP 503",
+        "research provider openai up 5m 5m 0.250s -",
+    ]
 
 
 def test_health_as_json_is_the_document(fake: FakeControl):

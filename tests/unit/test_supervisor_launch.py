@@ -21,6 +21,7 @@ from pallas_supervisor.executing import keep_descriptors
 from pallas_supervisor.hub import LogHub
 from pallas_supervisor.intake import Intake
 from pallas_supervisor.launch import Launcher
+from pallas_supervisor.notices import NoticePipes
 from pallas_supervisor.states import Died, Exit, Spawned, SpawnFailed, Swept
 from pallas_supervisor.zygote import ZygoteError
 from unit.supervisor_processes import (
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 WORKER = """
 import os, signal, sys, time
-spec, listener, lifeline, report, records, output = map(int, sys.argv[-1].split(","))
+spec, listener, lifeline, report, records, output, notices = map(int, sys.argv[-1].split(","))
 """
 
 
@@ -68,6 +69,7 @@ class Bench:
             interpreter=lambda _name: self.interpreter,
             listener=lambda _name: 0,
             pipes=self.intake,
+            notices=NoticePipes(),
             emit=lambda _name, event: self.events.put(event),
             gone=lambda name, generation: self.gone.append((name, generation)),
             groups=groups,
@@ -157,7 +159,7 @@ def test_a_worker_gets_its_specification_and_a_clean_slate(tmp_path: Path):
         + f"""
 import json
 data = json.loads(os.pread(spec, 1 << 20, 0))
-expected = {{0, 1, 2, spec, listener, lifeline, report, records, output}}
+expected = {{0, 1, 2, spec, listener, lifeline, report, records, output, notices}}
 extra = {{int(name) for name in os.listdir("/proc/self/fd")}} - expected
 extra = {{number for number in extra if os.path.exists(f"/proc/self/fd/{{number}}")}}
 answers = [data["agent"], data["generation"], len(extra), os.getsid(0) == os.getpid()]
@@ -432,11 +434,11 @@ def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture):
     assert "Traceback" in caplog.text
 
 
-@pytest.mark.parametrize("left", range(9))
+@pytest.mark.parametrize("left", range(10))
 def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
     left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """`left` descriptors can still be made: a memory file, two copies, three pipes, a pidfd."""
+    """`left` descriptors can still be made: a memory file, two copies, four pipes, a pidfd."""
     worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
     remaining = left
 
@@ -457,11 +459,11 @@ def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
         event = await bench.events.next()
         monkeypatch.undo()
         if isinstance(event, Spawned):
-            assert left >= 7
+            assert left >= 8
             bench.launcher.kill("research", 1)
             await bench.swept(Exit(signal=signal.SIGKILL))
         else:
-            assert left < 7
+            assert left < 8
             assert event == SpawnFailed(1, "cannot be started: [Errno 24] Too many open files")
             assert bench.gone == [("research", 1)], "it holds nothing any more"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 from pallas_registry.deployment import Agent as Facts
 from pallas_registry.deployment import Deployment
-from pallas_registry.protocol import HealthReport
+from pallas_registry.protocol import DownstreamHealth, HealthReport, ProviderHealth
 from pallas_supervisor.backoff import JITTER, LONGEST, backoff_seconds, budget_spent
 from pallas_supervisor.graph import Graph
+from pallas_supervisor.health_history import HealthHistory
 from pallas_supervisor.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload
 from pallas_supervisor.rollup import agent_health, roll_up
 from pallas_supervisor.states import Desired, Exit, Policy, State
@@ -241,17 +243,20 @@ def test_health_of_one_agent(state: State, said: HealthReport | None, health: st
 def test_health_of_all(healths: tuple[str, ...], overall: str):
     agents = {f"a{index}": agent(state=State.READY, **UP) for index in range(len(healths))}
     reports = {f"a{index}": report(health, "why") for index, health in enumerate(healths)}
-    assert roll_up(agents, reports, {}, "now")["status"] == overall
+    assert roll_up(agents, reports, {}, HealthHistory(), "now")["status"] == overall
 
 
 def test_an_agent_that_should_not_run_is_shown_and_does_not_count():
     agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.STOPPED)}
-    assert roll_up(agents, {}, {"jarvis": ""}, "2026-01-31T12:00:00Z") == {
+    history = HealthHistory()
+    history.note("research", "ok", NOON)
+    nothing = {"since": None, "checked": None, "downstreams": [], "provider": None}
+    assert roll_up(agents, {}, {"jarvis": ""}, history, "2026-01-31T12:00:00Z") == {
         "status": "ok",
         "timestamp": "2026-01-31T12:00:00Z",
         "agents": {
-            "research": {"status": "ok", "state": "ready"},
-            "jarvis": {"status": "error", "state": "stopped", "message": "the agent is stopped"},
+            "research": nothing | {"status": "ok", "state": "ready", "since": NOON},
+            "jarvis": nothing | {"status": "error", "state": "stopped", "message": "the agent is stopped"},
         },
     }
 
@@ -260,9 +265,88 @@ def test_the_message_is_the_agents_own_while_it_is_ready():
     agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.WAITING, **UP)}
     reports = {"research": report("degraded", "library is down"), "jarvis": report("degraded", "old news")}
     messages = {"research": "", "jarvis": "waiting for research (ready)"}
-    entries = roll_up(agents, reports, messages, "now")["agents"]
+    entries = roll_up(agents, reports, messages, HealthHistory(), "now")["agents"]
     assert entries["research"]["message"] == "library is down"
     assert entries["jarvis"]["message"] == "waiting for research (ready)"
+
+
+NOON, LATER, LATEST = "2026-03-12T12:00:00Z", "2026-03-12T12:00:15Z", "2026-03-12T12:00:30Z"
+
+
+def found(checked: str, error: str | None = None) -> HealthReport:
+    """A report on the server `library` and the provider `openai`, both up or both down."""
+    up = error is None
+    return HealthReport(
+        status="ok" if up else "degraded",
+        timestamp=checked,
+        message=None if up else "Unreachable: library",
+        downstreams=(DownstreamHealth(name="library", up=up, latency=0.25, error=error, checked=checked),),
+        provider=ProviderHealth(name="openai", up=up, latency=0.5, error=error, checked=checked),
+    )
+
+
+def test_since_when_and_the_last_error_outlive_what_comes_after():
+    history = HealthHistory()
+    agents = {"research": agent(state=State.READY, **UP)}
+
+    def entry(report: HealthReport) -> dict[str, Any]:
+        history.take("research", report)
+        return roll_up(agents, {"research": report}, {}, history, "now")["agents"]["research"]  # type: ignore[no-any-return]
+
+    seen = [entry(found(NOON)), entry(found(LATER)), entry(found(LATEST, "HTTP 503"))]
+    looks = [
+        {
+            "up": True,
+            "since": NOON,
+            "checked": NOON,
+            "error": None,
+            "last_error": None,
+            "last_error_at": None,
+        },
+        {
+            "up": True,
+            "since": NOON,
+            "checked": LATER,
+            "error": None,
+            "last_error": None,
+            "last_error_at": None,
+        },
+        {
+            "up": False,
+            "since": LATEST,
+            "checked": LATEST,
+            "error": "HTTP 503",
+            "last_error": "HTTP 503",
+            "last_error_at": LATEST,
+        },
+    ]
+    assert [look["downstreams"] for look in seen] == [
+        [{"name": "library", "latency": 0.25, **look}] for look in looks
+    ]
+    assert [look["provider"] for look in seen] == [
+        {"name": "openai", "latency": 0.5, **look} for look in looks
+    ]
+    (back,) = entry(found("2026-03-12T12:00:45Z"))["downstreams"]
+    assert (back["up"], back["since"], back["error"]) == (True, "2026-03-12T12:00:45Z", None)
+    assert (back["last_error"], back["last_error_at"]) == ("HTTP 503", LATEST)
+    gone = HealthReport(status="ok", timestamp=NOON)
+    assert entry(gone)["downstreams"] == []
+    assert history.downstream("research", "library") is None
+    history.forget("research")
+    assert history.since("research") is None
+
+
+def test_what_a_worker_found_is_not_shown_while_nobody_looks():
+    agents = {"research": agent(state=State.BACKOFF, **UP)}
+    shown = roll_up(agents, {"research": found(NOON)}, {}, HealthHistory(), "now")["agents"]["research"]
+    assert (shown["downstreams"], shown["provider"], shown["checked"]) == ([], None, None)
+
+
+def test_an_agents_health_has_its_own_since():
+    history = HealthHistory()
+    for status, moment in (("ok", NOON), ("ok", LATER), ("degraded", LATEST)):
+        history.note("research", status, moment)  # type: ignore[arg-type]
+        assert history.since("research") == {NOON: NOON, LATER: NOON, LATEST: LATEST}[moment]
 
 
 # --- status ---------------------------------------------------------------------------------------------

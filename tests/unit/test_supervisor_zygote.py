@@ -81,7 +81,7 @@ def with_zygote(do: Callable[[Zygote], Awaitable[None]]) -> None:
 
 
 def spawn(zygote: Zygote) -> Awaitable[int]:
-    return zygote.spawn(Descriptors(0, 0, 0, 0, 0, 0))
+    return zygote.spawn(Descriptors(*[0] * len(Descriptors._fields)))
 
 
 async def replaced(zygote: Zygote, pid: int) -> None:
@@ -107,7 +107,7 @@ def test_spawns_take_turns(made: Callable[..., list[int]]):
     made(GOOD)
 
     async def do(zygote: Zygote) -> None:
-        assert await asyncio.gather(*(spawn(zygote) for _ in range(20))) == [6] * 20
+        assert await asyncio.gather(*(spawn(zygote) for _ in range(20))) == [len(Descriptors._fields)] * 20
 
     with_zygote(do)
 
@@ -144,7 +144,7 @@ def test_one_that_dies_while_a_worker_is_awaited_is_replaced(
         with pytest.raises(ZygoteError, match="does not answer"):
             await spawn(zygote)
         assert is_gone(pids[0])
-        assert await spawn(zygote) == 6, "the next one must not meet the dead one"
+        assert await spawn(zygote) == len(Descriptors._fields), "the next one must not meet the dead one"
         assert len(pids) == 2
 
     with_zygote(do)
@@ -166,7 +166,7 @@ def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[...
                 await pending
                 await spawn(zygote)
             except ZygoteError:
-                assert await spawn(zygote) == 6
+                assert await spawn(zygote) == len(Descriptors._fields)
         assert len(descriptors()) <= len(before)
 
     with_zygote(do)
@@ -188,7 +188,7 @@ def test_a_death_that_is_noticed_before_the_end_of_its_channel_leaves_no_spawn_h
         zygote._died(process)
         with pytest.raises(ZygoteError, match="ConnectionResetError"):
             await pending
-        assert await spawn(zygote) == 6
+        assert await spawn(zygote) == len(Descriptors._fields)
         assert len(pids) == 2
 
     with_zygote(do)
@@ -203,7 +203,7 @@ def test_one_that_dies_idle_is_made_again_at_once(
         await spawn(zygote)
         os.kill(pids[0], signal.SIGKILL)
         await replaced(zygote, pids[0])
-        assert await spawn(zygote) == 6
+        assert await spawn(zygote) == len(Descriptors._fields)
         assert len(pids) == 2
 
     with_zygote(do)
@@ -237,7 +237,7 @@ def test_a_silent_one_is_not_waited_for_for_ever(
             await spawn(zygote)
         assert is_gone(pids[0])
         monkeypatch.setattr(module, "START_TIMEOUT", PATIENCE)
-        assert await spawn(zygote) == 6
+        assert await spawn(zygote) == len(Descriptors._fields)
 
     with_zygote(do)
 
@@ -253,7 +253,7 @@ def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., l
             with pytest.raises(asyncio.CancelledError):
                 await waiting
         await zygote.ready()
-        assert [await spawn(zygote) for _ in range(3)] == [6] * 3
+        assert [await spawn(zygote) for _ in range(3)] == [len(Descriptors._fields)] * 3
         assert len(pids) == 1
 
     with_zygote(do)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,10 @@ def server(name: str) -> Downstream:
 
 def outcome(name: str, up: bool = True) -> DownstreamHealth:
     return DownstreamHealth(name=name, up=up, latency=0.01, error=None if up else "HTTP 500")
+
+
+def looked_at[Outcome: (DownstreamHealth, ProviderHealth)](found: Outcome) -> Outcome:
+    return replace(found, checked="2026-03-12T12:00:00Z")
 
 
 OPENAI_UP = ProviderHealth(name="openai", up=True)
@@ -138,8 +143,8 @@ def test_rounds_are_parallel_published_and_answered_from(caplog: pytest.LogCaptu
             assert report == HealthReport(
                 status="ok",
                 timestamp="2026-03-12T12:00:00Z",
-                downstreams=(outcome("argos"), outcome("neo4j")),
-                provider=OPENAI_UP,
+                downstreams=(looked_at(outcome("argos")), looked_at(outcome("neo4j"))),
+                provider=looked_at(OPENAI_UP),
             )
             assert outcomes.most_at_once == 2
             assert decode_report(encode_report(report)) == report

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fast_agent.config import AnthropicSettings, OpenAISettings, Settings
 
-from pallas_registry.protocol import ProviderHealth
 from pallas_worker.preflight import Preflight, check_provider
 from pallas_worker.provider_settings import (
     ProviderName,
@@ -22,6 +21,8 @@ from peers.llm_stub import Fault, LlmStub, run_llm_stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pallas_registry.protocol import ProviderHealth
 
 KEY = "sk-s3cret"
 
@@ -107,9 +108,16 @@ def test_a_provider_that_does_not_answer_is_given_up(stub: LlmStub) -> None:
     stub.loopback.fault = lambda _: Fault(hold=True)
 
     async def run() -> ProviderHealth | None:
-        return await Preflight([openai(stub)], "openai.good-model", timeout=0.2).active()
+        return await Preflight([openai(stub)], "openai.good-model", timeout=0.2).check_active()
 
-    assert asyncio.run(run()) == ProviderHealth(name="openai", up=False, error="no answer within 0.2 s")
+    assert outcome(asyncio.run(run())) == ("openai", False, "no answer within 0.2 s")
+
+
+def outcome(health: ProviderHealth | None) -> tuple[str, bool, str | None]:
+    assert health is not None
+    assert health.latency is not None
+    assert health.latency >= 0
+    return health.name, health.up, health.error
 
 
 def test_only_the_active_provider_counts_and_all_with_a_key_are_asked(
@@ -120,16 +128,18 @@ def test_only_the_active_provider_counts_and_all_with_a_key_are_asked(
 
     async def run() -> None:
         preflight = Preflight([anthropic(stub), openai(stub)], "openai.good-model")
-        assert {(health.name, health.up) for health in await preflight.check_all()} == {
-            ("anthropic", False),
-            ("openai", True),
-        }
-        assert await preflight.active() == ProviderHealth(name="openai", up=True)
+        assert [health.name for health in await preflight.check_others()] == ["anthropic"]
+        assert "/v1/models" not in [request.path for request in stub.requests]
+        assert outcome(await preflight.check_active()) == ("openai", True, None)
+        stub.models.clear()
+        assert outcome(await preflight.check_active()) == ("openai", False, "model 'good-model' not found")
 
     asyncio.run(run())
-    assert [request.path for request in stub.requests].count("/v1/models") == 1
-    assert "LLM provider anthropic failed its check: model 'claude-sonnet-4-5' not found" in caplog.text
-    assert "LLM provider openai is ready" in caplog.text
+    assert [request.path for request in stub.requests].count("/v1/models") == 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "LLM provider anthropic failed its check: model 'claude-sonnet-4-5' not found",
+        "LLM provider openai is ready",
+    ]
     assert KEY not in caplog.text
 
 
@@ -138,38 +148,14 @@ def test_only_the_active_provider_counts_and_all_with_a_key_are_asked(
 )
 def test_without_a_provider_to_check_there_is_nothing_to_report(stub: LlmStub, model: str | None) -> None:
     preflight = Preflight([anthropic(stub, api_key=None), openai(stub)], model)
-    assert asyncio.run(preflight.active()) is None
-    assert [health.name for health in asyncio.run(preflight.check_all())] == ["openai"]
+    assert asyncio.run(preflight.check_active()) is None
+    assert [health.name for health in asyncio.run(preflight.check_others())] == ["openai"]
 
 
 def test_an_active_provider_without_a_key_is_down(stub: LlmStub) -> None:
     preflight = Preflight([openai(stub, api_key=None)], "openai.good-model")
-    expected = ProviderHealth(name="openai", up=False, error="no API key is configured")
-    assert asyncio.run(preflight.check_all()) == (expected,)
-    assert asyncio.run(preflight.active()) == expected
-
-
-def test_the_outcome_is_kept_for_a_minute(stub: LlmStub) -> None:
-    clock = iter([1000.0, 1000.1, 1059.9, 1060.0, 1060.1, 1060.1, 1121.0, 1121.0])
-
-    async def run() -> list[bool]:
-        preflight = Preflight([openai(stub)], "openai.good-model", clock=lambda: next(clock))
-        await preflight.check_all()
-
-        async def up() -> bool:
-            health = await preflight.active()
-            assert health is not None
-            return health.up
-
-        stub.models.clear()
-        kept = [await up() for _ in range(3)]
-        assert len(stub.requests) == 1
-        asked_again = await up()
-        stub.models.append("good-model")
-        return [*kept, asked_again, await up()]
-
-    assert asyncio.run(run()) == [True, True, True, False, True]
-    assert len(stub.requests) == 3
+    assert asyncio.run(preflight.check_others()) == ()
+    assert outcome(asyncio.run(preflight.check_active())) == ("openai", False, "no API key is configured")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`python -m pallas_worker SPEC,LISTEN,LIFELINE,REPORT,RECORDS,OUTPUT`: one worker in an interpreter of its own.
+"""`python -m pallas_worker SPEC,LISTEN,LIFELINE,REPORT,RECORDS,OUTPUT,NOTICES`: one worker in its own interpreter.
 
 The supervisor starts it so where an agent names its own interpreter; the numbers are inherited descriptors.
 """

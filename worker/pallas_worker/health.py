@@ -1,34 +1,46 @@
 """The agent's health: background probes at an interval, and the newest of their outcomes.
 
 Knows when to probe and what the outcomes mean together; must not know how a probe is made, nor who is told.
-It never asks the LLM anything.
+It never asks the LLM anything. What other workers would probe in the same way is probed by one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, Never, Protocol
 
 from pallas_registry.logs import get_logger
-from pallas_registry.protocol import HealthReport
+from pallas_registry.probe_sharing import PROBE_INTERVAL
+from pallas_registry.protocol import (
+    DownstreamHealth,
+    HealthReport,
+    ProbedReport,
+    ProviderHealth,
+    WatchReport,
+)
 from pallas_worker import metrics
 from pallas_worker.probes import Prober
+from pallas_worker.subjects import Subject
+from pallas_worker.targets import downstream_target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from pallas_registry.protocol import DownstreamHealth, ProviderHealth, Status
+    from pallas_registry.probe_sharing import Notice
+    from pallas_registry.protocol import Status
     from pallas_worker.downstreams import Downstream
+    from pallas_worker.subjects import Outcome
 
     type ProviderCheck = Callable[[], Awaitable[ProviderHealth | None]]
     """Gives the active LLM provider's state, or None if there is none to check; never raises."""
     type Probe = Callable[[Downstream], Awaitable[DownstreamHealth]]
     """Probes one downstream server; never raises for what the server does."""
 
-INTERVAL = 15.0
-"""Seconds from the start of one round of probes to the start of the next."""
 FIRST_ROUND_TIMEOUT = 3.0
 """Seconds that `get_health` waits for the first round."""
 
@@ -61,6 +73,16 @@ def health_document(report: HealthReport) -> dict[str, str]:
     return document
 
 
+class Notices(Protocol):
+    """Where the supervisor passes on what other workers have found."""
+
+    def listen(self, hear: Callable[[Notice], None], alone: Callable[[], None]) -> None:
+        """Tell `hear` of each notice from now on, and `alone` when no more can come."""
+
+    def close(self) -> None:
+        """Tell nothing more."""
+
+
 class Health:
     """The health of one agent. `run` keeps it up to date."""
 
@@ -69,11 +91,14 @@ class Health:
         agent: str,
         downstreams: Sequence[Downstream],
         provider_check: ProviderCheck,
-        publish: Callable[[HealthReport], None],
+        publish: Callable[[HealthReport | WatchReport | ProbedReport], None],
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         probe: Probe | None = None,
-        interval: float = INTERVAL,
+        interval: float = PROBE_INTERVAL,
+        notices: Notices | None = None,
+        key: str | None = None,
+        provider_target: str | None = None,
     ) -> None:
         """Prepare; nothing is probed before `run`.
 
@@ -81,10 +106,13 @@ class Health:
             agent: the agent's name, a label of its gauges.
             downstreams: the servers to probe.
             provider_check: see `ProviderCheck`.
-            publish: told of every round's report.
+            publish: told of every round's report, and of what may be shared.
             now: the wall clock, for the reports' timestamps.
             probe: in place of a `Prober`'s.
-            interval: seconds between the starts of two rounds.
+            interval: seconds between the starts of two probes.
+            notices: brings what other workers have found; None if nothing is shared.
+            key: names the probes of `downstreams` that are shared.
+            provider_target: names that of the provider.
         """
         self._agent = agent
         self._downstreams = tuple(downstreams)
@@ -93,22 +121,30 @@ class Health:
         self._now = now
         self._probe = probe
         self._interval = interval
+        self._notices = notices
+        self._key = key
+        self._provider_target = provider_target
+        self._subjects: list[Subject] = []
         self._failure: str | None = None
-        self._outcome: tuple[Sequence[DownstreamHealth], ProviderHealth | None] | None = None
         self._newest: HealthReport | None = None
         self._first_round = asyncio.Event()
+        self._woken = asyncio.Event()
 
     async def run(self) -> Never:
-        """Probe, publish, and again every `interval` seconds, until cancelled."""
-        clock = asyncio.get_running_loop().time
+        """Probe what is due, publish, and again, until cancelled."""
         async with Prober() as prober:
-            while True:
-                begun = clock()
-                try:
-                    await self._round(self._probe or prober.probe)
-                except Exception:  # noqa: BLE001 - without a next round, health would stand still
-                    _log.exception("a round of health probes failed")
-                await asyncio.sleep(max(0.0, begun + self._interval - clock()))
+            self._subjects = self._make_subjects(self._probe or prober.probe)
+            try:
+                self._begin_sharing()
+                while True:
+                    self._woken.clear()
+                    now = time.monotonic()
+                    if due := [subject for subject in self._subjects if subject.due <= now]:
+                        await self._look_at(due)
+                    await self._rest(min(subject.due for subject in self._subjects))
+            finally:
+                if self._notices is not None:
+                    self._notices.close()
 
     async def newest(self) -> HealthReport:
         """The newest report; waits up to 3 s for the first one, and without it says so, as `degraded`."""
@@ -125,49 +161,144 @@ class Health:
         """From now on say that the agent cannot answer at all, and why; None takes it back."""
         if reason != self._failure:
             self._failure = reason
-            if self._outcome is not None:
-                self._announce(*self._outcome)
+            if self._newest is not None:
+                self._announce()
 
-    async def _round(self, probe: Probe) -> None:
-        probes = asyncio.gather(*map(probe, self._downstreams))
-        downstreams, provider = await asyncio.gather(probes, self._provider_check())
-        for server in downstreams:
-            metrics.set_downstream_up(self._agent, server.name, server.up)
-        if provider is not None:
-            metrics.set_llm_provider_up(provider.name, provider.up)
+    # --- what is looked at, and when ----------------------------------------------------------------------
+
+    def _make_subjects(self, probe: Probe) -> list[Subject]:
+        servers = [
+            Subject(
+                kind=DownstreamHealth,
+                name=server.name,
+                look=lambda server=server: probe(server),  # type: ignore[misc]
+                interval=self._interval,
+                target=downstream_target(self._key, server),
+            )
+            for server in self._downstreams
+        ]
+        provider = Subject(
+            kind=ProviderHealth,
+            name="",
+            look=self._provider_check,
+            interval=self._interval,
+            target=self._provider_target,
+        )
+        return [*servers, provider]
+
+    def _begin_sharing(self) -> None:
+        shared = [subject for subject in self._subjects if subject.target is not None]
+        if self._notices is None or not shared:
+            return
+        for subject in shared:
+            subject.mine = False
+            subject.wait(time.monotonic())
+        targets = dict.fromkeys(subject.target for subject in shared if subject.target is not None)
+        self._notices.listen(self._hear, self._stand_alone)
+        self._publish(WatchReport(targets=tuple(targets)))
+
+    def _hear(self, notice: Notice) -> None:
+        now = time.monotonic()
+        news = False
+        for result in notice.results:
+            for subject in self._subjects:
+                if subject.target == result.target:
+                    news = subject.heard(result, now) or news
+        for subject in self._subjects:
+            if subject.target in notice.turns:
+                subject.take_turn()
+        if news:
+            self._tell()
+        self._woken.set()
+
+    def _stand_alone(self) -> None:
+        for subject in self._subjects:
+            if not subject.mine:
+                subject.take_turn()
+        self._woken.set()
+
+    async def _rest(self, until: float) -> None:
+        """Wait until then, or until somebody has been heard; others have their turn on the loop in any case."""
+        await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await self._woken.wait()
+
+    async def _look_at(self, due: Sequence[Subject]) -> None:
+        """Probe in parallel, each target once; others hear of it."""
+        groups: defaultdict[str | int, list[Subject]] = defaultdict(list)
+        for subject in due:
+            groups[subject.target or id(subject)].append(subject)
+        looks = [self._look(subjects) for subjects in groups.values()]
+        for error in await asyncio.gather(*looks, return_exceptions=True):
+            if isinstance(error, BaseException):  # without a next round, health would stand still
+                _log.error("a round of health probes failed", exc_info=error)
+        if self._notices is not None:
+            firsts = (subjects[0].result() for subjects in groups.values())
+            if results := tuple(result for result in firsts if result is not None):
+                self._publish(ProbedReport(results=results))
+        self._tell()
+
+    async def _look(self, subjects: Sequence[Subject]) -> None:
+        """One probe, for all subjects that stand for the same."""
+        begun = time.monotonic()
+        for subject in subjects:
+            subject.postpone(begun)
+        outcome = await subjects[0].look()
+        if outcome is not None:
+            outcome = replace(outcome, checked=self._timestamp())
+        for subject in subjects:
+            named = outcome if outcome is None or not subject.name else replace(outcome, name=subject.name)
+            subject.found(named, begun)
+
+    # --- what follows -------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Have gauges, log and whoever is told follow the newest outcomes."""
+        for outcome in self._outcomes():
+            if isinstance(outcome, DownstreamHealth):
+                metrics.set_downstream_up(self._agent, outcome.name, outcome.up)
+            else:
+                metrics.set_llm_provider_up(outcome.name, outcome.up)
         metrics.set_health_checked(self._agent)
-        self._log_changes(downstreams, provider)
-        self._outcome = downstreams, provider
-        self._announce(downstreams, provider)
+        for subject in self._subjects:
+            _log_change(subject)
+        if all(subject.known for subject in self._subjects):
+            self._announce()
 
-    def _announce(self, downstreams: Sequence[DownstreamHealth], provider: ProviderHealth | None) -> None:
+    def _outcomes(self) -> list[Outcome]:
+        return [subject.outcome for subject in self._subjects if subject.outcome is not None]
+
+    def _announce(self) -> None:
+        outcomes = self._outcomes()
+        downstreams = tuple(outcome for outcome in outcomes if isinstance(outcome, DownstreamHealth))
+        provider = next((outcome for outcome in outcomes if isinstance(outcome, ProviderHealth)), None)
         status, message = assess(downstreams, provider, self._failure)
         self._newest = HealthReport(
             status=status,
             timestamp=self._timestamp(),
             message=message,
-            downstreams=tuple(downstreams),
+            downstreams=downstreams,
             provider=provider,
         )
         self._first_round.set()
         self._publish(self._newest)
 
-    def _log_changes(self, downstreams: Sequence[DownstreamHealth], provider: ProviderHealth | None) -> None:
-        """One record for each server or provider that has gone down or come back; all begin as up."""
-        before, provider_before = self._outcome or ((), None)
-        was_up = {server.name: server.up for server in before}
-        for server in downstreams:
-            if server.up != was_up.get(server.name, True):
-                _log_change(f"downstream server {server.name}", server)
-        if provider is not None and provider.up != (provider_before is None or provider_before.up):
-            _log_change(f"LLM provider {provider.name}", provider)
-
     def _timestamp(self) -> str:
         return self._now().astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _log_change(what: str, health: DownstreamHealth | ProviderHealth) -> None:
-    if health.up:
-        _log.info("%s is up again", what)
+def _log_change(subject: Subject) -> None:
+    """One record when a server or provider has gone down or come back; all begin as up."""
+    outcome = subject.outcome
+    up = outcome is None or outcome.up
+    if up == subject.told_up:
+        return
+    subject.told_up = up
+    if outcome is None:
+        return
+    kind = "downstream server" if isinstance(outcome, DownstreamHealth) else "LLM provider"
+    if up:
+        _log.info("%s %s is up again", kind, outcome.name)
     else:
-        _log.warning("%s is down: %s", what, health.error)
+        _log.warning("%s %s is down: %s", kind, outcome.name, outcome.error)

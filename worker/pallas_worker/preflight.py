@@ -19,14 +19,12 @@ from pallas_worker.models import model_reference
 from pallas_worker.provider_settings import active_provider
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pallas_worker.provider_settings import ProviderSettings
 
 CHECK_TIMEOUT = 5.0
 """Seconds that one provider may take to answer."""
-MAX_AGE = 60.0
-"""Seconds after which the active provider's result is no longer good, and it is asked again."""
 USUAL_ANTHROPIC_MODEL = "claude-sonnet-4-5"
 """Asked for to try a key where no agent's model is Anthropic's."""
 
@@ -38,15 +36,10 @@ class _FailedError(Exception):
 
 
 class Preflight:
-    """The checks of one worker's providers, with the newest outcome of the active one."""
+    """The checks of one worker's providers."""
 
     def __init__(
-        self,
-        providers: Iterable[ProviderSettings],
-        model: str | None,
-        *,
-        timeout: float = CHECK_TIMEOUT,
-        clock: Callable[[], float] | None = None,
+        self, providers: Iterable[ProviderSettings], model: str | None, *, timeout: float = CHECK_TIMEOUT
     ) -> None:
         """Prepare the checks; nothing is asked yet.
 
@@ -54,49 +47,49 @@ class Preflight:
             providers: all of them, with and without a key.
             model: the served agent's model, `provider.model-name`; its provider is the active one.
             timeout: seconds for each answer.
-            clock: seconds on a monotonic clock; by default the running loop's.
         """
-        self._providers = {provider.name: provider for provider in providers}
-        self._model = model_reference(model).name if model is not None else None
-        self._active = self._providers.get(name) if (name := active_provider(model)) else None
+        known = {provider.name: provider for provider in providers}
+        self.model = model_reference(model).name if model is not None else None
+        """The name that the provider knows it by."""
+        self.active = known.get(name) if (name := active_provider(model)) else None
+        """The provider that counts; None where the model needs none that can be checked."""
+        self._others = [p for p in known.values() if p.api_key and p is not self.active]
         self._timeout = timeout
-        self._clock = clock or (lambda: asyncio.get_running_loop().time())
-        self._newest: ProviderHealth | None = None
-        self._newest_at = 0.0
+        self._told = False
 
-    async def check_all(self) -> tuple[ProviderHealth, ...]:
-        """Ask every provider that has a key, and the active one in any case; log what is found."""
-        asked = [p for p in self._providers.values() if p.api_key or p is self._active]
-        healths = await asyncio.gather(*map(self._check, asked))
+    async def check_others(self) -> tuple[ProviderHealth, ...]:
+        """Ask every provider that has a key, but for the active one, and log what is found."""
+        healths = await asyncio.gather(*(self._check(provider, None) for provider in self._others))
         for health in healths:
-            if health.up:
-                _log.info("LLM provider %s is ready", health.name)
-            else:
-                _log.warning("LLM provider %s failed its check: %s", health.name, health.error)
+            _tell(health)
         return tuple(healths)
 
-    async def active(self) -> ProviderHealth | None:
-        """The active provider's newest outcome, asked again when it is older than `MAX_AGE`.
-
-        None where the model needs no provider that can be checked.
-        """
-        if self._active is None:
+    async def check_active(self) -> ProviderHealth | None:
+        """Ask the active provider, and log what is found the first time; None where there is none."""
+        if self.active is None:
             return None
-        if self._newest is None or self._clock() - self._newest_at > MAX_AGE:
-            return await self._check(self._active)
-        return self._newest
+        health = await self._check(self.active, self.model)
+        if not self._told:
+            self._told = True
+            _tell(health)
+        return health
 
-    async def _check(self, provider: ProviderSettings) -> ProviderHealth:
-        active = provider is self._active
+    async def _check(self, provider: ProviderSettings, model: str | None) -> ProviderHealth:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         try:
             async with asyncio.timeout(self._timeout):
-                error = await check_provider(provider, self._model if active else None)
+                error = await check_provider(provider, model)
         except TimeoutError:
             error = f"no answer within {self._timeout:g} s"
-        health = ProviderHealth(name=provider.name, up=error is None, error=error)
-        if active:
-            self._newest, self._newest_at = health, self._clock()
-        return health
+        return ProviderHealth(name=provider.name, up=error is None, latency=clock() - begun, error=error)
+
+
+def _tell(health: ProviderHealth) -> None:
+    if health.up:
+        _log.info("LLM provider %s is ready", health.name)
+    else:
+        _log.warning("LLM provider %s failed its check: %s", health.name, health.error)
 
 
 async def check_provider(provider: ProviderSettings, model: str | None) -> str | None:

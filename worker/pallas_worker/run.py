@@ -39,6 +39,7 @@ from pallas_worker.errors import AgentError
 from pallas_worker.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.lines import LineWriter
 from pallas_worker.memory import MemoryLimit
+from pallas_worker.notices import NoticeReader
 from pallas_worker.output import print_no_secrets
 from pallas_worker.records import RecordHandler
 from pallas_worker.redact import Redactor, known, secrets_in
@@ -101,7 +102,7 @@ def _run(descriptors: Descriptors) -> int:
         memory.end_at_memory_errors()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(spec, listener, report, descriptors.lifeline))
+            runner.run(_serve(spec, listener, report, descriptors))
     except AgentError as error:
         # The traceback belongs into the log; the report carries the line that people need.
         _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
@@ -125,7 +126,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    spec: WorkerSpec, listener: socket.socket, report: Callable[[Report], None], lifeline: int
+    spec: WorkerSpec, listener: socket.socket, report: Callable[[Report], None], descriptors: Descriptors
 ) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -136,12 +137,12 @@ async def _serve(
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             loop.call_soon_threadsafe(stopping.set)
 
-    watch_lifeline(lifeline, None if spec.listener_outlives else listener, orphaned)
+    watch_lifeline(descriptors.lifeline, None if spec.listener_outlives else listener, orphaned)
     # Imported only now: the metrics files belong to this process, not to the zygote.
     metrics = importlib.import_module("pallas_worker.metrics")
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot, spec.agent)
     serving = importlib.import_module("pallas_worker.serve")
-    await serving.serve(spec, listener, report, stopping)
+    await serving.serve(spec, listener, report, NoticeReader(descriptors.notices), stopping)
 
 
 def _join(cgroup: str | None) -> OSError | None:

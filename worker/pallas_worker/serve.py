@@ -39,6 +39,7 @@ from pallas_worker.redact import Redactor, known, secrets_in
 from pallas_worker.runtime import open_runtime
 from pallas_worker.self_check import complaint_of
 from pallas_worker.servers import unset_variables
+from pallas_worker.targets import provider_target
 from pallas_worker.tracing import close_tracing, open_tracing, untraced
 
 if TYPE_CHECKING:
@@ -48,18 +49,24 @@ if TYPE_CHECKING:
     from fast_agent.config import Settings
 
     from pallas_registry.protocol import Report, WorkerSpec
+    from pallas_worker.notices import NoticeReader
     from pallas_worker.runtime import AgentRuntime
 
 _log = get_logger("pallas.worker.serve")
 
 
 async def serve(
-    spec: WorkerSpec, listener: socket.socket, report: Callable[[Report], None], stopping: asyncio.Event
+    spec: WorkerSpec,
+    listener: socket.socket,
+    report: Callable[[Report], None],
+    notices: NoticeReader,
+    stopping: asyncio.Event,
 ) -> None:
     """Serve the agent of `spec` on `listener` until `stopping` is set, then drain and return.
 
     The working directory is `spec.directory` and is on the module path. `listener` is listening and does not
-    block; it is neither bound nor closed here. `report` is told of stages, readiness and each health report.
+    block; it is neither bound nor closed here. `report` is told of stages, readiness and health; `notices` brings
+    what other workers have found of the same servers.
 
     Raises:
         AgentError: the agent cannot be served; its text is what people need to know.
@@ -76,7 +83,7 @@ async def serve(
         with untraced():
             async with open_runtime(fast, spec.agent) as runtime:
                 if await _unless(stopping, _try_one_instance(runtime)):
-                    await _serve(spec, fast, runtime, settings, listener, report, stopping)
+                    await _serve(spec, fast, runtime, settings, listener, report, notices, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -93,11 +100,21 @@ async def _serve(
     settings: Settings,
     listener: socket.socket,
     report: Callable[[Report], None],
+    notices: NoticeReader,
     stopping: asyncio.Event,
 ) -> None:
     model = _qualified(runtime.model)
     preflight = Preflight(provider_settings(settings, os.environ), model)
-    health = Health(spec.agent, runtime.downstreams, preflight.active, report)
+    health = Health(
+        spec.agent,
+        runtime.downstreams,
+        preflight.check_active,
+        report,
+        interval=spec.probe_interval,
+        notices=notices,
+        key=spec.probe_key,
+        provider_target=provider_target(spec.probe_key, preflight.active, preflight.model),
+    )
     redact = Redactor(known)
     vision = vision_of(runtime.agent, fast.agents, runtime.context)
     admission = Admission(
@@ -123,7 +140,7 @@ async def _serve(
                 # Only now: nobody should wait for what is done ahead of calls, or beside them.
                 warming = asyncio.create_task(runtime.keep_warm(calls.observe))
                 background += [
-                    asyncio.create_task(preflight.check_all()),
+                    asyncio.create_task(preflight.check_others()),
                     asyncio.create_task(health.run()),
                     warming,
                 ]
