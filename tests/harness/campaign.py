@@ -6,7 +6,9 @@ faults with the same choices; when exactly they hit is the machine's.
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
 from contextlib import ExitStack
@@ -163,10 +165,16 @@ class Campaign:
         assert isinstance(pid, int)
         return pid
 
+    def kill(self, agent: str) -> None:
+        """SIGKILL the agent's worker, and wait for its end: until then it counts as one in order."""
+        pid = self.pid(agent)
+        os.kill(pid, signal.SIGKILL)
+        self.await_death(pid)
+
     def await_death(self, pid: int) -> None:
-        """Wait until the worker has ended."""
+        """Wait until a process has ended."""
         if not await_end(pid, PATIENCE):
-            raise CampaignError(f"process {pid} did not end")
+            raise CampaignError(f"process {pid} did not end within {PATIENCE:g} s")
 
     # --- the campaign -------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class _Caller(threading.Thread):
 class CountedCalls:
     """Clients of all agents of a deployment, as a context."""
 
-    def __init__(self, deployment: Deployment, interval: float = 0.25) -> None:
+    def __init__(self, deployment: Deployment, interval: float = 0.5) -> None:
         self._deployment = deployment
         ports = {name: agent["port"] for name, agent in deployment.agents.items()}
         self._callers = [_Caller(name, port, interval) for name, port in ports.items()]

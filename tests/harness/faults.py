@@ -42,22 +42,22 @@ def dependents(agent: str) -> tuple[str, ...]:
 
 def _kill(campaign: Campaign) -> Collection[str]:
     agent = campaign.rng.choice(AGENTS)
-    os.kill(campaign.pid(agent), signal.SIGKILL)
+    campaign.kill(agent)
     return dependents(agent)
 
 
 def _kill_all(campaign: Campaign) -> Collection[str]:
-    for pid in campaign.fleet.pids().values():
-        assert pid is not None
+    pids = [campaign.pid(agent) for agent in AGENTS]
+    for pid in pids:
         os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        campaign.await_death(pid)
     return AGENTS
 
 
 def _kill_again_and_again(campaign: Campaign) -> Collection[str]:
     for _ in range(3):
-        pid = campaign.pid("delta")
-        os.kill(pid, signal.SIGKILL)
-        campaign.await_death(pid)
+        campaign.kill("delta")
         campaign.fleet.wait("delta")
     return ("delta",)
 
@@ -146,7 +146,7 @@ def _hang_at_ready(campaign: Campaign) -> Collection[str]:
 
 def _hang(campaign: Campaign, do: str) -> Collection[str]:
     campaign.orders.prepare("late", do)
-    os.kill(campaign.pid("late"), signal.SIGKILL)
+    campaign.kill("late")
     _await_order_taken(campaign, "late")
     return ("late",)
 
@@ -156,7 +156,7 @@ def _die_while_starting(campaign: Campaign) -> Collection[str]:
         [{"do": "exit", "status": 1}, {"do": "segfault"}, {"do": "signal", "number": int(signal.SIGKILL)}]
     )
     campaign.orders.prepare("delta", **do)
-    os.kill(campaign.pid("delta"), signal.SIGKILL)
+    campaign.kill("delta")
     _await_order_taken(campaign, "delta")
     return ("delta",)
 
@@ -184,8 +184,7 @@ def _hang_at_stop(campaign: Campaign) -> Collection[str]:
 def _multiply(campaign: Campaign) -> Collection[str]:
     agent = campaign.rng.choice(LEAVES)
     campaign.orders.ask(agent, "multiply", count=campaign.brood)
-    pid = campaign.pid(agent)
-    os.kill(pid, signal.SIGKILL)
+    campaign.kill(agent)
     return (agent,)
 
 
@@ -201,10 +200,9 @@ def _flood(campaign: Campaign) -> Collection[str]:
 
 
 def _flood_and_die(campaign: Campaign) -> Collection[str]:
-    pid = campaign.pid("delta")
     campaign.orders.tell("delta", "flood", size=1_000_000_000)
     time.sleep(campaign.rng.uniform(0.05, 0.3))
-    os.kill(pid, signal.SIGKILL)
+    campaign.kill("delta")
     return ("delta",)
 
 
@@ -239,12 +237,11 @@ def _supervisor_without_descriptors(campaign: Campaign) -> Collection[str]:
 
 def _log_disk_full(campaign: Campaign) -> Collection[str]:
     with campaign.log_disk.full(), campaign.fleet.follow() as log:
-        pid = campaign.pid("delta")
-        os.kill(pid, signal.SIGKILL)
+        campaign.kill("delta")
         log.until(lambda record: record.get("agent") == "delta" and record.get("state") == "ready")
         campaign.orders.ask("alpha", "flood", size=200_000)
     size = campaign.fleet.log_file.stat().st_size
-    os.kill(campaign.pid("late"), signal.SIGKILL)
+    campaign.kill("late")
     deadline = time.monotonic() + PATIENCE
     while campaign.fleet.log_file.stat().st_size == size:
         assert time.monotonic() < deadline, "nothing was logged after the disk had room again"
@@ -256,12 +253,9 @@ def _runtime_disk_full(campaign: Campaign) -> Collection[str]:
     """Nobody can count for want of space; so no calls meanwhile, and new workers afterwards."""
     with campaign.calls.paused():
         with campaign.runtime_disk.full(), campaign.fleet.follow() as log:
-            pid = campaign.pid("delta")
-            os.kill(pid, signal.SIGKILL)
+            campaign.kill("delta")
             log.until(lambda record: record.get("agent") == "delta" and record.get("state") == "ready")
-        pid = campaign.pid("delta")
-        os.kill(pid, signal.SIGKILL)
-        campaign.await_death(pid)
+        campaign.kill("delta")
     return ("delta",)
 
 
@@ -269,30 +263,35 @@ def _runtime_disk_full(campaign: Campaign) -> Collection[str]:
 
 
 def _kill_zygote(campaign: Campaign) -> Collection[str]:
-    campaign.fleet.zygote().kill()
+    zygote = campaign.fleet.zygote()
+    zygote.kill()
+    campaign.await_death(zygote.pid)
     return ()
 
 
 def _kill_zygote_and_worker(campaign: Campaign) -> Collection[str]:
     agent = campaign.rng.choice(("alpha", "delta", "late", "gamma"))
-    pid = campaign.pid(agent)
-    campaign.fleet.zygote().kill()
-    os.kill(pid, signal.SIGKILL)
+    zygote = campaign.fleet.zygote()
+    zygote.kill()
+    campaign.kill(agent)
+    campaign.await_death(zygote.pid)
     return (agent,)
 
 
 def _kill_zygote_within_a_spawn(campaign: Campaign) -> Collection[str]:
-    zygote = campaign.fleet.zygote()
-    os.kill(campaign.pid("delta"), signal.SIGKILL)
+    zygote, pid = campaign.fleet.zygote(), campaign.pid("delta")
+    os.kill(pid, signal.SIGKILL)
     time.sleep(campaign.rng.uniform(0.0, 0.04))
     zygote.kill()
+    campaign.await_death(pid)
+    campaign.await_death(zygote.pid)
     return ("delta",)
 
 
 def _freeze_zygote(campaign: Campaign) -> Collection[str]:
     """It is given up once it has not answered for some seconds."""
     campaign.fleet.zygote().suspend()
-    os.kill(campaign.pid("delta"), signal.SIGKILL)
+    campaign.kill("delta")
     return ("delta",)
 
 
@@ -302,7 +301,7 @@ def _freeze_zygote(campaign: Campaign) -> Collection[str]:
 def _jump(campaign: Campaign) -> Collection[str]:
     """The wall clock jumps, somebody dies meanwhile, and it stays where it is until the next jump."""
     offset = campaign.rng.choice([o for o in (-DAY, 0, DAY) if o != campaign.clock.offset])
-    os.kill(campaign.pid("delta"), signal.SIGKILL)
+    campaign.kill("delta")
     campaign.clock.offset = offset
     return ("delta",)
 
