@@ -13,6 +13,7 @@ systemd-nspawn|systemd-container|the service under a real systemd
 npm|npm|the MCP conformance suite, and the accessibility check of the status page
 chromium|chromium|the status page in a browser
 promtool|prometheus|the check of the metrics by Prometheus itself
+cc|build-essential|the fault campaign, with a clock that jumps
 '
 
 # npm: installed without root, in a folder of the repository that git ignores. The suite needs Node 22 or newer,
