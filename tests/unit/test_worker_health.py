@@ -38,7 +38,7 @@ def outcome(name: str, up: bool = True) -> DownstreamHealth:
 
 
 def looked_at[Outcome: (DownstreamHealth, ProviderHealth)](found: Outcome) -> Outcome:
-    return replace(found, checked="2026-03-12T12:00:00Z")
+    return replace(found, checked="2026-03-12T12:00:00.000Z")
 
 
 OPENAI_UP = ProviderHealth(name="openai", up=True)

@@ -246,7 +246,7 @@ class Health:
             subject.postpone(begun)
         outcome = await subjects[0].look()
         if outcome is not None:
-            outcome = replace(outcome, checked=self._timestamp())
+            outcome = replace(outcome, checked=self._timestamp("milliseconds"))
         for subject in subjects:
             named = outcome if outcome is None or not subject.name else replace(outcome, name=subject.name)
             subject.found(named, begun)
@@ -284,8 +284,8 @@ class Health:
         self._first_round.set()
         self._publish(self._newest)
 
-    def _timestamp(self) -> str:
-        return self._now().astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    def _timestamp(self, resolution: str = "seconds") -> str:
+        return self._now().astimezone(UTC).isoformat(timespec=resolution).replace("+00:00", "Z")
 
 
 def _log_change(subject: Subject) -> None:
