@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from pallas_supervisor import page
 from pallas_supervisor.page import text
 from pallas_supervisor.page.charts import HEIGHT, WIDTH, area, bars, strip
+from pallas_supervisor.page.facts import FleetFacts, looks_of
 from pallas_supervisor.page.history import (
     INTERVAL,
     MAX_CHANGES,
@@ -27,7 +29,8 @@ from pallas_supervisor.page.history import (
 )
 from pallas_supervisor.page.html import join, tag
 from pallas_supervisor.page.layers import lay_out
-from pallas_supervisor.page.samples import read_samples
+from pallas_supervisor.page.samples import Samples, read_samples
+from pallas_supervisor.page.servers import servers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,6 +155,46 @@ def test_series_are_sorted_out_by_agent_model_and_server():
     assert (found.agents["a"].tokens_in, found.models["gpt"].tokens["input"]) == (100, 200)
     assert (found.agents["b"].tokens_in, found.agents["b"].tokens_out) == (142, 5), "no token is there twice"
     assert found.downstreams == {"files": {"a": False, "b": True}}
+
+
+def health(*servers: dict[str, Any]) -> dict[str, Any]:
+    """A health document of as many agents, each with one server."""
+    return {"agents": {f"a{n}": {"downstreams": [one], "provider": None} for n, one in enumerate(servers)}}
+
+
+def server(up: bool, minute: int, error: str | None = None) -> dict[str, Any]:
+    moment = f"2026-03-12T12:{minute:02d}:00.000Z"
+    return {"name": "files", "up": up, "since": moment, "checked": moment, "latency": 0.0142, "error": error}
+
+
+def test_of_several_agents_the_server_that_is_down_is_told_of():
+    look = looks_of(health(server(True, 1), server(False, 3, "HTTP 503"), server(False, 2)))[
+        "server", "files"
+    ]
+    assert (look.up, look.since.minute, look.error) == (False, 2, "HTTP 503")
+    assert looks_of(health(server(True, 1), server(True, 2)))["server", "files"].since.minute == 2
+    assert looks_of(health()) == {}
+    unknown = server(True, 1) | {"since": None}
+    assert looks_of(health(unknown)) == {}
+
+
+def test_servers_have_since_latency_and_error():
+    found = Samples()
+    found.downstreams["files"] = {"a": False}
+    found.downstreams["<search>"] = {"a": True, "b": True}
+    found.providers["openai"] = True
+    looks = looks_of(health(server(False, 3, "<HTTP 503>")))
+    fleet = FleetFacts(name="x", health="degraded", agents=(), trend=together(()), samples=found, looks=looks)
+    read = Read(str(servers(fleet)))
+    assert "files MCP server down for a since 12:03:00 UTC · 14 ms · <HTTP 503>" in " ".join(
+        read.said.split()
+    )
+    assert "<search> MCP server up for 2 agents" in read.said
+    assert [attributes["datetime"] for name, attributes in read.tags if name == "time"] == [
+        "2026-03-12T12:03:00Z"
+    ]
+    looks["server", "files"] = replace(looks["server", "files"], up=True)
+    assert "since" not in Read(str(servers(fleet))).said, "what the gauge does not say yet"
 
 
 # --- the graph ------------------------------------------------------------------------------------------

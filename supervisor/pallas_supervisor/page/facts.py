@@ -6,9 +6,9 @@ Knows the fleet; nothing of how anything looks.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor.page.history import Count, together
 from pallas_supervisor.states import Desired, State
@@ -50,6 +50,17 @@ class AgentFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the newest probe says of a server or provider; of several agents' the one that is not well."""
+
+    up: bool
+    since: datetime
+    latency: float | None
+    """Seconds."""
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFacts:
     """All of them, and what they share."""
 
@@ -58,6 +69,8 @@ class FleetFacts:
     agents: tuple[AgentFacts, ...]
     trend: Trend
     samples: Samples
+    looks: Mapping[tuple[str, str], Look] = field(default_factory=dict)
+    """By kind (server, provider) and name."""
 
     @property
     def wanted(self) -> int:
@@ -129,12 +142,38 @@ def gather(
         agents=tuple(agents),
         trend=together(agent.trend for agent in agents),
         samples=samples,
+        looks=looks_of(document),
     )
 
 
-def _why(agent: Agent, health: Mapping[str, str]) -> str:
+def looks_of(document: Mapping[str, Any]) -> dict[tuple[str, str], Look]:
+    """The newest probes in the document of `GET /health`."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for entry in document["agents"].values():
+        for server in entry["downstreams"]:
+            found.setdefault(("server", server["name"]), []).append(server)
+        if (provider := entry["provider"]) is not None:
+            found.setdefault(("provider", provider["name"]), []).append(provider)
+    looks = {}
+    for key, entries in found.items():
+        known = [entry for entry in entries if entry["since"] and entry["checked"]]
+        down = [entry for entry in known if not entry["up"]]
+        if not (counting := down or known):
+            continue
+        newest = max(counting, key=lambda entry: entry["checked"])
+        moment = min(entry["since"] for entry in down) if down else max(entry["since"] for entry in known)
+        looks[key] = Look(
+            up=not down,
+            since=datetime.fromisoformat(moment),
+            latency=newest["latency"],
+            error=newest["error"],
+        )
+    return looks
+
+
+def _why(agent: Agent, health: Mapping[str, Any]) -> str:
     """The message of `GET /health`, but for the one that only repeats the state."""
-    message = health.get("message", "")
+    message: str = health.get("message", "")
     return "" if message == f"the agent is {agent.state}" else message
 
 

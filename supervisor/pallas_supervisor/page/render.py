@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from pallas_registry import __version__
 from pallas_supervisor.page import text
 from pallas_supervisor.page.charts import area, bars
-from pallas_supervisor.page.glyphs import glyph, symbols, word
+from pallas_supervisor.page.glyphs import symbols, word
 from pallas_supervisor.page.graph import alone, graph
 from pallas_supervisor.page.html import Html, join, tag
+from pallas_supervisor.page.servers import servers
 from pallas_supervisor.page.tables import CALLS_FLOOR, MEMORY_FLOOR, PER_MINUTE, agents_table, models_table
 from pallas_supervisor.states import RESTING, State
 
@@ -58,7 +59,7 @@ def view(fleet: FleetFacts, build: str) -> Html:
         _section("Agents", tag("div", agents_table(fleet), class_="wide"), id="agents"),
         _dependencies(fleet),
         _models(fleet.samples),
-        _servers(fleet.samples),
+        _servers(fleet),
         id="view",
         data_title=_title(fleet),
         data_build=build,
@@ -192,30 +193,6 @@ def _models(samples: Samples) -> Html | None:
     return None if table is None else _section("Models", tag("div", table, class_="wide"), id="models")
 
 
-def _servers(samples: Samples) -> Html | None:
-    """Downstream servers and LLM providers, as the newest probes found them."""
-    if not samples.downstreams and not samples.providers:
-        return None
-    lines = []
-    for server in sorted(samples.downstreams):
-        found = samples.downstreams[server]
-        missing = sorted(agent for agent, up in found.items() if not up)
-        users = text.several(len(found), "agent")
-        said = f"down for {', '.join(missing)}" if missing else f"up for {users}"
-        lines.append(_server(server, "MCP server", not missing, said))
-    for provider in sorted(samples.providers):
-        up = samples.providers[provider]
-        lines.append(_server(provider, "LLM provider", up, "up" if up else "down"))
-    return _section("Servers and providers", tag("ul", *lines, class_="servers"), id="servers")
-
-
-def _server(name: str, kind: str, up: bool, said: str) -> Html:
-    shape = tag("span", glyph("ok" if up else "error"), class_=f"word is-{'ok' if up else 'error'}")
-    return tag(
-        "li",
-        shape,
-        tag("strong", name),
-        tag("span", f" {kind}", class_="note"),
-        tag("span", f" {said}", class_="said"),
-        data_key=f"{kind} {name}",
-    )
+def _servers(fleet: FleetFacts) -> Html | None:
+    listed = servers(fleet)
+    return None if listed is None else _section("Servers and providers", listed, id="servers")

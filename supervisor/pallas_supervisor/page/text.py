@@ -38,6 +38,11 @@ def memory(size: int | None) -> str:
     return f"{mebibytes / 1024:.2f} GiB"
 
 
+def milliseconds(seconds: float) -> str:
+    """A short time: `14 ms`, `<1 ms`."""
+    return f"{whole(seconds * 1000)} ms" if seconds >= 0.001 else "<1 ms"
+
+
 def several(count: int, noun: str) -> str:
     """`1 agent`, `3 agents`."""
     return f"{whole(count)} {noun}" if count == 1 else f"{whole(count)} {noun}s"
