@@ -11,7 +11,7 @@ from typing import Any
 from pallas_registry.protocol import EXIT_PERMANENT
 from pallas_supervisor import replacement
 from pallas_supervisor.backoff import backoff_seconds, budget_spent
-from pallas_supervisor.replacement import KILL_TIMEOUT
+from pallas_supervisor.replacement import KILL_TIMEOUT, SPAWN_TIMEOUT
 from pallas_supervisor.states import (
     OUT_OF_MEMORY,
     After,
@@ -87,10 +87,8 @@ def _is_stuck(agent: Agent) -> bool:
 def _promote(agent: Agent, at: Moment, ending: Effect) -> Step:
     """The replacement under way goes on, though what it was to replace does not serve any more."""
     agent, effects = _taken(replacement.promote(agent, at.now, ending))
-    assert agent.companion is not None
-    spent = agent.companion.since
     agent = _enter(agent, State.STARTING, at, failures=agent.failures + 1, after=After.EXIT, message="")
-    return _timed(agent, max(agent.policy.start_timeout - (at.now - spent), 0.0), *effects)
+    return _timed(agent, SPAWN_TIMEOUT if agent.pid is None else agent.policy.start_timeout, *effects)
 
 
 def _fail(agent: Agent, at: Moment, message: str, **changes: Any) -> Step:
@@ -227,11 +225,12 @@ def spawn(agent: Agent, _event: Event, at: Moment) -> Step:
         message="",
     )
     counted = (CountRestart(agent.cause),) if agent.cause is not None else ()
-    return _timed(started, started.policy.start_timeout, *counted, Spawn(started.generation))
+    return _timed(started, SPAWN_TIMEOUT, *counted, Spawn(started.generation))
 
 
 def learn_pid(agent: Agent, event: Spawned, _at: Moment) -> Step:
-    return Step(replace(agent, pid=event.pid))
+    """The time to start begins: what it took to make the process is not the agent's affair."""
+    return _timed(replace(agent, pid=event.pid), agent.policy.start_timeout)
 
 
 def terminate_late(agent: Agent, event: Spawned, _at: Moment) -> Step:
@@ -261,7 +260,8 @@ def note(agent: Agent, event: Complained, _at: Moment) -> Step:
 
 
 def start_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
-    message = f"not ready within {agent.policy.start_timeout:g} s"
+    allowed = SPAWN_TIMEOUT if agent.pid is None else agent.policy.start_timeout
+    message = f"not ready within {allowed:g} s"
     return _stop_process(agent, at, after=After.FAILURE, cause="start_timeout", message=message)
 
 

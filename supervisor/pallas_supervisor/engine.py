@@ -249,10 +249,10 @@ class Engine:
             case Sweep(generation):
                 self._processes.sweep(name, generation)
             case SetTimer(epoch, seconds):
-                self._timers[name] = self._loop.call_later(seconds, self.post, name, Elapsed(epoch))
+                self._set(self._timers, name, seconds, Elapsed(epoch))
             case SetCompanionTimer(generation, state, seconds):
                 elapsed = CompanionElapsed(generation, state)
-                self._companion_timers[name] = self._loop.call_later(seconds, self.post, name, elapsed)
+                self._set(self._companion_timers, name, seconds, elapsed)
             case ReplacementFailed(cause, message):
                 self._give_up_rolling(name, cause, message)
             case CountRestart(reason):
@@ -261,6 +261,11 @@ class Engine:
             case ObserveStart(seconds):
                 for observe in self.start_observers:
                     self._attempt(observe, name, seconds)
+
+    def _set(self, timers: dict[str, asyncio.TimerHandle], name: str, seconds: float, event: Event) -> None:
+        if (earlier := timers.get(name)) is not None:
+            earlier.cancel()
+        timers[name] = self._loop.call_later(seconds, self.post, name, event)
 
     def _give_up_rolling(self, name: str, cause: str, message: str) -> None:
         """A restart that the operator asked for stops at the first agent that does not come up again."""

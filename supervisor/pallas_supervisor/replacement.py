@@ -41,6 +41,9 @@ from pallas_supervisor.wording import describe_exit
 KILL_TIMEOUT = 10.0
 """Seconds that a killed process may take to disappear before it counts as one that cannot be killed."""
 
+SPAWN_TIMEOUT = 180.0
+"""Seconds in which a process has to exist: more than a zygote that has to be made twice may take."""
+
 
 # --- building blocks, also for the main machine -------------------------------------------------------------
 
@@ -52,7 +55,7 @@ def begin(agent: Agent, now: float) -> Step:
         generation=generation, state=CompanionState.STARTING, since=now, cause=agent.replace or "operator"
     )
     agent = replace(agent, newest=generation, replace=None, message="", companion=companion)
-    timer = SetCompanionTimer(generation, CompanionState.STARTING, agent.policy.start_timeout)
+    timer = SetCompanionTimer(generation, CompanionState.STARTING, SPAWN_TIMEOUT)
     return Step(agent, (Spawn(generation), timer))
 
 
@@ -102,7 +105,8 @@ def ignore(agent: Agent, _companion: Companion, _event: Event, _now: float) -> S
 
 
 def learn_pid(agent: Agent, companion: Companion, event: Spawned, _now: float) -> Step:
-    return Step(replace(agent, companion=replace(companion, pid=event.pid)))
+    timer = SetCompanionTimer(companion.generation, companion.state, agent.policy.start_timeout)
+    return Step(replace(agent, companion=replace(companion, pid=event.pid)), (timer,))
 
 
 def kill_late(agent: Agent, companion: Companion, event: Spawned, _now: float) -> Step:
@@ -143,7 +147,8 @@ def fail_to_spawn(agent: Agent, companion: Companion, event: SpawnFailed, _now: 
 
 
 def fail_in_time(agent: Agent, companion: Companion, _event: CompanionElapsed, now: float) -> Step:
-    agent, failure = _failed(agent, companion, f"not ready within {agent.policy.start_timeout:g} s")
+    allowed = SPAWN_TIMEOUT if companion.pid is None else agent.policy.start_timeout
+    agent, failure = _failed(agent, companion, f"not ready within {allowed:g} s")
     return _kill(agent, companion, now, failure)
 
 

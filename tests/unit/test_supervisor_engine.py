@@ -9,6 +9,7 @@ import pytest
 
 from pallas_supervisor.engine import RECONCILE_INTERVAL, Engine, Transition
 from pallas_supervisor.graph import Graph
+from pallas_supervisor.replacement import SPAWN_TIMEOUT
 from pallas_supervisor.states import (
     Desired,
     Died,
@@ -277,7 +278,7 @@ def test_a_failing_observer_costs_nobody_a_process_or_a_timer(caplog: pytest.Log
         engine.start(["library"])
     assert "a defect elsewhere" in caplog.text
     assert world.took() == [("spawn", "library", 1)]
-    loop.advance(60.0)
+    loop.advance(SPAWN_TIMEOUT)
     assert states(engine) == {"library": "stopping"}, "its start was timed"
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from harness.ports import free_ports
 from pallas_supervisor import procfs
@@ -82,8 +83,8 @@ def restarts(moved: Rig) -> dict[str, float]:
     """The restarts that are counted, by reason."""
     return {
         sample.labels["reason"]: sample.value
-        for metric in moved.fleet.metrics.registry.collect()
-        for sample in metric.samples
+        for family in text_string_to_metric_families(moved.fleet.metrics.render("")[0].decode())
+        for sample in family.samples
         if sample.name == "pallas_worker_restarts_total" and sample.value
     }
 

@@ -173,6 +173,15 @@ def test_if_the_old_worker_fails_meanwhile_the_new_one_is_the_restart(world: Wor
     assert (world.agent().state, world.companion()) == (State.READY, None)
 
 
+def test_the_time_to_start_is_counted_from_when_there_is_a_process(world: World) -> None:
+    world.engine.post("library", Replace("operator"))
+    world.loop.advance(world.agent().policy.start_timeout + 1.0)
+    assert world.companion() == (2, "starting"), "it waits for the zygote"
+    world.appear()
+    world.loop.advance(world.agent().policy.start_timeout)
+    assert world.companion() == (2, "killing")
+
+
 def test_a_frozen_worker_is_killed_without_a_drain(world: World) -> None:
     world.engine.post("library", Unhealthy(1, "no heartbeat for 30 s"))
     assert world.processes.took() == [("kill", "library", 1)]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pallas_supervisor.machine import step
 from pallas_supervisor.states import Agent, Desired, Policy, SetTimer, Spawned, State
 
 
-@pytest.mark.xfail(strict=True, reason="the wait for the zygote counts as the agent's own")
 def test_the_time_begins_when_there_is_a_process():
     """A zygote that imports on a busy machine takes longer than some agents may: that is no failure of theirs."""
     policy = Policy(start_timeout=4.0)
