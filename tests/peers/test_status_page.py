@@ -199,7 +199,8 @@ def test_a_page_of_another_version_loads_itself_anew(scene: Scene):
     page.evaluate("window.witness = 1; document.getElementById('view').dataset.build = 'of before'")
     os.kill(scene.fleet.agent("research")["pid"], signal.SIGKILL)
     page.until(
-        "window.witness === undefined && document.getElementById('view').dataset.build !== 'of before'"
+        "window.witness === undefined && document.readyState === 'complete'"
+        " && document.getElementById('view').dataset.build !== 'of before'"
     )
 
 
