@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from pallas_worker import fastagent, runtime
 from pallas_worker.errors import AgentError
+from pallas_worker.tls import shared_context
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,3 +179,13 @@ def test_a_modules_function_is_wrapped_once_and_an_instances_own_each_time() -> 
     assert fastagent._wrap_function_tool(a_modules_tool) is fastagent._wrap_function_tool(a_modules_tool)
     assert fastagent._wrap_function_tool(of_an_instance) is not fastagent._wrap_function_tool(of_an_instance)
     assert of_an_instance not in fastagent._wrappers
+
+
+def test_clients_of_a_provider_share_the_tls_context() -> None:
+    from fast_agent.llm.provider.openai import llm_openai
+
+    fastagent.share_tls_with_providers()
+    made: Any = llm_openai.DefaultAioHttpClient
+    assert made.keywords == {"verify": shared_context()}
+    fastagent.share_tls_with_providers()
+    assert llm_openai.DefaultAioHttpClient is made, "once is enough"

@@ -29,7 +29,7 @@ from pallas_worker.admission import Admission
 from pallas_worker.app import WorkerApp
 from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
-from pallas_worker.fastagent import settings_of
+from pallas_worker.fastagent import settings_of, share_tls_with_providers
 from pallas_worker.health import Health
 from pallas_worker.heartbeat import beat
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
@@ -207,6 +207,7 @@ async def _try_one_instance(runtime: AgentRuntime) -> None:
         async with runtime.instance(None, lambda *_: None) as instance:
             for name, reason in instance.unreachable.items():
                 _log.warning("downstream server %s cannot be reached: %s", name, reason)
+            share_tls_with_providers()
     except ProviderKeyError as error:
         # Like preflight, this only warns: some providers take the key of each caller.
         _log.warning("the agent's LLM has no key: %s", error.message)
