@@ -22,15 +22,15 @@ import httpx
 from tests.benchmarks.fleet import machine, make_fleet
 
 from harness.fleet import Fleet
-from harness.process_tree import cpu_nanoseconds, proportional_memory
+from harness.process_tree import await_end, cpu_nanoseconds, proportional_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.fleet import LogStream, Record
 
-STAGES = ("noticed", "swept", "begun", "importing", "creating", "serving", "answers", "ready")
-"""What a restart passes through; each is measured from the kill."""
+STAGES = ("ended", "noticed", "swept", "begun", "importing", "creating", "serving", "answers", "ready")
+"""What a restart passes through; each is measured from the kill. Ended is what the kernel tells everybody alike."""
 
 
 @click.command()
@@ -70,11 +70,13 @@ def restart(fleet: Fleet, name: str) -> dict[str, float]:
     with fleet.follow() as log, httpx.Client(timeout=60) as client:
         killed = time.time()
         os.kill(before["pid"], signal.SIGKILL)
+        await_end(before["pid"], 60)
+        ended = time.time()
         while not answers(client, url):
             time.sleep(0.001)  # refused, or told to come again
         answered = time.time()
         stages = stages_of(log, name, before["generation"])
-    moments = {**stages, "answers": answered}
+    moments = {**stages, "ended": ended, "answers": answered}
     return {stage: moments[stage] - killed for stage in STAGES}
 
 
