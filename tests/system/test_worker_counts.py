@@ -164,7 +164,7 @@ def test_an_agent_recovers_by_itself_when_its_server_comes(tmp_path: Path) -> No
     """Degraded and answering without it; then healthy, and the next call uses it."""
     (port,) = free_ports(1)
     servers = {"late": {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}}
-    with run_worker(project(tmp_path, servers=servers)) as worker:
+    with run_worker(project(tmp_path, servers=servers), probe_interval=0.5) as worker:
 
         def newest(status: str) -> bool:
             healths = [report for report in worker.reports if isinstance(report, HealthReport)]
