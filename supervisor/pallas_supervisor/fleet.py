@@ -6,8 +6,6 @@ Knows all of the parts and decides nothing that a part could decide. What people
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 import os
 import secrets
 from pathlib import Path
@@ -35,14 +33,14 @@ from pallas_supervisor.listeners import connectable
 from pallas_supervisor.metrics import Metrics
 from pallas_supervisor.notices import NoticePipes
 from pallas_supervisor.readiness import until_answered
+from pallas_supervisor.reception import Reception
 from pallas_supervisor.rollup import agent_health, roll_up
 from pallas_supervisor.shared_probes import SharedProbes
 from pallas_supervisor.specs import policy_of, worker_spec
-from pallas_supervisor.standin import Absence, StandIn
 from pallas_supervisor.states import WITH_PROCESS, Complained, Desired, Ready, State
+from pallas_supervisor.telling import tell_replacement, tell_state
 from pallas_supervisor.tracing import StartTraces
 from pallas_supervisor.view import agent_status, say_why, timestamp
-from pallas_supervisor.wording import describe_exit
 from pallas_supervisor.worker_reports import WorkerReports, generations
 
 if TYPE_CHECKING:
@@ -59,19 +57,8 @@ if TYPE_CHECKING:
     from pallas_supervisor.states import Agent
     from pallas_supervisor.zygote import Zygote
 
-UNSERVED = frozenset({State.STOPPED, State.BACKOFF, State.FAILED})
-"""States in which the supervisor answers for the agent, and for those that wait for it.
-
-In all others connections wait for the worker.
-"""
-
 LISTED = frozenset(State) - {State.STOPPED, State.FAILED}
 """States in which an agent is in the registry: one that restarts stays, as contract and clients expect."""
-
-FAILED_RETRY_AFTER = 30
-"""Seconds after which it is worth asking a stopped or failed agent again."""
-
-_LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
 
 _log = get_logger("pallas.supervisor.fleet")
 
@@ -118,7 +105,7 @@ class Fleet:
         self.provenance = provenance
         self.traces = traces or StartTraces()
         self._directory = directory
-        self._outlives = outlives
+        self.outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
         self.intake = Intake(self._reported, hub)
         self.notices = NoticePipes()
@@ -143,9 +130,9 @@ class Fleet:
         self.engine.restart_observers.append(self.metrics.count_restart)
         self.engine.start_observers.append(self.metrics.observe_start)
         self.guards = Guards(self)
-        self._stand_ins: dict[str, StandIn] = {}
+        self.reception = Reception(self)
         for name in deployment.agents:
-            self.add_stand_in(name)
+            self.reception.open(name)
 
     # --- what a scrape, the catalogue and people see ------------------------------------------------------
 
@@ -250,46 +237,6 @@ class Fleet:
             outdated=self.outdated(agent.name) if agent.state in WITH_PROCESS else (),
         )
 
-    # --- sockets ------------------------------------------------------------------------------------------
-
-    def add_stand_in(self, name: str) -> None:
-        """Answer for the agent on its socket whenever no worker does."""
-        self._stand_ins[name] = StandIn(self.listeners[name], lambda: self._absence(name))
-        self._switch_stand_ins()
-
-    def _switch_stand_ins(self) -> None:
-        unserved: set[str] = set()
-        for name in self.engine.graph.start_order:
-            agent = self.agents[name]
-            waits_in_vain = agent.state is State.WAITING and not unserved.isdisjoint(
-                self.engine.awaited(name)
-            )
-            starts_now = agent.retry_at is not None and agent.retry_at <= self.engine.now()
-            if (agent.state in UNSERVED and not starts_now) or waits_in_vain:
-                unserved.add(name)
-            if (stand_in := self._stand_ins.get(name)) is not None:
-                stand_in.switch(on=name in unserved)
-
-    def let_wait(self) -> None:
-        """Answer no more for agents whose sockets outlive us: connections wait for the next supervisor."""
-        for name, stand_in in self._stand_ins.items():
-            if self._outlives(self.deployment.agents[name].port):
-                stand_in.retire()
-
-    def remove_stand_in(self, name: str) -> None:
-        """Do not answer for the agent any more; to be done before its socket is closed."""
-        self._stand_ins.pop(name).close()
-
-    def _absence(self, name: str) -> Absence:
-        agent = self.agents[name]
-        why = self.why(name)
-        retry_after = FAILED_RETRY_AFTER
-        if agent.retry_at is not None:
-            retry_after = max(math.ceil(agent.retry_at - self.engine.now()), 1)
-        elif agent.state not in (State.STOPPED, State.FAILED):
-            retry_after = 1
-        return Absence(f"agent {name} is {agent.state}" + (f": {why}" if why else ""), retry_after)
-
     # --- workers ------------------------------------------------------------------------------------------
 
     def kill_all(self) -> None:
@@ -310,7 +257,7 @@ class Fleet:
             directory=self._directory,
             metrics=(str(self.slots.directory), self.slots.slot(name, generation)),
             levels=self.levels,
-            listener_outlives=self._outlives(self.deployment.agents[name].port),
+            listener_outlives=self.outlives(self.deployment.agents[name].port),
             probe_key=self._probe_key,
         )
         # The files may have changed since the last start, and each agent has an environment of its own.
@@ -373,38 +320,12 @@ class Fleet:
         self.reports.keep_only(after)
         self._note_health(after)
         self.traces.follow(self.agents, after)
-        self._switch_stand_ins()
+        self.reception.switch()
         if change.of_state or after.generation != before.generation:
-            self._tell_state(before, after)
+            tell_state(before, after, self.why(name))
         else:
-            self._tell_replacement(before, after)
+            tell_replacement(before, after)
         self.changed()
-
-    def _tell_state(self, before: Agent, after: Agent) -> None:
-        extra: dict[str, object] = {
-            "agent": after.name,
-            "state": str(after.state),
-            "previous": str(before.state),
-            "generation": after.generation,
-        }
-        if after.pid is not None:
-            extra["pid"] = after.pid
-        if after.last_exit is not None and after.last_exit is not before.last_exit:
-            extra["exit"] = describe_exit(after.last_exit)
-        why = say_why(after, self.engine.awaited(after.name), self.agents, self.engine.now())
-        text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
-        _log.log(_LEVELS.get(after.state, logging.INFO), "%s", text, extra=extra)
-
-    def _tell_replacement(self, before: Agent, after: Agent) -> None:
-        companion = after.companion or before.companion
-        if companion is None:  # it is due, or not any more
-            return
-        stage = "gone" if after.companion is None else str(companion.state)
-        process = "a new worker" if companion.generation > after.generation else "the old worker"
-        extra = {"agent": after.name, "generation": companion.generation, "replacement": stage}
-        _log.info(
-            "%s: %s, generation %d, is %s", after.name, process, companion.generation, stage, extra=extra
-        )
 
     def changed(self) -> None:
         """Tell whoever shows the fleet to people or clients that it is not what it was."""

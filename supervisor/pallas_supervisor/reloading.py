@@ -187,7 +187,7 @@ class Reloading:
     def _forget(self, plan: Plan) -> None:
         fleet = self._fleet
         for name in plan.removed:
-            fleet.remove_stand_in(name)
+            fleet.reception.close(name)
             close_listeners([fleet.listeners.pop(name)])
             fleet.slots.remove(name)
             fleet.metrics.forget(name)
@@ -210,13 +210,13 @@ class Reloading:
         fleet = self._fleet
         for name, listener in opened.items():
             if (old := fleet.listeners.get(name)) is not None:
-                fleet.remove_stand_in(name)
+                fleet.reception.close(name)
                 close_listeners([old])
             fleet.listeners[name] = listener
         fleet.deployment = new
         fleet.engine.redefine(graph_of(new), {name: policy_of(agent) for name, agent in new.agents.items()})
         for name in opened:
-            fleet.add_stand_in(name)
+            fleet.reception.open(name)
         fleet.engine.max_surge = new.max_surge
         for name in fleet.engine.graph.start_order:  # in which those that are replaced follow each other
             if (change := plan.changed.get(name)) is None:

@@ -48,6 +48,11 @@ class StandIn:
         self._retired = False
         self._resumption: asyncio.TimerHandle | None = None
 
+    @property
+    def is_on(self) -> bool:
+        """Whether it accepts."""
+        return self._on
+
     def switch(self, *, on: bool) -> None:
         """Begin or stop to accept; answers under way are finished either way."""
         if on == self._on or self._retired:

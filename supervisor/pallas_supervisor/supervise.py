@@ -180,7 +180,7 @@ class _Supervisor:
     async def _shut_down(self, fleet: Fleet, servers: list[HttpServer]) -> None:
         self._notifier.send("STOPPING=1")
         _log.info("stopping all agents")
-        fleet.let_wait()
+        fleet.reception.retire()
         extending = asyncio.create_task(self._extend_timeout(fleet), name="extend time-out")
         stopping = asyncio.create_task(fleet.engine.shut_down())
         impatient = asyncio.create_task(self._impatient.wait())
@@ -192,8 +192,7 @@ class _Supervisor:
         impatient.cancel()
         await asyncio.gather(*(server.close() for server in servers))
         extending.cancel()
-        for name in list(fleet.agents):
-            fleet.remove_stand_in(name)
+        fleet.reception.close_all()
         if self._assignment.zygote is not None:
             self._assignment.zygote.close()
         fleet.launcher.close()

@@ -108,8 +108,7 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
         async with asyncio.timeout(60.0):
             yield Rig(fleet, Operations(fleet), Reloading(fleet), world, directory, lines)
     finally:
-        for name in list(fleet._stand_ins):
-            fleet.remove_stand_in(name)
+        fleet.reception.close_all()
         for timer in fleet.engine._timers.values():
             timer.cancel()
         fleet.engine._reconciliation.cancel()

@@ -80,16 +80,18 @@ def degraded(message: str = "no library") -> HealthReport:
 
 def test_the_supervisor_answers_while_no_worker_does(tmp_path: Path):
     async def do(rig: Rig) -> None:
-        on = rig.fleet._stand_ins["library"]
-        seen = [on._on]
+        def on() -> bool:
+            return "library" in rig.fleet.reception.answering
+
+        seen = [on()]
         rig.operations.start(["library"])
-        seen.append(on._on)  # starting
+        seen.append(on())  # starting
         rig.come_up("library")
-        seen.append(on._on)
+        seen.append(on())
         rig.fleet.engine.post("library", Stop())
-        seen.append(on._on)  # stopping: the worker still drains
+        seen.append(on())  # stopping: the worker still drains
         rig.end("library")
-        seen.append(on._on)
+        seen.append(on())
         assert seen == [True, False, False, False, True]
 
     on_rig(tmp_path, do)

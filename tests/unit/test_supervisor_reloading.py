@@ -440,7 +440,7 @@ def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
             await reloading
         rig.end("library")
         await stopping
-        assert set(rig.fleet._stand_ins) == set(rig.fleet.listeners) == set(rig.fleet.agents) == set(two)
+        assert rig.fleet.reception.agents == set(rig.fleet.listeners) == set(rig.fleet.agents) == set(two)
 
     on_rig(tmp_path, two, do)
 

@@ -30,7 +30,7 @@ def on_rig(directory: Path, do: Callable[[Rig], Awaitable[None]]) -> None:
 
 def answered(rig: Rig) -> set[str]:
     """The agents for which the supervisor answers."""
-    return {name for name, stand_in in rig.fleet._stand_ins.items() if stand_in._on}
+    return rig.fleet.reception.answering
 
 
 def test_connections_wait_while_all_that_an_agent_needs_is_on_its_way(tmp_path: Path):
@@ -57,8 +57,8 @@ def test_at_the_end_connections_wait_for_the_next_supervisor_where_there_will_be
             rig.operations.start([name])
             rig.come_up(name)
         kept = rig.fleet.ports["research"]
-        rig.fleet._outlives = lambda port: port == kept
-        rig.fleet.let_wait()
+        rig.fleet.outlives = lambda port: port == kept
+        rig.fleet.reception.retire()
         for name in reversed(NAMES):
             rig.fleet.engine.post(name, Stop())
             rig.end(name)
