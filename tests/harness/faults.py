@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from harness.campaign import Campaign
 
-EXHAUSTION = 1.5
+EXHAUSTION = 0.7
 """Seconds for which the supervisor has no descriptor left."""
 
 
