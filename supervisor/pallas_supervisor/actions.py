@@ -247,7 +247,10 @@ def spawn_failed(agent: Agent, event: SpawnFailed, at: Moment) -> Step:
         return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
     if agent.after is After.RESTART:
         return _wait(agent, at)
-    return _crash(replace(agent, last_exit=None), at, event.message, permanent=event.permanent)
+    agent = replace(agent, last_exit=None)
+    if event.exhausted:  # never the failure that spends the budget: there is nothing to mend in the agent
+        agent = replace(agent, failures=max(0, min(agent.failures, agent.policy.max_failures - 2)))
+    return _crash(agent, at, event.message, permanent=event.permanent)
 
 
 def become_ready(agent: Agent, _event: Event, at: Moment) -> Step:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -51,6 +52,9 @@ LEFTOVERS_GRACE = 5.0
 
 _UNUSABLE_INTERPRETER = (FileNotFoundError, NotADirectoryError, PermissionError)
 """What trying again does not mend."""
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""What says that the machine, or this process, has run out of something."""
 
 _log = get_logger("pallas.supervisor.launch")
 
@@ -238,7 +242,8 @@ class Launcher:
             self._tell_gone(owner)
             message = f"cannot be started: {error}"
             permanent = isinstance(error, _UNUSABLE_INTERPRETER)
-            self._emit(owner.name, SpawnFailed(owner.generation, message, permanent))
+            exhausted = isinstance(error, OSError) and error.errno in _EXHAUSTED
+            self._emit(owner.name, SpawnFailed(owner.generation, message, permanent, exhausted))
             return
         self._loop.add_reader(worker.pidfd, self._ended, worker)
         self._emit(owner.name, Spawned(owner.generation, pid))

@@ -214,6 +214,8 @@ class SpawnFailed:
     generation: int
     message: str
     permanent: bool = False
+    exhausted: bool = False
+    """Descriptors, memory or processes have run out: the machine's trouble, which is not the agent's failure."""
 
 
 @dataclass(frozen=True, slots=True)

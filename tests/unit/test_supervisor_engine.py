@@ -306,3 +306,18 @@ def test_reconciliation_goes_on_until_the_shutdown():
     shutdown = loop.run(engine.shut_down())
     assert shutdown.done
     assert not [handle for _, _, handle in loop._timers if not handle.cancelled()]
+
+
+def test_a_machine_that_has_run_out_of_something_does_not_spend_an_agents_failures():
+    engine, world, loop = make_engine({"library": ()}, {"library": Policy(max_failures=3)})
+    engine.start(["library"])
+    for _ in range(20):
+        process = world.newest("library")
+        world.remove(process)
+        failed = SpawnFailed(process.generation, "cannot be started: too many open files", exhausted=True)
+        engine.post("library", failed)
+        assert states(engine) == {"library": "backoff"}
+        assert engine.agents["library"].failures <= 2
+        loop.advance(40.0)
+    come_up(engine, world, "library")
+    assert states(engine) == {"library": "ready"}

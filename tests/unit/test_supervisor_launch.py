@@ -464,7 +464,9 @@ def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
             await bench.swept(Exit(signal=signal.SIGKILL))
         else:
             assert left < 8
-            assert event == SpawnFailed(1, "cannot be started: [Errno 24] Too many open files")
+            assert event == SpawnFailed(
+                1, "cannot be started: [Errno 24] Too many open files", exhausted=True
+            )
             assert bench.gone == [("research", 1)], "it holds nothing any more"
 
     on_bench(do, worker)
