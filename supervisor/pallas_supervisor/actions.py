@@ -95,12 +95,25 @@ def _fail(agent: Agent, at: Moment, message: str, **changes: Any) -> Step:
     return Step(_enter(agent, State.FAILED, at, message=message, retry_at=None, **changes))
 
 
+def _rest(agent: Agent, at: Moment, message: str = "") -> Step:
+    """Stopped, but only once the companion is gone as well: an old worker may still drain."""
+    if (companion := agent.companion) is None:
+        return Step(_enter(agent, State.STOPPED, at, message=message, retry_at=None, cause=None))
+    if companion.state is CompanionState.STUCK:
+        if agent.state is State.FAILED:
+            return Step(agent)
+        return _fail(agent, at, f"cannot be killed: process {companion.pid}, which had been replaced")
+    if agent.state is State.KILLING:
+        return Step(agent)
+    return _timed(_enter(agent, State.KILLING, at, message=message, retry_at=None), KILL_TIMEOUT)
+
+
 def _crash(agent: Agent, at: Moment, why: str, *, permanent: bool) -> Step:
     """The process is gone and nobody asked for that: the restart policy decides."""
     clean = agent.after is After.EXIT and agent.last_exit is not None and agent.last_exit.status == 0
     policy = agent.policy
     if policy.restart != "always" and clean and not permanent:
-        return Step(_enter(agent, State.STOPPED, at, desired=Desired.DOWN, message=why))
+        return _rest(replace(agent, desired=Desired.DOWN), at, why)
     failures = agent.failures + 1
     agent = replace(agent, failures=failures)
     if permanent or policy.restart == "never":
@@ -162,12 +175,7 @@ def stop_without_process(agent: Agent, _event: Event, at: Moment) -> Step:
     if agent.live:
         agent = _enter(replace(agent, desired=Desired.DOWN), State.KILLING, at)
         return _timed(agent, KILL_TIMEOUT, Kill(agent.generation))
-    if agent.companion is not None and not _is_stuck(
-        agent
-    ):  # an old worker drains; stopped is when it is gone
-        return _timed(_enter(agent, State.KILLING, at, desired=Desired.DOWN, message=""), KILL_TIMEOUT)
-    stopped = _enter(agent, State.STOPPED, at, desired=Desired.DOWN, message="", retry_at=None, cause=None)
-    return Step(stopped)
+    return _rest(replace(agent, desired=Desired.DOWN), at)
 
 
 def stop_running(agent: Agent, _event: Event, at: Moment) -> Step:
@@ -244,7 +252,7 @@ def kill_late(agent: Agent, event: Spawned, _at: Moment) -> Step:
 def spawn_failed(agent: Agent, event: SpawnFailed, at: Moment) -> Step:
     agent = replace(agent, pid=None, live=False)
     if agent.desired is Desired.DOWN:
-        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
+        return _rest(agent, at)
     if agent.after is After.RESTART:
         return _wait(agent, at)
     agent = replace(agent, last_exit=None)
@@ -325,15 +333,6 @@ def settle(agent: Agent, _event: Event, at: Moment) -> Step:
     return _crash(agent, at, agent.message, permanent=permanent)
 
 
-def _rest(agent: Agent, at: Moment) -> Step:
-    """Stopped, but only once the companion is gone as well."""
-    if (companion := agent.companion) is None:
-        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
-    if companion.state is CompanionState.STUCK:
-        return _fail(agent, at, f"cannot be killed: process {companion.pid}, which had been replaced")
-    return Step(agent)
-
-
 def lose_companion(agent: Agent, at: Moment) -> Step:
     """Something became of the companion: an agent that only waited for it may rest."""
     awaited = agent.state is State.KILLING or (agent.state is State.FAILED and agent.companion is None)
@@ -343,7 +342,7 @@ def lose_companion(agent: Agent, at: Moment) -> Step:
 def vanish_late(agent: Agent, _event: Event, at: Moment) -> Step:
     agent = replace(agent, pid=None, live=False)
     if agent.desired is Desired.DOWN:  # it could not be killed in time; now it is as stopped as was wanted
-        return Step(_enter(agent, State.STOPPED, at, message="", cause=None))
+        return _rest(agent, at)
     return Step(agent)
 
 

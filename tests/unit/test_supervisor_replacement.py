@@ -317,3 +317,30 @@ def test_a_removed_agent_that_cannot_be_killed_is_watched_until_it_is_gone(world
 
 def test_the_stages_are_those_that_the_status_names() -> None:
     assert [str(state) for state in CompanionState] == ["starting", "draining", "killing", "stuck"]
+
+
+@pytest.mark.parametrize(
+    "how", ["the restart policy lets it rest", "it could not be spawned", "stopped in back-off"]
+)
+def test_nothing_rests_while_an_old_worker_drains(how: str) -> None:
+    world = World({"library": ()}, restart="on-failure")
+    world.engine.post("library", Replace("operator"))
+    world.come_up()
+    assert world.companion() == (1, "draining")
+    if how == "the restart policy lets it rest":
+        world.end(generation=2, exit_=Exit(status=0))
+    else:
+        world.end(generation=2, exit_=Exit(status=1))
+        world.loop.advance(0.0)
+        if how == "it could not be spawned":
+            world.engine.post("library", Stop())
+            world.processes.remove(world.processes.newest("library"))
+            world.engine.post("library", SpawnFailed(3, "no memory"))
+        else:
+            world.processes.remove(world.processes.newest("library"))
+            world.engine.post("library", SpawnFailed(3, "no memory"))
+            assert world.agent().state is State.BACKOFF
+            world.engine.post("library", Stop())
+    assert world.agent().state is State.KILLING
+    world.end(generation=1)
+    assert world.agent().state is State.STOPPED
