@@ -20,7 +20,7 @@ from harness.deployment import make_deployment
 from harness.fleet import Fleet
 from harness.prometheus import run_prometheus
 from peers.downstream import run_downstream
-from peers.llm_stub import Asked, Turn, Usage, run_llm_stub
+from peers.llm_stub import Asked, Turn, Usage, by_request, run_llm_stub
 from peers.loopback import Fault
 from unit.test_deploy import queries, rules
 
@@ -65,11 +65,13 @@ async def eat() -> str:
 @fast.agent(name="{name}", model="passthrough", instruction="You eat.", function_tools=[eat])
 async def main(): ...
 """
-LIMIT = 400 * 2**20
+LIMIT = 600 * 2**20
 
 
-def answer(_asked: Asked) -> Turn:
-    """Many tokens."""
+def answer(asked: Asked) -> Turn:
+    """A tool call where one is asked for, else many tokens."""
+    if "CALL" in asked.user and not asked.tool_results:
+        return by_request(asked)
     return Turn(text="well", usage=Usage(output=1_000_000))
 
 
@@ -94,7 +96,7 @@ class Watched:
             "talker", TALKER, model="openai.stub-model", servers=["search"], max_concurrency=1, max_queue=1
         )
         self.add("mute", TALKER, model="anthropic.claude-sonnet-4-5", servers=[])
-        self.add("fat", FAT, limit=LIMIT, used=60 * 2**20, memory_limit=LIMIT)
+        self.add("fat", FAT, limit=LIMIT, used=137 * 2**20, memory_limit=LIMIT)
         deployment.write()
         self.fleet = stack.enter_context(Fleet(deployment))
         self.fleet.wait("counted", "flapping", "stuck", "talker", "mute", "fat")
@@ -150,8 +152,9 @@ def test_counts_over_kills_equal_the_clients_own_to_the_unit(watched: Watched) -
 
 
 def test_every_query_of_the_dashboard_is_answered(watched: Watched) -> None:
-    asyncio.run(send_message(watched.deployment.url("talker"), "hello"))
-    watched.prometheus.scraped()
+    for _ in range(2):  # a rate needs two samples
+        asyncio.run(send_message(watched.deployment.url("talker"), 'CALL search__echo {"text": "hello"}'))
+        watched.prometheus.scraped()
     variables = {"__rate_interval": "1m", "__range": "1m", "price_input": "3", "price_output": "15"}
     variables |= {"deployment": ".*", "agent": ".*"}
     empty = [
