@@ -280,6 +280,7 @@ class Fleet:
             case StageReport(stage=stage):
                 _log.debug("%s: %s", name, stage, extra={"agent": name, "generation": generation})
             case ReadyReport():
+                self.guards.settle(name, generation)
                 self.reports.take_ready(name, generation, report)
                 self._confirm_ready(agent, generation)
             case FailedReport(message=message):

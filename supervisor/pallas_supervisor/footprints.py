@@ -29,7 +29,7 @@ class Verdict(StrEnum):
     GROWN = "grown"
     """It has come to take more than the soft limit: said once."""
     CRAMPED = "cramped"
-    """It took more than the soft limit from the start, so that another one would, too: said once."""
+    """It took more than the soft limit when it became ready, so that another one would, too: said once."""
     OVER = "over"
     """It takes more than its limit."""
 
@@ -40,8 +40,12 @@ class Footprint:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._at_first: int | None = None
+        self._at_first = 0
         self._told = False
+
+    def settle(self, used: int) -> None:
+        """It is ready, and takes so much before it has had a call: another one would, too."""
+        self.used = self._at_first = used
 
     def judge(self, used: int, *, serving: bool) -> Verdict:
         """What to think of a worker that takes so much; one that does not serve yet is only kept below its limit."""
@@ -50,8 +54,6 @@ class Footprint:
             return Verdict.OVER
         if not serving or self._told:
             return Verdict.FINE
-        if self._at_first is None:
-            self._at_first = used
         soft = self.limit * SOFT
         if used < soft:
             return Verdict.FINE
@@ -79,6 +81,16 @@ class Footprints:
         self._footprints: dict[Owner, Footprint] = {}
         self._timer = self._loop.call_later(INTERVAL, self._look_again)
 
+    def settle(self, owner: Owner) -> None:
+        """The worker says that it is ready: what it takes now, it takes from the start.
+
+        The next look would be too late, for a call may have come before it.
+        """
+        worker = self._launcher.worker(owner)
+        if worker is not None and (measured := self._measure(owner, worker)) is not None:
+            footprint, used = measured
+            footprint.settle(used)
+
     def forget(self, worker: Owner) -> None:
         """The worker is gone."""
         self._footprints.pop(worker, None)
@@ -102,13 +114,18 @@ class Footprints:
     def look(self) -> None:
         """Look at every worker that has a limit and has not been killed for it yet."""
         for owner, worker in self._launcher.workers.items():
-            limit = worker.beginning.memory_limit
-            if limit is None or worker.reason is not None or (used := _used(worker)) is None:
+            if worker.reason is not None or (measured := self._measure(owner, worker)) is None:
                 continue
-            footprint = self._footprints.setdefault(owner, Footprint(limit))
+            footprint, used = measured
             verdict = footprint.judge(used, serving=self._judge.is_serving(owner))
             if verdict is not Verdict.FINE:
                 self._judge.judged(owner, verdict, footprint)
+
+    def _measure(self, owner: Owner, worker: Worker) -> tuple[Footprint, int] | None:
+        limit = worker.beginning.memory_limit
+        if limit is None or (used := _used(worker)) is None:
+            return None
+        return self._footprints.setdefault(owner, Footprint(limit)), used
 
 
 def _used(worker: Worker) -> int | None:

@@ -34,6 +34,10 @@ class Guards:
         if (process := self._fleet.launcher.worker(worker)) is not None:
             self._liveness.beat(worker, process.pid, interval)
 
+    def settle(self, name: str, generation: int) -> None:
+        """A worker says that it is ready."""
+        self._footprints.settle(Owner(name, generation))
+
     def forget(self, name: str, generation: int) -> None:
         """A worker is gone."""
         self._liveness.forget(Owner(name, generation))

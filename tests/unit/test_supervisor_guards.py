@@ -25,7 +25,9 @@ MIB = 1024**2
 
 
 def judged(*used: int, serving: bool = True) -> list[Verdict]:
+    """The verdicts on one that takes so much when it becomes ready, and so much at each look from then on."""
     footprint = Footprint(1000)
+    footprint.settle(used[0])
     return [footprint.judge(amount, serving=serving) for amount in used]
 
 
@@ -46,6 +48,12 @@ def test_verdicts(used: tuple[int, ...], verdicts: str) -> None:
 
 def test_one_that_does_not_serve_is_only_kept_below_its_limit() -> None:
     assert judged(500, 900, 1000, serving=False) == [Verdict.FINE, Verdict.FINE, Verdict.OVER]
+
+
+def test_one_that_has_grown_before_the_first_look_was_not_cramped_from_the_start() -> None:
+    footprint = Footprint(1000)
+    footprint.settle(500)
+    assert footprint.judge(850, serving=True) is Verdict.GROWN
 
 
 def test_what_a_process_takes_is_what_no_file_backs() -> None:
@@ -121,7 +129,7 @@ def test_a_worker_that_has_grown_is_replaced_while_it_serves(
 ) -> None:
     def do(moved: Rig) -> None:
         footprint = Footprint(512 * MIB)
-        footprint.judge(200 * MIB, serving=True)
+        footprint.settle(200 * MIB)
         verdict = footprint.judge(430 * MIB, serving=True)
         moved.fleet.guards.judged(WORKER, verdict, footprint)
         assert moved.states() == {"research": "ready"}
@@ -139,6 +147,7 @@ def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
     def do(moved: Rig) -> None:
         moved.world.took()
         footprint = Footprint(256 * MIB)
+        footprint.settle(220 * MIB)
         moved.fleet.guards.judged(WORKER, footprint.judge(220 * MIB, serving=True), footprint)
         assert moved.world.took() == []
 

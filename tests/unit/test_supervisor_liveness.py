@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pallas_supervisor import procfs
 from pallas_supervisor.children import Owner
 from pallas_supervisor.liveness import Liveness
 from unit.supervisor_processes import PATIENCE
@@ -27,8 +28,19 @@ MISSES = 3
 
 BEATS = f"import time\nwhile True:\n    print('beat', flush=True)\n    time.sleep({INTERVAL})"
 SLEEPS = "import time; print('beat', flush=True); time.sleep(3600)"
-HOG = ("timeout", "5", "sh", "-c", "while :; do :; done")
 COMPUTES = "print('beat', flush=True)\nwhile True: pass"
+WORKS = f"""
+import time
+while True:
+    print('beat', flush=True)
+    time.sleep({INTERVAL})
+    enough = time.thread_time() + 0.02
+    while time.thread_time() < enough: pass
+"""
+HOG = "import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+
+TIED = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\n"
+"""Ends a process with the one that has started it, however that ends: PR_SET_PDEATHSIG, SIGKILL."""
 
 
 class Ward:
@@ -58,6 +70,10 @@ class Ward:
             self.news.clear()
             await asyncio.wait_for(self.news.wait(), PATIENCE)
 
+    def silence(self) -> float:
+        """Seconds since the last one."""
+        return asyncio.get_running_loop().time() - self.gaps[-1]
+
     def longest_gap(self) -> float:
         times = [*self.gaps, asyncio.get_running_loop().time()]
         return max(after - before for before, after in itertools.pairwise(times))
@@ -81,13 +97,11 @@ class Ward:
 
 @contextlib.contextmanager
 def running(source: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-ISc", source], stdout=subprocess.PIPE)
-    try:
-        with process:
+    with subprocess.Popen([sys.executable, "-ISc", TIED + source], stdout=subprocess.PIPE) as process:
+        try:
             yield process
+        finally:
             process.kill()
-    finally:
-        process.kill()
 
 
 async def until_lost(process: subprocess.Popen[bytes]) -> str:
@@ -163,7 +177,15 @@ def test_a_supervisor_that_slept_does_not_blame_the_worker() -> None:
 
 
 def test_a_worker_that_gets_no_cpu_is_not_lost() -> None:
-    """Beside processes that leave it next to nothing of the only CPU that it may use."""
+    """Beside a process that leaves it next to nothing of the only CPU that it may use, whatever else is busy."""
+
+    async def starved(ward: Ward) -> None:
+        """Until it has been silent for twice as long as would lose it, and wants to run."""
+        wants_to_run = False
+        while not wants_to_run or ward.silence() < 2 * MISSES * INTERVAL:
+            await asyncio.sleep(INTERVAL / 2)
+            ward.take_in(WORKER)
+            wants_to_run = procfs.state(ward.process.pid) == "R"
 
     async def watch(process: subprocess.Popen[bytes]) -> None:
         ward = Ward(process)
@@ -171,16 +193,12 @@ def test_a_worker_that_gets_no_cpu_is_not_lost() -> None:
         cpu = max(os.sched_getaffinity(0))
         os.sched_setaffinity(process.pid, {cpu})
         os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
-        hogs = [await asyncio.create_subprocess_exec(*HOG) for _ in range(3)]
-        for hog in hogs:
-            os.sched_setaffinity(hog.pid, {cpu})
-        for hog in hogs:
-            await hog.wait()
+        with running(HOG.format(cpu=cpu)):
+            await asyncio.wait_for(starved(ward), PATIENCE)
+            assert not ward.message.done()
+        await ward.beats(1)
         assert not ward.message.done()
-        await ward.beats(3)
-        assert not ward.message.done()
-        assert ward.longest_gap() > 2 * MISSES * INTERVAL, "it was not starved enough to show anything"
         ward.close()
 
-    with running(BEATS) as process:
+    with running(WORKS) as process:
         asyncio.run(watch(process))
