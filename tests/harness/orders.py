@@ -6,6 +6,7 @@ Knows the ways of `misbehaving_agent`, which runs inside the workers.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 from contextlib import contextmanager
@@ -62,12 +63,15 @@ class Orders:
 
     @contextmanager
     def _channel(self) -> Iterator[socket.socket]:
-        path = self._control / "answers.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-            path.unlink(missing_ok=True)
-            channel.bind(str(path))
+            channel.bind("")  # the kernel makes an address up
             yield channel
 
     def _send(self, channel: socket.socket, agent: str, do: str, details: dict[str, Any]) -> None:
-        path = self._control / f"{agent}.sock"
-        channel.sendto(json.dumps({"do": do, **details}).encode(), str(path))
+        # By way of a descriptor: the folder's own path may be longer than a socket's address can be.
+        folder = os.open(self._control, os.O_PATH | os.O_DIRECTORY)
+        try:
+            address = f"/proc/self/fd/{folder}/{agent}.sock"
+            channel.sendto(json.dumps({"do": do, **details}).encode(), address)
+        finally:
+            os.close(folder)

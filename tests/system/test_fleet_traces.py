@@ -54,11 +54,13 @@ class Stage:
     llm: LlmStub
     tools: RunningDownstream
 
-    def trace(self, trace: str, *names: str) -> list[Span]:
-        """The trace's spans, once it has all of these."""
-        spans = self.collector.wait_for(
-            lambda spans: {span.name for span in spans if span.trace == trace} >= set(names)
-        )
+    def trace(self, trace: str, *services: str) -> list[Span]:
+        """The trace's spans, once these have sent theirs: what a service was asked for ends last."""
+
+        def served(spans: list[Span]) -> set[str]:
+            return {s.service for s in spans if (s.trace, s.name) == (trace, "tools/call send_message")}
+
+        spans = self.collector.wait_for(lambda spans: served(spans) >= set(services))
         return [span for span in spans if span.trace == trace]
 
 
@@ -129,7 +131,7 @@ def test_one_call_over_three_processes_is_one_trace(stage: Stage, carrier: str) 
     else:
         result = ask(stage, NESTED, headers=context)
     assert not result.is_error, result
-    spans = stage.trace(trace, "tools/call send_message", "send_message", "MCP send tools/call echo")
+    spans = stage.trace(trace, "jarvis", "research")
 
     by_id = {span.id: span for span in spans}
     roots = [span for span in spans if span.parent not in by_id]
@@ -202,7 +204,7 @@ def test_a_failure_is_on_the_spans_and_its_text_is_in_the_log_alone(stage: Stage
         headers={"traceparent": f"00-{trace}-{'12' * 8}-01"},
     )
     assert not result.is_error, "the model was told of the failure, and answered"
-    spans = stage.trace(trace, "send_message")
+    spans = stage.trace(trace, "jarvis", "research")
     failed = {(span.service, span.name) for span in spans if span.failed}
     assert ("research", "tools/call send_message") in failed
     assert ("jarvis", "send_message") not in failed
@@ -235,7 +237,7 @@ def test_the_zygote_stays_fit_to_fork(stage: Stage) -> None:
 
 def test_neither_what_was_said_nor_a_secret_leaves_in_a_span(stage: Stage) -> None:
     ask(stage, NESTED, headers={"traceparent": f"00-{'9c' * 16}-{'9d' * 8}-01"})
-    stage.trace("9c" * 16, "tools/call send_message", "MCP send tools/call echo")
+    stage.trace("9c" * 16, "jarvis", "research")
     raw = stage.collector.raw
     assert stage.llm.asked, "the model was asked"
     assert leaked(raw, [SAID, "Do as you are told", KEY, BEARER, COLLECTORS]) == []
@@ -243,7 +245,9 @@ def test_neither_what_was_said_nor_a_secret_leaves_in_a_span(stage: Stage) -> No
 
 
 def test_what_is_made_ahead_listed_or_probed_belongs_to_no_trace(stage: Stage) -> None:
+    before = {span.trace for span in stage.collector.spans}
     assert not ask(stage, "begins a trace").is_error
+    stage.collector.wait_for(lambda spans: any(s.parent == "" and s.trace not in before for s in spans))
     probes = [r for r in stage.tools.requests if r.rpc_method in ("server/discover", "initialize")]
     assert probes, "instances were made ahead, and the server was probed"
     roots = {(span.service, span.name) for span in stage.collector.spans if span.parent == ""}
