@@ -15,6 +15,7 @@ import click
 
 from pallas_registry.log_levels import LEVEL_NAMES, level_name
 from pallasctl.failures import EXIT_INTERRUPTED
+from pallasctl.interrupts import ending_on_interrupt
 from pallasctl.options import agents_argument, control, output_option, socket_option
 from pallasctl.text import Colour, one_line, paint, parse_duration, printable
 
@@ -130,10 +131,11 @@ def logs(
     }
     chosen = {name: value for name, value in query.items() if value is not None}
     try:
-        lines = control().lines("/v1/logs", chosen)
-        for line in lines if pattern is None else _matching(lines, pattern, count or 0):
-            if line.strip():
-                click.echo(line.rstrip(b"\n") if output == "json" else _render(line))
+        with ending_on_interrupt():
+            lines = control().lines("/v1/logs", chosen)
+            for line in lines if pattern is None else _matching(lines, pattern, count or 0):
+                if line.strip():
+                    click.echo(line.rstrip(b"\n") if output == "json" else _render(line))
     except KeyboardInterrupt:
         ctx.exit(EXIT_INTERRUPTED)
 
