@@ -6,6 +6,7 @@ Knows HTTP and MCP on the wire; must not know how a worker is run.
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import socket
@@ -109,7 +110,8 @@ def send_raw(port: int, data: bytes) -> Answer:
     with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
         try:
             connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # it may be reset already, and an answer may be there all the same
+                connection.shutdown(socket.SHUT_WR)
             response = http.client.HTTPResponse(connection)
             response.begin()
             headers = {name.lower(): value for name, value in response.getheaders()}
