@@ -110,7 +110,7 @@ def send_raw(port: int, data: bytes) -> Answer:
     with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
         try:
             connection.sendall(data)
-            with contextlib.suppress(OSError):  # it may be reset already, and an answer may be there all the same
+            with contextlib.suppress(OSError):  # it may be reset already; the answer may be there
                 connection.shutdown(socket.SHUT_WR)
             response = http.client.HTTPResponse(connection)
             response.begin()
