@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,15 @@ class ConfigurationError(Exception):
     def __str__(self) -> str:
         """The problems, one line each."""
         return "\n".join(map(str, self.problems))
+
+
+def collect[T](read: Callable[[], T], problems: list[Problem]) -> T | None:
+    """What `read` gives, or None and its problems noted, so that several files can be read in one run."""
+    try:
+        return read()
+    except ConfigurationError as error:
+        problems += error.problems
+        return None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:

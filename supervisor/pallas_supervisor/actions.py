@@ -72,16 +72,13 @@ def _stop_process(agent: Agent, at: Moment, **changes: Any) -> Step:
     return _timed(agent, agent.policy.stop_timeout, *abandoning, Terminate(agent.generation))
 
 
+def _restart(agent: Agent, at: Moment, cause: str) -> Step:
+    """End the process in order to start another one; whoever has one that is not ending is wanted up."""
+    return _stop_process(agent, at, after=After.RESTART, cause=cause, message="", failures=0)
+
+
 def _taken(step: Step) -> tuple[Agent, tuple[Effect, ...]]:
     return step.agent, step.effects
-
-
-def _is_replacing(agent: Agent) -> bool:
-    return agent.companion is not None and agent.companion.state is CompanionState.STARTING
-
-
-def _is_stuck(agent: Agent) -> bool:
-    return agent.companion is not None and agent.companion.state is CompanionState.STUCK
 
 
 def _promote(agent: Agent, at: Moment, ending: Effect) -> Step:
@@ -160,9 +157,8 @@ def want_up_again(agent: Agent, event: Event, at: Moment) -> Step:
 
 def restart_again(agent: Agent, _event: Event, at: Moment) -> Step:
     agent = replace(agent, desired=Desired.UP, cause="operator", failures=0)
-    if (
-        not agent.live
-    ):  # its process is gone; what it waited for was its companion, and is not needed for a start
+    # Without a process it only waited for its companion, which a start does not need to be gone.
+    if not agent.live:
         return _wait(agent, at)
     return Step(replace(agent, after=After.RESTART))
 
@@ -183,20 +179,12 @@ def stop_running(agent: Agent, _event: Event, at: Moment) -> Step:
 
 
 def restart_running(agent: Agent, _event: Event, at: Moment) -> Step:
-    changes = {
-        "desired": Desired.UP,
-        "after": After.RESTART,
-        "cause": "operator",
-        "message": "",
-        "failures": 0,
-    }
-    return _stop_process(agent, at, **changes)
+    return _restart(agent, at, "operator")
 
 
 def restart_gracefully(agent: Agent, event: Replace, at: Moment) -> Step:
-    if _is_stuck(agent):  # there cannot be a third process
-        changes = {"desired": Desired.UP, "after": After.RESTART, "cause": event.cause, "message": ""}
-        return _stop_process(agent, at, **changes, failures=0)
+    if agent.is_stuck:  # there cannot be a third process
+        return _restart(agent, at, event.cause)
     return Step(replace(agent, desired=Desired.UP, replace=event.cause, failures=0))
 
 
@@ -283,7 +271,7 @@ def become_stable(agent: Agent, _event: Event, _at: Moment) -> Step:
 def become_unhealthy(agent: Agent, event: Unhealthy, at: Moment) -> Step:
     """A worker whose loop does not turn cannot drain, and holds its clients up: it is killed."""
     killing = Kill(agent.generation)
-    if _is_replacing(agent):
+    if agent.is_replacing:
         return _promote(agent, at, killing)
     changes = {"after": After.FAILURE, "cause": "unhealthy", "message": event.message}
     return _timed(_enter(agent, State.KILLING, at, **changes), KILL_TIMEOUT, killing)
@@ -301,7 +289,7 @@ def die_unasked(agent: Agent, event: Died, at: Moment) -> Step:
 
 
 def die_serving(agent: Agent, event: Died, at: Moment) -> Step:
-    if _is_replacing(agent):
+    if agent.is_replacing:
         return _promote(replace(agent, last_exit=event.exit), at, Sweep(agent.generation))
     return die_unasked(agent, event, at)
 
@@ -361,15 +349,15 @@ def redefine_waiting_out(agent: Agent, event: Redefine | Rebind, at: Moment) -> 
 
 def redefine_starting(agent: Agent, event: Redefine, at: Moment) -> Step:
     agent = replace(agent, policy=event.policy)
-    return _restart_redefined(agent, at) if event.respawn else Step(agent)
+    return _restart(agent, at, "reload") if event.respawn else Step(agent)
 
 
 def redefine_ready(agent: Agent, event: Redefine, at: Moment) -> Step:
     agent = replace(agent, policy=event.policy)
     if not event.respawn:
         return Step(agent)
-    if _is_stuck(agent):
-        return _restart_redefined(agent, at)
+    if agent.is_stuck:
+        return _restart(agent, at, "reload")
     agent, abandoning = _taken(replacement.abandon(agent, at.now))  # what is starting has the old definition
     return Step(replace(agent, replace="reload"), abandoning)
 
@@ -380,12 +368,8 @@ def redefine_ending(agent: Agent, event: Redefine, _at: Moment) -> Step:
 
 
 def rebind_running(agent: Agent, event: Rebind, at: Moment) -> Step:
-    return _restart_redefined(replace(agent, policy=event.policy), at)
+    return _restart(replace(agent, policy=event.policy), at, "reload")
 
 
 def rebind_ending(agent: Agent, event: Rebind, at: Moment) -> Step:
     return redefine_ending(agent, Redefine(event.policy, respawn=True), at)
-
-
-def _restart_redefined(agent: Agent, at: Moment) -> Step:
-    return _stop_process(agent, at, after=After.RESTART, cause="reload", message="", failures=0)

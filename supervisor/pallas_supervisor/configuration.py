@@ -16,10 +16,10 @@ from pallas_registry.environment import load_dotenv
 from pallas_registry.log_levels import levels
 from pallas_registry.model_settings import FILE_NAME, read_model_settings
 from pallas_registry.probe_sharing import probe_interval
-from pallas_registry.problems import ConfigurationError, Problem
+from pallas_registry.problems import ConfigurationError, Problem, collect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pallas_registry.deployment import Deployment, ModelSettings
@@ -64,13 +64,13 @@ class Source:
             ConfigurationError: it cannot be used; all problems of all files.
         """
         problems: list[Problem] = []
-        dotenv = _collect(lambda: load_dotenv(self.directory, environ), problems) or {}
+        dotenv = collect(lambda: load_dotenv(self.directory, environ), problems) or {}
         together = {**environ, **dotenv}
-        deployment = _collect(lambda: self._narrowed(read_deployment(self.path)), problems)
-        settings = _collect(lambda: read_model_settings(self.directory, together), problems)
+        deployment = collect(lambda: self._narrowed(read_deployment(self.path)), problems)
+        settings = collect(lambda: read_model_settings(self.directory, together), problems)
         level = settings.log_level if settings is not None else None
-        chosen = _collect(lambda: levels(together, level), problems)
-        _collect(lambda: probe_interval(together), problems)
+        chosen = collect(lambda: levels(together, level), problems)
+        collect(lambda: probe_interval(together), problems)
         if problems or deployment is None or settings is None or chosen is None:
             raise ConfigurationError(problems)
         return Configuration(deployment=deployment, settings=settings, levels=chosen, dotenv=dotenv)
@@ -124,11 +124,3 @@ def take_over(dotenv: Mapping[str, str], added: Mapping[str, str]) -> None:
     for name in added.keys() - dotenv.keys():
         os.environ.pop(name, None)
     os.environ.update(dotenv)
-
-
-def _collect[T](read: Callable[[], T], problems: list[Problem]) -> T | None:
-    try:
-        return read()
-    except ConfigurationError as error:
-        problems += error.problems
-        return None

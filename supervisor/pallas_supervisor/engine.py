@@ -166,7 +166,7 @@ class Engine:
         now = self.now()
         self.graph = graph
         gone = {name: agent for name, agent in self.agents.items() if name not in policies}
-        self.leaving |= {name: agent for name, agent in gone.items() if _has_process(agent)}
+        self.leaving |= {name: agent for name, agent in gone.items() if agent.has_process}
         self.agents = {
             name: self.agents.get(name) or Agent(name=name, policy=policy, since=now)
             for name, policy in policies.items()
@@ -207,7 +207,7 @@ class Engine:
         after = taken.agent
         if name in self.agents:
             self.agents[name] = after
-        elif _has_process(after):
+        elif after.has_process:
             self.leaving[name] = after
         else:
             del self.leaving[name]
@@ -290,7 +290,7 @@ class Engine:
         for name in self.graph.start_order:
             if self.agents[name].state is State.WAITING and not self.awaited(name):
                 self.post(name, DependenciesReady())
-        free = self.max_surge - sum(map(_is_surging, self.agents.values()))
+        free = self.max_surge - sum(agent.is_surging for agent in self.agents.values())
         for name in self.graph.start_order:
             if free > 0 and self._replaceable(name):
                 self.post(name, Proceed())
@@ -299,9 +299,10 @@ class Engine:
     def _replaceable(self, name: str) -> bool:
         """Whether the agent is to be replaced and may be now: after all that it depends on."""
         agent = self.agents[name]
-        needs = [self.agents[need] for need in self.graph.dependencies(name)]
-        unsettled = any(need.replace is not None or _is_replacing(need) for need in needs)
-        return agent.replace is not None and agent.companion is None and not unsettled
+        if agent.replace is None or agent.companion is not None:
+            return False
+        needs = (self.agents[need] for need in self.graph.dependencies(name))
+        return not any(need.replace is not None or need.is_replacing for need in needs)
 
     def _stoppable(self, name: str) -> bool:
         if self.agents[name].desired is Desired.DOWN:
@@ -322,18 +323,6 @@ class Engine:
     def _reconcile_again(self) -> None:
         self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._reconcile_again)
         self._reconcile()
-
-
-def _has_process(agent: Agent) -> bool:
-    return agent.live or agent.companion is not None
-
-
-def _is_replacing(agent: Agent) -> bool:
-    return agent.companion is not None and agent.companion.state is CompanionState.STARTING
-
-
-def _is_surging(agent: Agent) -> bool:
-    return agent.companion is not None and agent.companion.state is not CompanionState.STUCK
 
 
 def _stage(agent: Agent) -> tuple[int, CompanionState] | None:

@@ -41,7 +41,7 @@ from pallas_supervisor.states import WITH_PROCESS, Complained, Desired, Ready, S
 from pallas_supervisor.telling import tell_replacement, tell_state
 from pallas_supervisor.tracing import StartTraces
 from pallas_supervisor.view import agent_status, say_why, timestamp
-from pallas_supervisor.worker_reports import WorkerReports, generations
+from pallas_supervisor.worker_reports import WorkerReports
 
 if TYPE_CHECKING:
     import socket
@@ -242,7 +242,7 @@ class Fleet:
     def kill_all(self) -> None:
         """End every worker without grace."""
         for name, agent in self.agents.items():
-            for generation in generations(agent):
+            for generation in agent.generations:
                 self.launcher.kill(name, generation)
 
     def _describe(self, name: str, generation: int) -> WorkerSpec:
@@ -271,7 +271,7 @@ class Fleet:
 
     def _reported(self, name: str, generation: int, report: Report) -> None:
         agent = self.agents.get(name)
-        if agent is None or generation not in generations(agent):
+        if agent is None or generation not in agent.generations:
             return
         self.traces.report(name, generation, report)
         match report:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from pallas_supervisor.refusals import RefusedError, UnknownAgentError
-from pallas_supervisor.states import RESTING, CompanionState, Desired, Replace, Restart, Start, State, Stop
+from pallas_supervisor.states import RESTING, Desired, Replace, Restart, Start, State, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,6 +131,5 @@ class Operations:
 def _is_left_behind(agent: Agent, generation: int) -> bool | None:
     """Whether a READY agent has replaced that generation; None while it may still come."""
     if agent.generation > generation:
-        draining = agent.companion is not None and agent.companion.state is not CompanionState.STUCK
-        return None if draining else True
+        return None if agent.is_surging else True
     return None if agent.replace is not None or agent.companion is not None else False

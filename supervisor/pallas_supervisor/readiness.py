@@ -6,23 +6,11 @@ Knows one HTTP exchange; nothing of workers.
 from __future__ import annotations
 
 import asyncio
-import json
+
+from pallas_registry.readiness_request import readiness_request, says_ready
 
 PROBE_TIMEOUT = 5.0
 PROBE_INTERVAL = 0.1
-
-_INITIALIZE = json.dumps(
-    {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "pallas-supervisor", "version": "1"},
-        },
-    }
-).encode()
 
 
 async def probe(host: str, port: int) -> str | None:
@@ -40,18 +28,10 @@ async def _exchange(host: str, port: int) -> str | None:
     reader, writer = await asyncio.open_connection(host, port)
     try:
         name = f"[{host}]" if ":" in host else host
-        head = (
-            "POST /mcp HTTP/1.1\r\n"
-            f"Host: {name}:{port}\r\n"
-            "Content-Type: application/json\r\n"
-            "Accept: application/json, text/event-stream\r\n"
-            f"Content-Length: {len(_INITIALIZE)}\r\n"
-            "Connection: close\r\n\r\n"
-        )
-        writer.write(head.encode() + _INITIALIZE)
+        writer.write(readiness_request(name, port, "pallas-supervisor"))
         await writer.drain()
         status_line = (await reader.readline()).decode("latin-1").rstrip()
-        return None if status_line.split(" ")[1:2] == ["200"] else f"answered {status_line!r}"
+        return None if says_ready(status_line) else f"answered {status_line!r}"
     finally:
         writer.close()
 

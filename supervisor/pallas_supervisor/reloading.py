@@ -19,7 +19,7 @@ from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.plan import FIXED_VARIABLES, Plan, plan_reload
 from pallas_supervisor.refusals import RefusedError
 from pallas_supervisor.specs import policy_of
-from pallas_supervisor.states import RESTING, CompanionState, Desired, Rebind, Redefine, Start, State, Stop
+from pallas_supervisor.states import RESTING, Desired, Rebind, Redefine, Start, State, Stop
 
 if TYPE_CHECKING:
     import socket
@@ -239,7 +239,4 @@ def meanwhile(old: Deployment, new: Deployment) -> Graph:
 
 def upcoming(agent: Agent) -> int:
     """The generation that serves once a replacement under way has succeeded."""
-    companion = agent.companion
-    if companion is not None and companion.state is CompanionState.STARTING:
-        return companion.generation
-    return agent.generation
+    return agent.newest if agent.is_replacing else agent.generation

@@ -62,7 +62,7 @@ def begin(agent: Agent, now: float) -> Step:
 def abandon(agent: Agent, now: float) -> Step:
     """Nothing is to be replaced any more: a new worker that is still starting is killed."""
     agent = replace(agent, replace=None)
-    if agent.companion is None or agent.companion.state is not CompanionState.STARTING:
+    if agent.companion is None or not agent.is_replacing:
         return Step(agent)
     return _kill(agent, agent.companion, now)
 

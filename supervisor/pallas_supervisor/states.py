@@ -135,6 +135,31 @@ class Agent:
     """Why a READY agent is to be replaced gracefully, as soon as it is its turn."""
     companion: Companion | None = None
 
+    @property
+    def has_process(self) -> bool:
+        """Whether a process of it exists or may yet come to exist."""
+        return self.live or self.companion is not None
+
+    @property
+    def generations(self) -> tuple[int, ...]:
+        """The generations of which a process may live."""
+        return (self.generation,) if self.companion is None else (self.generation, self.companion.generation)
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether a new worker is starting beside the one that serves."""
+        return self.companion is not None and self.companion.state is CompanionState.STARTING
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a second process is there for good: it cannot be killed."""
+        return self.companion is not None and self.companion.state is CompanionState.STUCK
+
+    @property
+    def is_surging(self) -> bool:
+        """Whether a second process is there for a while."""
+        return self.companion is not None and not self.is_stuck
+
 
 # --- events ---------------------------------------------------------------------------------------------
 

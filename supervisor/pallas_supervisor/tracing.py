@@ -15,7 +15,6 @@ from pallas_registry.logs import get_logger
 from pallas_registry.protocol import FailedReport, ReadyReport, StageReport
 from pallas_registry.tracing_settings import tracing_settings
 from pallas_supervisor.states import State
-from pallas_supervisor.worker_reports import generations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +89,7 @@ class StartTraces:
         """The agent's state has changed."""
         if self._tracer is None:
             return
-        present = generations(agent)
+        present = agent.generations
         for name, generation in [key for key in self._starts if key[0] == agent.name]:
             if generation not in present:
                 self._end(name, generation, "the worker ended")

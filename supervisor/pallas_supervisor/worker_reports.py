@@ -12,13 +12,6 @@ if TYPE_CHECKING:
     from pallas_supervisor.states import Agent
 
 
-def generations(agent: Agent) -> tuple[int, ...]:
-    """The generations of which a process may live."""
-    if agent.companion is None:
-        return (agent.generation,)
-    return (agent.generation, agent.companion.generation)
-
-
 class WorkerReports:
     """The newest reports of all workers."""
 
@@ -49,7 +42,7 @@ class WorkerReports:
 
     def keep_only(self, agent: Agent) -> None:
         """Forget what workers that are gone have said, but for the model that is still published."""
-        kept = generations(agent)
+        kept = agent.generations
         for generation in self._health.get(agent.name, {}).keys() - set(kept):
             del self._health[agent.name][generation]
         known = self._ready.get(agent.name, {})

@@ -14,8 +14,6 @@ import click
 from pallasctl.failures import InvalidConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pallas_registry.problems import Problem
 
 
@@ -32,27 +30,17 @@ def check(file: Path | None) -> None:
     from pallas_registry.agents_file import deployment_path, read_deployment
     from pallas_registry.environment import load_dotenv
     from pallas_registry.model_settings import read_model_settings
+    from pallas_registry.problems import collect
 
     problems: list[Problem] = []
     directory = file.parent if file is not None else Path()
-    added = _read(lambda: load_dotenv(directory, os.environ), problems)
+    added = collect(lambda: load_dotenv(directory, os.environ), problems)
     environ = {**os.environ, **(added or {})}
     path = file if file is not None else deployment_path(environ)
-    deployment = _read(lambda: read_deployment(path), problems)
-    _read(lambda: read_model_settings(directory, environ), problems)
+    deployment = collect(lambda: read_deployment(path), problems)
+    collect(lambda: read_model_settings(directory, environ), problems)
     if problems or deployment is None:
         count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise InvalidConfiguration(f"{path}: {count}", details=[str(problem) for problem in problems])
     agents = ", ".join(deployment.agents)
     click.echo(f"{path}: good: deployment {deployment.name} with {len(deployment.agents)} agents ({agents})")
-
-
-def _read[T](read: Callable[[], T], problems: list[Problem]) -> T | None:
-    """What `read` gives, or None and its problems noted."""
-    from pallas_registry.problems import ConfigurationError
-
-    try:
-        return read()
-    except ConfigurationError as error:
-        problems += error.problems
-        return None

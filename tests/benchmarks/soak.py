@@ -8,7 +8,6 @@ status 1 if something grew.
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 import click
 import psutil
+from tests.benchmarks.fleet import machine
 
 from harness.soak import Soak, run_soak
 from system.worker_census import ASK_PASSTHROUGH, Census, take
@@ -113,13 +113,6 @@ def fit(points: list[tuple[float, float]]) -> Line:
     rest = sum((y - slope * x - intercept) ** 2 for x, y in points)
     spread = sum((x - statistics.fmean(xs)) ** 2 for x in xs)
     return Line(slope, (rest / max(1, len(points) - 2) / spread) ** 0.5)
-
-
-def machine() -> str:
-    """The machine's size, for the caption."""
-    memory = psutil.virtual_memory().total / 2**30
-    python = sys.version.split()[0]
-    return f"{os.process_cpu_count()} cores, {memory:.0f} GiB, Linux {os.uname().release}, Python {python}"
 
 
 if __name__ == "__main__":

@@ -70,11 +70,7 @@ def test_no_socket_takes_the_number_of_a_standard_descriptor(storm: Storm) -> No
 def test_a_reader_that_leaves_in_the_middle_of_a_flood_is_forgotten(storm: Storm) -> None:
     storm.orders.tell("loud", "flood", size=20_000_000)
     for _ in range(3):
-        with (
-            storm.fleet._client() as client,
-            client.stream("GET", "/v1/logs", params={"follow": "1"}, timeout=PATIENCE) as lines,
-        ):
-            next(lines.iter_raw())
+        storm.fleet.leave_the_log()
     storm.orders.ask("loud", "nothing")
     assert storm.fleet.status()["agents"]
     assert "socket.send() raised exception" not in storm.fleet.get("/v1/logs?n=1000").text

@@ -404,11 +404,7 @@ def _leaving_reader(campaign: Campaign) -> Collection[str]:
     """Somebody follows the log and goes away in the middle of a flood."""
     campaign.orders.tell("delta", "flood", size=20_000_000)
     for _ in range(3):
-        with (
-            campaign.fleet._client() as client,
-            client.stream("GET", "/v1/logs", params={"follow": "1"}, timeout=PATIENCE) as lines,
-        ):
-            next(lines.iter_raw())
+        campaign.fleet.leave_the_log()
     campaign.orders.ask("delta", "nothing")  # after the flood
     return ()
 

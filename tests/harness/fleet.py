@@ -172,6 +172,14 @@ class Fleet:
         """A stream of the records from now on; open it before causing what is waited for."""
         return LogStream(self)
 
+    def leave_the_log(self) -> None:
+        """Follow the log, and go away with the first that comes of it."""
+        with (
+            self._client() as client,
+            client.stream("GET", "/v1/logs", params={"follow": "1"}, timeout=PATIENCE) as lines,
+        ):
+            next(lines.iter_raw())
+
     def kill(self, name: str) -> int:
         """SIGKILL the agent's worker and return once another one is ready; its process ID."""
         before = self.agent(name)

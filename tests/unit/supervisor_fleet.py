@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from harness.ports import free_ports
 from pallas_registry.agents_file import read_deployment
 from pallas_registry.deployment import ModelSettings
 from pallas_registry.log_levels import Levels
@@ -22,9 +23,10 @@ from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
 from pallas_supervisor.states import Died, Exit, Ready, Spawned, Swept
 from unit.supervisor_fakes import FakeProcesses
+from unit.supervisor_processes import nothing_leaked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
     from pallas_registry.deployment import Deployment
@@ -116,3 +118,21 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
         close_listeners(fleet.listeners.values())
         await asyncio.sleep(0)
     assert not world.broken
+
+
+def on_rig(directory: Path, agents: dict[str, dict[str, Any]], do: Callable[[Rig], Awaitable[None]]) -> None:
+    """Do something with a fleet of these agents, after which nothing of it may be left."""
+
+    async def run() -> None:
+        await asyncio.sleep(0)  # after what the loop opens for itself
+        with nothing_leaked():
+            async with rig(directory, agents) as made:
+                await do(made)
+
+    asyncio.run(run())
+
+
+def two_agents() -> dict[str, dict[str, Any]]:
+    """`research`, which depends on `library`."""
+    library, research = free_ports(2)
+    return {"library": {"port": library}, "research": {"port": research, "depends_on": ["library"]}}

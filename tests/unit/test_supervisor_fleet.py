@@ -19,7 +19,7 @@ from pallas_supervisor.http_server import HttpServer
 from pallas_supervisor.listeners import open_listeners
 from pallas_supervisor.public_api import public_api
 from pallas_supervisor.states import Exit, Stop
-from unit.supervisor_fleet import Rig, rig
+from unit.supervisor_fleet import Rig, rig, two_agents
 from unit.supervisor_processes import PATIENCE
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ READY = ReadyReport(model="openai.gpt-5", capabilities=None)
 
 def on_rig(directory: Path, do: Callable[[Rig], Awaitable[None]]) -> None:
     async def run() -> None:
-        library, research = free_ports(2)
-        agents = {"library": {"port": library}, "research": {"port": research, "depends_on": ["library"]}}
-        async with rig(directory, agents) as made:
+        async with rig(directory, two_agents()) as made:
             await do(made)
 
     asyncio.run(run())

@@ -7,38 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.ports import free_ports
 from pallas_supervisor.refusals import RefusedError, UnknownAgentError
 from pallas_supervisor.states import Exit
-from unit.supervisor_fleet import Rig, rig
-from unit.supervisor_processes import nothing_leaked
+from unit.supervisor_fleet import Rig, on_rig, two_agents
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 
-def on_rig(
-    directory: Path, agents: dict[str, dict[str, object]], do: Callable[[Rig], Awaitable[None]]
-) -> None:
-    async def run() -> None:
-        with nothing_leaked():
-            async with rig(directory, agents) as made:
-                await do(made)
-
-    asyncio.run(warmed(run()))
-
-
-async def warmed(work: Awaitable[None]) -> None:
-    """After what the loop opens for itself."""
-    await asyncio.sleep(0)
-    await work
-
-
 @pytest.fixture
-def two(tmp_path: Path) -> dict[str, dict[str, object]]:
-    ports = free_ports(2)
-    return {"library": {"port": ports[0]}, "research": {"port": ports[1], "depends_on": ["library"]}}
+def two() -> dict[str, dict[str, object]]:
+    return two_agents()
 
 
 def test_unknown_agents_are_named_with_those_that_there_are(

@@ -18,35 +18,16 @@ from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.refusals import RefusedError
 from pallas_supervisor.states import Exit
-from unit.supervisor_fleet import Rig, rig
-from unit.supervisor_processes import nothing_leaked
+from unit.supervisor_fleet import Rig, on_rig, two_agents
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 
-def on_rig(
-    directory: Path, agents: dict[str, dict[str, object]], do: Callable[[Rig], Awaitable[None]]
-) -> None:
-    async def run() -> None:
-        with nothing_leaked():
-            async with rig(directory, agents) as made:
-                await do(made)
-
-    asyncio.run(warmed(run()))
-
-
-async def warmed(work: Awaitable[None]) -> None:
-    """After what the loop opens for itself."""
-    await asyncio.sleep(0)
-    await work
-
-
 @pytest.fixture
-def two(tmp_path: Path) -> dict[str, dict[str, object]]:
-    ports = free_ports(2)
-    return {"library": {"port": ports[0]}, "research": {"port": ports[1], "depends_on": ["library"]}}
+def two() -> dict[str, dict[str, object]]:
+    return two_agents()
 
 
 async def until(rig: Rig, **states: str) -> None:

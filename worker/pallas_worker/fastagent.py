@@ -445,8 +445,7 @@ def share_tls_with_providers() -> None:
     """
     for name in _OPENAI_CLIENTS:
         module = sys.modules.get(f"fast_agent.llm.provider.openai.{name}")
-        if module is not None and not isinstance(
-            getattr(module, "DefaultAioHttpClient", None), functools.partial
-        ):
-            original: Any = getattr(module, "DefaultAioHttpClient", None)
-            _replace(module, "DefaultAioHttpClient", functools.partial(original, verify=shared_context()))
+        made_by: Any = getattr(module, "DefaultAioHttpClient", None)
+        if module is not None and not isinstance(made_by, functools.partial):
+            shared = made_by and functools.partial(made_by, verify=shared_context())
+            _replace(module, "DefaultAioHttpClient", shared)

@@ -1,0 +1,43 @@
+"""What is asked of a worker to see whether it answers MCP: by the supervisor on its port, by the worker of itself.
+
+Knows one HTTP request and the head of its answer; nothing of connections.
+"""
+
+from __future__ import annotations
+
+import json
+
+
+def readiness_request(host: str, port: int, client: str) -> bytes:
+    """An MCP `initialize`, whole, after whose answer the connection is closed.
+
+    Args:
+        host: for the Host header, an IPv6 address in brackets.
+        client: what asks, as `clientInfo` has it.
+    """
+    body = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": client, "version": "1"},
+            },
+        }
+    ).encode()
+    head = (
+        "POST /mcp HTTP/1.1\r\n"
+        f"Host: {host}:{port}\r\n"
+        "Content-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def says_ready(status_line: str) -> bool:
+    """Whether the answer's first line has status 200."""
+    return status_line.split(" ")[1:2] == ["200"]
