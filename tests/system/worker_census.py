@@ -41,7 +41,8 @@ async def census() -> str:
     """Count what calls might leave behind."""
     gc.collect()
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
-    kinds = collections.Counter(task.get_coro().__qualname__ for task in asyncio.all_tasks())
+    running = [task.get_coro() for task in asyncio.all_tasks()]
+    kinds = collections.Counter(getattr(coro, "__qualname__", type(coro).__name__) for coro in running)
     filters = sum(len(entry.filters) for entry in loggers if isinstance(entry, logging.Logger))
     handlers = sum(len(entry.handlers) for entry in loggers if isinstance(entry, logging.Logger))
     counts = {"filters": filters, "handlers": handlers, "threads": threading.active_count()}
@@ -80,6 +81,7 @@ class Census:
 def take(worker: RunningWorker, ask: str = ASK) -> Census:
     """Ask the agent, and look at its process from outside."""
     answer = text(call(worker.url, "auto", "demo", message=ask))
+    assert "CENSUS" in answer, answer
     told = json.loads(answer.split("CENSUS")[1].replace("\\", ""))
     process = psutil.Process(worker.process.pid)
     outside = {"descriptors": process.num_fds(), "children": len(process.children(recursive=True))}

@@ -140,6 +140,25 @@ def test_what_takes_too_long_is_cancelled(listener: socket.socket) -> None:
     assert asyncio.run(run()).ended == "cancelled"
 
 
+def test_what_ends_after_its_caller_is_waited_for(listener: socket.socket) -> None:
+    async def run() -> str:
+        app = App()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (_, writer):
+            writer.write(REQUEST)
+            await app.began.wait()
+        while http.connections:  # noqa: ASYNC110 - it has no event for this, and the loop is at work
+            await asyncio.sleep(0)
+        drained = asyncio.create_task(http.drain(10))
+        await asyncio.sleep(0)
+        app.go.set()
+        await drained
+        return app.ended
+
+    assert asyncio.run(run()) == "answered"
+
+
 def test_an_accepted_connection_may_still_send_its_first_request(listener: socket.socket) -> None:
     async def run() -> None:
         app = App()

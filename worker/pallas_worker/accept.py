@@ -106,7 +106,7 @@ class HttpServer:
         self._state.default_headers.append((b"connection", b"close"))
         deadline = self._loop.time() + grace
         idle_since: dict[H11Protocol, float] = {}
-        while (self._state.connections or self._opening) and (now := self._loop.time()) < deadline:
+        while self._is_serving() and (now := self._loop.time()) < deadline:
             for connection in self._connections():
                 if _is_busy(connection):
                     idle_since.pop(connection, None)
@@ -116,6 +116,10 @@ class HttpServer:
         for timer in self._timers.values():
             timer.cancel()
         await self._cut()
+
+    def _is_serving(self) -> bool:
+        # A request outlives its connection while what it began is ended for a caller who went away.
+        return bool(self._state.connections or self._state.tasks or self._opening)
 
     async def _cut(self) -> None:
         """Cancel the requests that are still running and wait until their clean-up is done."""
