@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from harness.fleet import LogStream, Record
 
+PAUSE = 0.5
+"""Seconds between two kills: what is measured is a death in a fleet at rest."""
+
 STAGES = ("ended", "noticed", "swept", "begun", "importing", "creating", "serving", "answers", "ready")
 """What a restart passes through; each is measured from the kill. Ended is what the kernel tells everybody alike."""
 
@@ -65,6 +68,7 @@ def show_restarts(agents: int, kills: int) -> None:
 
 def restart(fleet: Fleet, name: str) -> dict[str, float]:
     """Kill the worker; the seconds from then until it had come to each stage."""
+    time.sleep(PAUSE)
     url = fleet.deployment.url(name).replace("/mcp", "/livez")
     before = fleet.agent(name)
     with fleet.follow() as log, httpx.Client(timeout=60) as client:

@@ -43,4 +43,6 @@ def keep_raw(handler: logging.Handler, limits: Levels, *_more: object) -> None:
 
 if __name__ == "__main__":
     mock.patch.object(run, "configure_logging", keep_raw).start()
+    # What is forked ahead would be adopted by init: the tests adopt only while they ask for a worker.
+    mock.patch.object(zygote, "QUIET", None).start()
     {"zygote": zygote.main, "worker": executed.main}[sys.argv.pop(1)]()

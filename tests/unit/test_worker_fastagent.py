@@ -60,9 +60,13 @@ def test_a_shortcut_that_has_moved_is_only_logged(
     assert not hasattr(mcp_connection_manager, "_subscription_filter")
 
 
+@pytest.mark.parametrize("variable", ["HOME", "FAST_AGENT_HOME", "FAST_AGENT_RUNTIME_HOME", "NO_HOME"])
 def test_where_skills_are_is_read_once_and_as_fast_agent_reads_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
 ) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text(f"{variable}={tmp_path / 'third'}\n")
     read = Mock(wraps=fastagent._read_skill_paths)
     monkeypatch.setattr(fastagent, "_read_skill_paths", read)
     fastagent._usual_skill_paths.cache_clear()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 from fast_agent import paths
 from fast_agent.agents import mcp_agent
-from fast_agent.config import MCPServerSettings
+from fast_agent.config import MCPServerSettings, Settings
 from fast_agent.core.exceptions import walk_exception_chain
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from fast_agent.config import Settings
     from fast_agent.core.fastagent import AgentInstance
 
     from pallas_worker.reachability import Attachments
@@ -400,7 +399,10 @@ async def _initialized(connection: Any, startup_timeout_seconds: float | None, *
 def _default_skill_paths(
     settings: Settings | None = None, *, cwd: Path | None = None, override: str | Path | None = None
 ) -> list[Path]:
-    """Where skills are looked for; fast-agent reads all of its settings again each time that it asks."""
+    """Where skills are looked for; fast-agent reads environment and `.env` again for it each time that it asks.
+
+    Of those settings it looks at those alone that neither of the two may set.
+    """
     if settings is not None or override is not None:
         return _read_skill_paths(settings, cwd=cwd, override=override)
     return list(_usual_skill_paths(cwd))
@@ -408,7 +410,7 @@ def _default_skill_paths(
 
 @functools.cache
 def _usual_skill_paths(cwd: Path | None) -> list[Path]:
-    return _read_skill_paths(cwd=cwd)
+    return _read_skill_paths(Settings.model_construct(), cwd=cwd)
 
 
 _read_skill_paths = paths.default_skill_paths

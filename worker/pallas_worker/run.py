@@ -101,7 +101,7 @@ def _run(descriptors: Descriptors) -> int:
     if memory is not None:
         memory.end_at_memory_errors()
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(spec, listener, report, descriptors))
     except AgentError as error:
         # The traceback belongs into the log; the report carries the line that people need.
@@ -116,7 +116,7 @@ def _run(descriptors: Descriptors) -> int:
     return 0
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's, which fast-agent brings along on most systems; or else None, for the library's own."""
     try:
         factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop

@@ -1,7 +1,7 @@
 """The zygote: imports fast-agent once, then forks a worker for every command on its socket.
 
-Knows libraries, never a user's module; one thread, no event loop, no socket but the command channel. A worker is
-forked twice, so that it becomes the child of the supervisor (a subreaper), which alone reads its exit status.
+Knows libraries, never a user's module; one thread, no event loop, no socket but the command channel and one to the
+worker that is forked ahead (see `spare`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import setproctitle
 
 from pallas_registry.protocol import Descriptors
 from pallas_registry.tracing_settings import tracing_settings
+from pallas_worker.adoption import fork_adopted
+from pallas_worker.spare import Spare, become_worker
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -70,6 +72,10 @@ PRELOAD_TRACED = (
 """The same where traces are made. Importing starts no thread; the worker opens the provider, which does."""
 
 
+QUIET = 0.25
+"""Seconds without a command after which the next worker is forked ahead; while many are started, none is."""
+
+
 def main() -> None:
     """Serve spawn commands on the SEQPACKET socket whose descriptor is the only argument, until it closes.
 
@@ -86,11 +92,12 @@ def main() -> None:
     gc.freeze()
     channel.send(json.dumps({"ready": True}).encode())
     while True:
+        spare = None if select.select([channel], [], [], QUIET)[0] else _fork_ahead(channel)
         command, descriptors, _, _ = socket.recv_fds(channel, 64, len(Descriptors._fields))
         if not command:
             return
         try:
-            answer: dict[str, object] = {"pid": _spawn(channel, Descriptors(*descriptors))}
+            answer: dict[str, object] = {"pid": _spawn(channel, Descriptors(*descriptors), spare)}
         except (OSError, RuntimeError, TypeError) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         for descriptor in descriptors:
@@ -106,53 +113,23 @@ def _preload() -> None:
             importlib.import_module(name)
 
 
-def _spawn(channel: socket.socket, descriptors: Descriptors) -> int:
-    """Fork a worker and return its process ID once it is the supervisor's child."""
-    if sum(1 for _ in Path("/proc/self/task").iterdir()) != 1:
-        raise RuntimeError("the zygote has more than one thread, a fork would not be safe")
-    read_end, write_end = os.pipe()
-    intermediate = os.fork()
-    if intermediate == 0:
-        os.close(read_end)
-        _intermediate(channel, descriptors, write_end)
-    os.close(write_end)
+def _fork_ahead(channel: socket.socket) -> Spare | None:
     try:
-        answer = os.read(read_end, 32)
-    finally:
-        os.close(read_end)
-        # Once the intermediate has been reaped, its child has been handed to the subreaper.
-        os.waitpid(intermediate, 0)
-    if not answer:
-        raise RuntimeError("the worker could not be forked; is a process or memory limit reached?")
-    return int(answer)
+        return Spare(channel.close)
+    except (OSError, RuntimeError):  # whoever asks for a worker will be told
+        return None
 
 
-def _intermediate(channel: socket.socket, descriptors: Descriptors, write_end: int) -> NoReturn:
-    try:
-        own_pid = os.getpid()
-        worker = os.fork()
-        if worker == 0:
-            os.close(write_end)
-            channel.close()
-            _worker(descriptors, own_pid)
-        os.write(write_end, str(worker).encode())
-    finally:
-        os._exit(0)
+def _spawn(channel: socket.socket, descriptors: Descriptors, spare: Spare | None) -> int:
+    """The process ID of a worker that is the supervisor's child, forked now or ahead."""
+    if spare is not None and spare.become(descriptors):
+        return spare.pid
 
+    def work() -> NoReturn:
+        channel.close()
+        become_worker(descriptors)
 
-def _worker(descriptors: Descriptors, intermediate: int) -> NoReturn:
-    try:
-        os.setsid()
-        for target in (1, 2):
-            os.dup2(descriptors.output, target)
-        os.close(descriptors.output)
-        while os.getppid() == intermediate:  # a few microseconds, until the supervisor has become the parent
-            os.sched_yield()
-        from pallas_worker.run import run_worker
-
-        run_worker(descriptors)
-    finally:
-        os._exit(70)
+    return fork_adopted(work)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,79 @@
+"""What every worker does first, done once for nobody, by a process that waits to become a worker.
+
+It takes the time that the first run of anything takes: the memory pages that it writes to are the process's own
+afterwards, and what libraries compute once is computed. It must leave nothing behind that a worker would see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from fast_agent.config import Settings
+
+from pallas_registry.protocol import WorkerSpec
+from pallas_worker.accept import HttpServer
+from pallas_worker.app import WorkerApp
+from pallas_worker.run import loop_factory
+from pallas_worker.self_check import complaint_of
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from pallas_registry.protocol import HealthReport
+
+PORT = 1
+"""Of nobody; it only stands in the Host header."""
+
+
+def rehearse() -> None:
+    """Read settings and answer a request of our own. What fails here will fail for a worker, who can say it."""
+    level = logging.root.manager.disable
+    logging.disable()
+    try:
+        with contextlib.suppress(Exception):
+            Settings()
+        with contextlib.suppress(Exception), asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_answer())
+    finally:
+        logging.disable(level)
+
+
+async def _answer() -> None:
+    app = WorkerApp(_SPEC, _Nobody(), _Nobody())
+    asgi = app.asgi(_SPEC.allowed_hosts)
+    with socket.socket() as listener:
+        async with app.server.session_manager.run():
+            await complaint_of(HttpServer(asgi, listener), PORT)
+
+
+class _Nobody:
+    """Answers no call and knows of no health."""
+
+    async def send_message(self, *_: object) -> CallToolResult:
+        raise NotImplementedError
+
+    async def newest(self) -> HealthReport:
+        raise NotImplementedError
+
+
+_SPEC = WorkerSpec(
+    agent="rehearsal",
+    module="",
+    title="",
+    description="",
+    version="",
+    deployment="",
+    port=PORT,
+    generation=0,
+    directory="",
+    allowed_hosts=(f"localhost:{PORT}",),
+    metrics_directory="",
+    metrics_slot="",
+    stop_timeout=0,
+    log_level="",
+    root_log_level="",
+)
