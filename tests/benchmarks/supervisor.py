@@ -61,9 +61,14 @@ def show_restarts(agents: int, kills: int) -> None:
     )
     click.echo("| until | p50 | p90 | p99 | longest |\n|---|---|---|---|---|")
     for stage in STAGES:
-        times = sorted(1000 * seconds[stage] for seconds in restarts)
-        figures = [quantile(times, q) for q in (0.5, 0.9, 0.99, 1.0)]
-        click.echo(f"| {stage} | " + " | ".join(f"{figure:.1f}" for figure in figures) + " |")
+        show_quantiles(stage, [seconds[stage] for seconds in restarts])
+    show_quantiles("noticed after ended", [seconds["noticed"] - seconds["ended"] for seconds in restarts])
+
+
+def show_quantiles(title: str, seconds: list[float]) -> None:
+    times = sorted(1000 * moment for moment in seconds)
+    figures = [quantile(times, q) for q in (0.5, 0.9, 0.99, 1.0)]
+    click.echo(f"| {title} | " + " | ".join(f"{figure:.1f}" for figure in figures) + " |")
 
 
 def restart(fleet: Fleet, name: str) -> dict[str, float]:
@@ -77,7 +82,9 @@ def restart(fleet: Fleet, name: str) -> dict[str, float]:
         await_end(before["pid"], 60)
         ended = time.time()
         while not answers(client, url):
-            time.sleep(0.001)  # refused, or told to come again
+            time.sleep(
+                0.005
+            )  # refused, or told to come again; the supervisor tells it, and has other things to do
         answered = time.time()
         stages = stages_of(log, name, before["generation"])
     moments = {**stages, "ended": ended, "answers": answered}

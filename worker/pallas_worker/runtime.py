@@ -69,7 +69,7 @@ class AgentRuntime:
         self._fast = fast
         self._runtime = runtime
         self._agents = _needed_by(agent, fast.agents)
-        self._client = Implementation(name="pallas", version=_own_version())
+        self._client = _CLIENT
         self._reachability = Reachability()
         self._model_factories: dict[str | None, Any] = {}
         self.context: Context = fast.context
@@ -313,3 +313,7 @@ def _own_version() -> str:
         return metadata.version("pallas-mcp")
     except metadata.PackageNotFoundError:
         return "0"
+
+
+_CLIENT = Implementation(name="pallas", version=_own_version())
+"""What downstream servers are told of us. Read from files, so it is for the zygote to know."""

@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import platform
 import select
 import signal
 import socket
@@ -111,6 +112,7 @@ def _preload() -> None:
     for name in (*PRELOAD, *traced):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    platform.platform()  # goes into every agent's prompt context, and asks a program that it starts
 
 
 def _fork_ahead(channel: socket.socket) -> Spare | None:
