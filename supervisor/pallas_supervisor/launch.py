@@ -24,6 +24,7 @@ from pallas_supervisor.children import (
     exit_of,
     kill_group,
     kill_strays,
+    owner_of,
     pidfd_of,
     reap_zombies,
     send,
@@ -212,6 +213,21 @@ class Launcher:
         """Kill what is left of the group and of strays, reap, and say `Swept` when nothing is left."""
         self._sweep(self._workers[Owner(name, generation)], 0)
 
+    async def close(self) -> None:
+        """Let go of the lifeline and end the zygote, and what it has forked ahead, once no worker is left."""
+        if self._zygote is not None:
+            ahead = self._ahead()
+            await self._zygote.end()
+            ahead |= self._ahead()
+            for interval in SWEEP_INTERVALS * 10:
+                await self._kill_unclaimed(NASCENT)
+                reap_zombies(self._known())
+                if ahead.isdisjoint(children()):
+                    break
+                await asyncio.sleep(interval)
+        os.close(self._lifeline_held)
+        os.close(self._lifeline)
+
     # --- how it is done -----------------------------------------------------------------------------------
 
     def _signal(self, owner: Owner, number: signal.Signals) -> None:
@@ -260,18 +276,23 @@ class Launcher:
                 try:
                     return await self._fork(self._zygote, owner, spec)
                 except ZygoteError as error:
-                    await self._kill_unheard_of(owner)
+                    # It may have been forked without our having heard of it, and comes to us once its parent is dead.
+                    await self._kill_unclaimed(owner, NASCENT)
                     if group is not None:
                         group.kill()
                     _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
         return self._execute(interpreter or sys.executable, owner, spec)
 
-    async def _kill_unheard_of(self, owner: Owner) -> None:
-        """A worker may have been forked without our having heard of it, and comes to us once its parent is dead."""
+    async def _kill_unclaimed(self, *owners: Owner) -> None:
+        """Kill what bears the sign of these and is no worker that we know."""
         for interval in SWEEP_INTERVALS:
-            if kill_strays(self._known(), lambda _pid, whose: whose in (owner, NASCENT)):
+            if kill_strays(self._known(), lambda _pid, whose: whose in owners):
                 return
             await asyncio.sleep(interval)
+
+    def _ahead(self) -> set[int]:
+        """What the zygote has forked and is nobody's worker yet."""
+        return {pid for pid in set(children()) - self._known() if owner_of(pid) == NASCENT}
 
     def _group_for(self, owner: Owner, memory_limit: int | None) -> WorkerGroup | None:
         if self._groups is None:
@@ -393,11 +414,6 @@ class Launcher:
             self._gone(*owner)
         except OSError as error:
             _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
-
-    def close(self) -> None:
-        """Let go of the lifeline, once no worker is left."""
-        os.close(self._lifeline_held)
-        os.close(self._lifeline)
 
 
 def _reason(worker: Worker, exit_: Exit) -> str | None:

@@ -193,9 +193,7 @@ class _Supervisor:
         await asyncio.gather(*(server.close() for server in servers))
         extending.cancel()
         fleet.reception.close_all()
-        if self._assignment.zygote is not None:
-            self._assignment.zygote.close()
-        fleet.launcher.close()
+        await fleet.launcher.close()
         close_listeners(fleet.listeners.values())
         _log.info("stopped")
 

@@ -160,6 +160,15 @@ class Zygote:
         if self._process is not None:
             self._process.channel.close()
 
+    async def end(self) -> None:
+        """Close, and return once the process is gone; it holds nothing that it would have to bring in order."""
+        process = self._process
+        self.close()
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.gone.wait(), KILL_TIMEOUT)
+
     def _died(self, process: _Process) -> None:
         exit_ = exit_of(process.pidfd)
         if exit_ is None:

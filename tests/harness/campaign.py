@@ -245,7 +245,10 @@ class Campaign:
         zygotes = [process for process in seen if process.title.startswith("pallas-zygote")]
         if len(zygotes) != 1:
             found.append(f"{len(zygotes)} zygotes")
-        expected = {*workers, *(zygote.pid for zygote in zygotes)}
+        spares = [process for process in seen if process.title.startswith("pallas-spare")]
+        if len(spares) > 1:
+            found.append(f"{len(spares)} workers forked ahead")
+        expected = {*workers, *(process.pid for process in (*zygotes, *spares))}
         found += [f"unexpected: {process}" for process in seen if process.pid not in expected]
         found += [f"a zombie: {process}" for process in seen if process.zombie]
         found += self._missing(workers, seen)

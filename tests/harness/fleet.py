@@ -114,7 +114,18 @@ class Fleet:
 
     def zygote(self) -> psutil.Process:
         """The zygote."""
-        return next(process for process in self.processes() if process.cmdline()[:1] == ["pallas-zygote"])
+        return next(process for process in self.processes() if _title(process) == "pallas-zygote")
+
+    def spare(self) -> psutil.Process:
+        """The worker that is forked ahead, as soon as it is there."""
+        found: list[psutil.Process] = []
+
+        def there() -> bool:
+            found[:] = [process for process in self.processes() if _title(process) == "pallas-spare"]
+            return bool(found)
+
+        self._await(there, "a worker is forked ahead")
+        return found[0]
 
     # --- the control socket -------------------------------------------------------------------------------
 
@@ -202,6 +213,14 @@ class Fleet:
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {PATIENCE:g} s: {what}\n{self.stderr[-4000:]}")
             time.sleep(0.02)  # between two looks at a process that offers no event yet
+
+
+def _title(process: psutil.Process) -> str:
+    """The first of its arguments; nothing of a process that is gone or has none."""
+    try:
+        return next(iter(process.cmdline()), "")
+    except psutil.Error:
+        return ""
 
 
 class LogStream:

@@ -37,8 +37,8 @@ def test_each_worker_has_a_group_and_takes_its_daemons_along(tmp_path: Path) -> 
         root = above / "fleet"
         with Fleet(deployment, env={"PALLAS_CGROUP": str(root)}) as fleet:
             fleet.wait()
-            zygote = fleet.zygote().pid
-            assert members(root / "supervisor") == {fleet.pid, zygote}
+            forking = {fleet.zygote().pid, fleet.spare().pid}
+            assert members(root / "supervisor") == {fleet.pid, *forking}
             pids = fleet.pids()
             assert members(root / "worker-forked.1") == {pids["forked"]}
             assert members(root / "worker-own.1") == {pids["own"]}

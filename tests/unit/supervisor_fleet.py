@@ -114,7 +114,7 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
         for timer in fleet.engine._timers.values():
             timer.cancel()
         fleet.engine._reconciliation.cancel()
-        fleet.launcher.close()
+        await fleet.launcher.close()
         close_listeners(fleet.listeners.values())
         await asyncio.sleep(0)
     assert not world.broken

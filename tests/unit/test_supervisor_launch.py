@@ -128,7 +128,7 @@ def on_bench(
             async with asyncio.timeout(60.0):
                 await do(bench)
         finally:
-            bench.launcher.close()
+            await bench.launcher.close()
 
     asyncio.run(run())
 
@@ -485,6 +485,9 @@ class FailingZygote:
         pass
 
     async def ready(self) -> None:
+        pass
+
+    async def end(self) -> None:
         pass
 
     async def spawn(self, descriptors: Descriptors) -> int:

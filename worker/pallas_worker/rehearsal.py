@@ -37,17 +37,18 @@ def rehearse() -> None:
         with contextlib.suppress(Exception):
             Settings()
         with contextlib.suppress(Exception), asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_answer())
+            runner.run(answered())
     finally:
         logging.disable(level)
 
 
-async def _answer() -> None:
+async def answered() -> str | None:
+    """Answer a request of our own, as a worker does before it says that it is ready; see `complaint_of`."""
     app = WorkerApp(_SPEC, _Nobody(), _Nobody())
     asgi = app.asgi(_SPEC.allowed_hosts)
     with socket.socket() as listener:
         async with app.server.session_manager.run():
-            await complaint_of(HttpServer(asgi, listener), PORT)
+            return await complaint_of(HttpServer(asgi, listener), PORT)
 
 
 class _Nobody:

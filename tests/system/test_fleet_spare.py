@@ -1,0 +1,75 @@
+"""The worker that is forked ahead: used by the next start, made again, done without, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from harness.clients import send_message
+from harness.deployment import make_deployment
+from harness.fleet import Fleet
+from harness.process_tree import await_end, descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    deployment = make_deployment(tmp_path_factory.mktemp("spare") / "fleet", "one", "two")
+    with Fleet(deployment) as running:
+        running.wait()
+        yield running
+
+
+def test_the_next_worker_is_the_one_forked_ahead(fleet: Fleet) -> None:
+    for name in ("one", "two", "one"):
+        spare = fleet.spare()
+        assert spare.ppid() == fleet.pid, "the supervisor alone reads its exit status"
+        assert fleet.kill(name) == spare.pid
+        assert spare.cmdline()[0].startswith(f"pallas-worker {name} ")
+        assert answers(fleet, name)
+
+
+@pytest.mark.parametrize("fault", ["kill", "suspend"])
+def test_one_that_cannot_be_used_is_done_without(fleet: Fleet, fault: str) -> None:
+    spare = fleet.spare()
+    getattr(spare, fault)()
+    assert fleet.kill("one") != spare.pid
+    assert await_end(spare.pid, 10)
+    assert answers(fleet, "one")
+    assert fleet.spare().pid != spare.pid
+    assert not [process for process in descendants(fleet.pid) if process.zombie]
+
+
+def test_it_ends_with_its_zygote(fleet: Fleet) -> None:
+    spare = fleet.spare()
+    with fleet.follow() as log:
+        fleet.zygote().kill()
+        log.until(lambda record: "the zygote died" in record["message"])
+    assert await_end(spare.pid, 10)
+    assert fleet.kill("two") not in (None, spare.pid)
+    assert fleet.spare().pid != spare.pid
+
+
+def test_it_holds_nothing_of_the_agents(fleet: Fleet) -> None:
+    spare = fleet.spare()
+    assert [c for c in spare.net_connections() if c.status == psutil.CONN_LISTEN] == []
+    assert spare.num_threads() == 1
+    # What the supervisor's own stderr is, it may hold.
+    held = {entry.path for entry in spare.open_files()}
+    assert held <= {str(fleet.deployment.directory / "stderr.txt")}
+
+
+def test_nothing_is_left_of_it(fleet: Fleet) -> None:
+    spare = fleet.spare()
+    assert fleet.stop() == 0
+    assert not psutil.pid_exists(spare.pid)
+
+
+def answers(fleet: Fleet, name: str) -> bool:
+    """Whether the agent's worker does its work."""
+    return asyncio.run(send_message(fleet.deployment.url(name), "hello")) == "hello"

@@ -1,0 +1,59 @@
+"""What a worker does first can be done before: it works, and leaves nothing behind that the worker would see."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+from pallas_worker import rehearsal
+
+LOOK = """
+import asyncio, gc, json, logging, os, signal, sys, threading
+from fast_agent import config
+from pallas_worker import metrics, rehearsal, serve  # which the zygote has imported
+
+def look():
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    return {
+        "environment": dict(os.environ),
+        "directory": os.getcwd(),
+        "descriptors": sorted(os.listdir("/proc/self/fd"))[:-1],
+        "threads": threading.active_count(),
+        "signals": [str(signal.getsignal(number)) for number in (1, 2, 15, 17)],
+        "wakeup": signal.set_wakeup_fd(-1),
+        "disabled": logging.root.manager.disable,
+        "logging": [
+            [each.level, each.disabled, len(each.filters), len(each.handlers)]
+            for each in loggers if isinstance(each, logging.Logger)
+        ],
+        "settings": str(config._settings),
+        "policy": type(asyncio.get_event_loop_policy()).__name__,
+        "metrics": str(metrics._series),
+        "modules": sorted(name for name in sys.modules if name.startswith(("agents", "fast_agent", "pallas"))),
+    }
+
+rehearsal.rehearse()  # the first time, libraries make loggers and load what they load late
+before = look()
+rehearsal.rehearse()
+gc.collect()
+print(json.dumps([before, look()]))
+"""
+
+
+def test_the_request_is_answered() -> None:
+    assert asyncio.run(rehearsal.answered()) is None
+
+
+def test_nothing_of_it_stays() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", LOOK], capture_output=True, text=True, check=True, env=os.environ
+    )
+    before, after = json.loads(told.stdout)
+    assert after == before
+    assert before["threads"] == 1
+    assert before["settings"] == "None"
+    assert before["metrics"] == "None"
+    assert told.stderr == ""
