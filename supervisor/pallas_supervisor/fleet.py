@@ -32,6 +32,7 @@ from pallas_supervisor.launch import Launcher
 from pallas_supervisor.listeners import connectable
 from pallas_supervisor.metrics import Metrics
 from pallas_supervisor.notices import NoticePipes
+from pallas_supervisor.process_metrics import WorkerProcess
 from pallas_supervisor.readiness import until_answered
 from pallas_supervisor.reception import Reception
 from pallas_supervisor.rollup import agent_health, roll_up
@@ -152,9 +153,10 @@ class Fleet:
         return {name: agent.pid for name, agent in dict(self.agents).items() if agent.pid is not None}
 
     @property
-    def processes(self) -> list[tuple[str, int]]:
-        """Agent and process ID of every live worker: two of an agent while one takes over from another."""
-        return [(owner.name, worker.pid) for owner, worker in self.launcher.workers.items()]
+    def processes(self) -> list[WorkerProcess]:
+        """Every live worker: two of an agent while one takes over from another."""
+        workers = self.launcher.workers.items()
+        return [WorkerProcess(owner.name, worker.pid, worker.beginning.at) for owner, worker in workers]
 
     @property
     def zygote_pid(self) -> int | None:

@@ -11,6 +11,7 @@ import errno
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -86,6 +87,10 @@ class Beginning:
     group: WorkerGroup | None = None
     pipes: frozenset[str] = frozenset()
     """What it may hand down to its children, as `procfs.pipes` names it."""
+    at: float = 0.0
+    """When the process was asked for, in seconds since the epoch; it may have been forked ahead."""
+    ticks: int = 0
+    """The same as `procfs.now` tells: what was forked before is nothing that the worker has started."""
 
 
 @dataclass(slots=True)
@@ -96,8 +101,6 @@ class Worker:
     pid: int
     pidfd: int
     beginning: Beginning
-    started: int | None
-    """As `procfs.started` tells."""
     reason: str | None = None
     """Why it was killed."""
     group_empty: bool = False
@@ -247,7 +250,7 @@ class Launcher:
         try:
             pid = await self._make(owner)
             pidfd, beginning = pidfd_of(pid), self._beginnings.pop(owner)
-            worker = self._workers[owner] = Worker(owner, pid, pidfd, beginning, procfs.started(pid))
+            worker = self._workers[owner] = Worker(owner, pid, pidfd, beginning)
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
             if not isinstance(error, OSError | CalledOffError):
                 _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
@@ -336,7 +339,8 @@ class Launcher:
             pipes = self._pipes.open(*owner)
             ours.extend(pipes)
             links = [f"pipe:[{os.fstat(pipe).st_ino}]" for pipe in pipes]
-            self._beginnings[owner].pipes = frozenset(links)
+            beginning = self._beginnings[owner]
+            beginning.pipes, beginning.at, beginning.ticks = frozenset(links), time.time(), procfs.now()
             notices = self._notices.open(*owner)
             ours.append(notices)
             yield Descriptors(memory, listener, lifeline, *pipes, notices)
@@ -369,7 +373,7 @@ class Launcher:
         if any(inherited & other.beginning.pipes for other in self._workers.values() if other is not worker):
             return False
         begun = procfs.started(pid)
-        return begun is None or worker.started is None or begun >= worker.started
+        return begun is None or begun >= worker.beginning.ticks
 
     def _sweep(self, worker: Worker, attempt: int) -> None:
         delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]

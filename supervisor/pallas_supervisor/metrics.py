@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from pallas_registry.exposition import Family, choose, encoded, number, page, sample_prefix
 from pallas_registry.logs import get_logger
 from pallas_supervisor.loop_lag import LoopLag
-from pallas_supervisor.process_metrics import WorkerProcessCollector, ZygoteCollector
+from pallas_supervisor.process_metrics import WorkerProcess, WorkerProcessCollector, ZygoteCollector
 from pallas_supervisor.states import State
 from pallas_supervisor.tallies import Durations, States, Tally
 
@@ -62,8 +62,8 @@ class Fleet(Protocol):
         """Their ports."""
 
     @property
-    def processes(self) -> Iterable[tuple[str, int]]:
-        """Agent and process ID of every live worker."""
+    def processes(self) -> Iterable[WorkerProcess]:
+        """Every live worker."""
 
     @property
     def zygote_pid(self) -> int | None:

@@ -28,6 +28,15 @@ class Reading(NamedTuple):
     """Seconds since the epoch."""
 
 
+class WorkerProcess(NamedTuple):
+    """A live worker."""
+
+    agent: str
+    pid: int
+    begun: float
+    """When it was started as this agent's worker, in seconds since the epoch; its process may be older."""
+
+
 class Processes:
     """Looks at processes, and keeps what makes the next look cheap."""
 
@@ -87,10 +96,10 @@ class WorkerProcessCollector(Collector):
     """The live processes of every agent: one, or two while one takes over from another.
 
     Args:
-        workers: agent and process ID of each.
+        workers: all of them.
     """
 
-    def __init__(self, workers: Callable[[], Iterable[tuple[str, int]]]) -> None:
+    def __init__(self, workers: Callable[[], Iterable[WorkerProcess]]) -> None:
         self._workers = workers
         self._processes = Processes()
         self._spent: dict[str, _Spent] = {}
@@ -119,10 +128,10 @@ class WorkerProcessCollector(Collector):
         )
         readings: dict[str, dict[int, Reading]] = {}
         workers = list(self._workers())
-        self._processes.keep([pid for _, pid in workers])
-        for name, pid in workers:
+        self._processes.keep([worker.pid for worker in workers])
+        for name, pid, begun in workers:
             if (reading := self._processes.read(pid)) is not None:
-                readings.setdefault(name, {})[pid] = reading
+                readings.setdefault(name, {})[pid] = reading._replace(started=begun)
         for name, of_agent in readings.items():
             memory.add_metric([name], sum(reading.memory for reading in of_agent.values()))
             fds.add_metric([name], sum(reading.descriptors for reading in of_agent.values()))

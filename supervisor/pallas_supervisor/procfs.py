@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from pallas_supervisor.pulse import Usage
@@ -38,6 +39,11 @@ def state(pid: int) -> str:
         return _stat(pid)[0].decode()
     except (OSError, IndexError):
         return ""
+
+
+def now() -> int:
+    """The moment in clock ticks since boot."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def started(pid: int) -> int | None:

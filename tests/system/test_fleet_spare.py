@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from typing import TYPE_CHECKING
 
+import httpx
 import psutil
 import pytest
 
@@ -17,9 +20,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+START = "pallas_worker_start_time_seconds"
+
+DAEMON = """
+import subprocess
+command = ["setsid", "--fork", "env", "-i", "sleep", "1234"]
+subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+"""
+"""Begins a process of which nothing tells whose it is."""
+
+
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    deployment = make_deployment(tmp_path_factory.mktemp("spare") / "fleet", "one", "two")
+    deployment = make_deployment(
+        tmp_path_factory.mktemp("spare") / "fleet", "one", "two", defaults={"max_failures": 100}
+    )
+    deployment.add("own", python=sys.executable)
+    module = deployment.directory / "agents" / "own.py"
+    module.write_text(module.read_text() + DAEMON)
     with Fleet(deployment) as running:
         running.wait()
         yield running
@@ -32,6 +50,22 @@ def test_the_next_worker_is_the_one_forked_ahead(fleet: Fleet) -> None:
         assert fleet.kill(name) == spare.pid
         assert spare.cmdline()[0].startswith(f"pallas-worker {name} ")
         assert answers(fleet, name)
+
+
+def test_a_worker_is_as_old_as_its_start_and_not_as_its_process(fleet: Fleet) -> None:
+    assert fleet.ctl("stop", "one").returncode == 0
+    spare = fleet.spare()
+    fleet.kill("own")  # which needs a start, but no fork
+    (daemon,) = [p for p in fleet.processes() if p.cmdline() == ["sleep", "1234"]]
+    assert daemon.create_time() > spare.create_time()
+    before = time.time()
+    assert fleet.ctl("start", "one").returncode == 0
+    assert fleet.pids()["one"] == spare.pid
+    body = httpx.get(f"{fleet.deployment.registry}/metrics").text
+    (line,) = [line for line in body.splitlines() if line.startswith(f'{START}{{agent="one"}} ')]
+    assert before <= float(line.rpartition(" ")[2]) <= time.time()
+    fleet.kill("one")
+    assert daemon.is_running(), "it was there before the worker, and is not the worker's"
 
 
 @pytest.mark.parametrize("fault", ["kill", "suspend"])

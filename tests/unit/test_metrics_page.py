@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness.promtool import promtool
 from pallas_supervisor.metrics import RESTART_REASONS, Metrics
+from pallas_supervisor.process_metrics import WorkerProcess
 from unit.test_supervisor_metrics import Facts
 from unit.test_worker_metrics import RECORD_ALL, run
 
@@ -38,7 +39,7 @@ def supervisor(_directory: Path) -> str:
     """All that the supervisor adds."""
     facts = Facts(zygote_pid=os.getpid())
     facts.add("research")
-    facts.processes = [("research", os.getpid())]
+    facts.processes = [WorkerProcess("research", os.getpid(), 1.0)]
     metrics = Metrics(facts, list)
     metrics.observe_start("research", 1.0)
     return metrics.render("")[0].decode()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.engine import Transition
     from pallas_supervisor.fleet import Fleet
     from pallas_supervisor.page.facts import FleetFacts
+    from pallas_supervisor.process_metrics import WorkerProcess
 
 _log = get_logger("pallas.supervisor.page")
 
@@ -84,9 +85,9 @@ class Feed:
         async with self._reading:
             return await asyncio.to_thread(self._take_now, processes)
 
-    def _take_now(self, processes: list[tuple[str, int]]) -> Reading:
+    def _take_now(self, processes: list[WorkerProcess]) -> Reading:
         memory: dict[str, int] = {}
-        for name, pid in processes:  # two of an agent while one takes over from the other
+        for name, pid, _ in processes:  # two of an agent while one takes over from the other
             if (size := self._fleet.metrics.workers.resident_memory(pid)) is not None:
                 memory[name] = memory.get(name, 0) + size
         return read_samples(self._read()), memory
