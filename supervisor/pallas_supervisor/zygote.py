@@ -35,6 +35,9 @@ ANSWER_TIMEOUT = 8.0
 KILL_TIMEOUT = 5.0
 """Seconds that a killed zygote may take to disappear."""
 
+TRIES = 3
+"""Zygotes in a row that may die before they can fork; after that, another one is left to the next start."""
+
 _log = get_logger("pallas.supervisor.zygote")
 
 
@@ -67,6 +70,11 @@ class _Process:
         answer: dict[str, object] = json.loads(packet)
         return answer
 
+    def read_ready(self) -> None:
+        """Notice that it had come up, where nobody has asked yet."""
+        with contextlib.suppress(OSError):
+            self.ready = self.ready or self.channel.recv(4096) != b""
+
     def kill(self) -> None:
         if not self.gone.is_set():
             send(self.pidfd, signal.SIGKILL)
@@ -83,6 +91,7 @@ class Zygote:
         self._environment = environment
         self._process: _Process | None = None
         self._closed = False
+        self._failures = 0
         self._turn = asyncio.Lock()
 
     @property
@@ -179,13 +188,13 @@ class Zygote:
         process.gone.set()
         self._process = None
         if not self._turn.locked():  # else a spawn is reading, and closes it once it has read the end
+            process.read_ready()
             process.channel.close()
         if self._closed:
             return
         _log.warning("the zygote died (%s); running workers are not concerned", describe_exit(exit_))
-        if (
-            process.ready
-        ):  # the next start should not have to wait; one that never came up is left to that start
+        self._failures = 0 if process.ready else self._failures + 1
+        if self._failures < TRIES:  # the next start should not have to wait
             try:
                 self.start()
             except OSError as error:

@@ -13,10 +13,11 @@ import pytest
 from pallas_registry.protocol import Descriptors
 from pallas_supervisor import zygote as module
 from pallas_supervisor.executing import execute
-from pallas_supervisor.zygote import Zygote, ZygoteError
+from pallas_supervisor.zygote import TRIES, Zygote, ZygoteError
 from unit.supervisor_processes import PATIENCE, descriptors, is_gone, nothing_leaked
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 PROGRAM = """
@@ -87,6 +88,14 @@ def spawn(zygote: Zygote) -> Awaitable[int]:
 async def replaced(zygote: Zygote, pid: int) -> None:
     while zygote.pid in (pid, None):  # noqa: ASYNC110 - nothing tells
         await asyncio.sleep(0.001)
+
+
+async def readable(channel: socket.socket) -> None:
+    """Wait until there is something to read, and leave it."""
+    came = asyncio.Event()
+    asyncio.get_running_loop().add_reader(channel, came.set)
+    await came.wait()
+    asyncio.get_running_loop().remove_reader(channel)
 
 
 GOOD = ("", "")
@@ -214,14 +223,41 @@ def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Callable[..., l
     pids = made(("os._exit(1)", ""))
 
     async def do(zygote: Zygote) -> None:
-        process = zygote._process
-        assert process is not None
-        await process.gone.wait()
-        assert zygote.pid is None
-        for number in (2, 3):
+        while zygote.pid is not None:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.001)
+        assert len(pids) == TRIES
+        for number in (TRIES + 1, TRIES + 2):
             with pytest.raises(ZygoteError):
                 await spawn(zygote)
             assert len(pids) == number
+
+    with_zygote(do)
+
+
+def test_one_that_dies_before_anybody_asked_it_is_made_again_however_often(made: Callable[..., list[int]]):
+    pids = made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        for number in range(2 * TRIES):
+            process = zygote._process
+            assert process is not None
+            await readable(process.channel)
+            os.kill(pids[number], signal.SIGKILL)
+            await replaced(zygote, pids[number])
+        assert await spawn(zygote) == len(Descriptors._fields)
+        assert len(pids) == 2 * TRIES + 1
+
+    with_zygote(do)
+
+
+def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Callable[..., list[int]]):
+    pids = made(("time.sleep(3600)", ""), GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        os.kill(pids[0], signal.SIGKILL)
+        await replaced(zygote, pids[0])
+        assert await spawn(zygote) == len(Descriptors._fields)
+        assert len(pids) == 2
 
     with_zygote(do)
 
