@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -199,7 +200,7 @@ def test_an_idle_client_that_asks_again_is_answered_and_told_to_leave(listener: 
 def test_a_connection_that_never_asks_does_not_hold_the_drain(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accept, "LINGER", 0.05)
+    monkeypatch.setattr(accept, "LINGER", 5)
 
     async def run() -> None:
         http = HttpServer(App(), listener)
@@ -208,6 +209,30 @@ def test_a_connection_that_never_asks_does_not_hold_the_drain(
             await accepted_one(http)
             await http.drain(60)
             assert await reader.read() == b""
+
+    asyncio.run(run())
+
+
+def test_time_in_which_nobody_looks_is_no_idleness(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accept, "LINGER", 5)
+
+    async def run() -> None:
+        app = App()
+        app.go.set()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (reader, writer):
+            writer.write(REQUEST)
+            await reader.readuntil(b"\r\n\r\nok")
+            drained = asyncio.create_task(http.drain(60))
+            await asyncio.sleep(0)
+            time.sleep(20 * accept.DRAIN_INTERVAL)  # noqa: ASYNC251 - as if the machine stood still
+            await asyncio.sleep(0)
+            writer.write(REQUEST)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+            await drained
 
     asyncio.run(run())
 

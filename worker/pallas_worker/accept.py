@@ -13,6 +13,7 @@ import socket
 import struct
 import termios
 import time
+from collections import Counter
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
@@ -29,11 +30,12 @@ _log = get_logger("pallas.worker.accept")
 
 KEEP_ALIVE = 75
 """Seconds after which an idle connection is closed: above the 60 s of common proxies, which close first."""
-LINGER = 0.5
-"""Seconds that a connection must have been idle in a drain before it is closed.
+LINGER = 100
+"""Looks in a row at which a connection must have been idle in a drain before it is closed: about a second.
 
 A client that sends again in the meantime is answered, and told `Connection: close`. Closing at once would cut those
-off whose next request is under way.
+off whose next request is under way. Looks are counted, not seconds: on a machine that stands still for a while, or
+is overloaded, clients are late, too.
 """
 ACCEPT_RETRY = 0.1
 """Seconds without accepting when descriptors have run out."""
@@ -99,18 +101,17 @@ class HttpServer:
     async def drain(self, grace: float) -> None:
         """Let the requests in flight finish, for `grace` seconds at most; then cancel what is left.
 
-        Idle connections are closed once they have been idle for `LINGER` seconds.
+        Idle connections are closed once they have been idle at `LINGER` looks.
         """
         self.stop_accepting()
         # In place: responses of requests in flight that have not begun yet say it, too.
         self._state.default_headers.append((b"connection", b"close"))
         deadline = self._loop.time() + grace
-        idle_since: dict[H11Protocol, float] = {}
-        while self._is_serving() and (now := self._loop.time()) < deadline:
+        idle: Counter[H11Protocol] = Counter()
+        while self._is_serving() and self._loop.time() < deadline:
             for connection in self._connections():
-                if _is_busy(connection):
-                    idle_since.pop(connection, None)
-                elif now - idle_since.setdefault(connection, now) >= LINGER:
+                idle[connection] = 0 if _is_busy(connection) else idle[connection] + 1
+                if idle[connection] > LINGER:
                     connection.shutdown()
             await asyncio.sleep(DRAIN_INTERVAL)
         for timer in self._timers.values():
