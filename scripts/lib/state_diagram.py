@@ -6,11 +6,15 @@ python scripts/lib/state_diagram.py
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pallas_supervisor import replacement
 from pallas_supervisor.machine import IGNORE, TABLE
 from pallas_supervisor.replacement import KILL_TIMEOUT
-from pallas_supervisor.states import CompanionState, Event, State
+from pallas_supervisor.states import CompanionState, State
+
+if TYPE_CHECKING:
+    from pallas_supervisor.events import Event
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 

@@ -11,34 +11,31 @@ from typing import Any
 from pallas_registry.protocol import EXIT_PERMANENT
 from pallas_supervisor import replacement
 from pallas_supervisor.backoff import backoff_seconds, budget_spent
-from pallas_supervisor.replacement import KILL_TIMEOUT, SPAWN_TIMEOUT
-from pallas_supervisor.states import (
-    OUT_OF_MEMORY,
-    After,
-    Agent,
-    CompanionState,
-    Complained,
+from pallas_supervisor.effects import (
     CountRestart,
-    DependencyLost,
-    Desired,
-    Died,
     Effect,
-    Event,
     Kill,
     ObserveStart,
-    Rebind,
-    Redefine,
-    Replace,
     SetTimer,
     Spawn,
-    Spawned,
-    SpawnFailed,
-    State,
     Step,
     Sweep,
     Terminate,
+)
+from pallas_supervisor.events import (
+    Complained,
+    DependencyLost,
+    Died,
+    Event,
+    Rebind,
+    Redefine,
+    Replace,
+    Spawned,
+    SpawnFailed,
     Unhealthy,
 )
+from pallas_supervisor.replacement import KILL_TIMEOUT, SPAWN_TIMEOUT
+from pallas_supervisor.states import OUT_OF_MEMORY, After, Agent, CompanionState, Desired, State
 from pallas_supervisor.wording import describe_exit
 
 

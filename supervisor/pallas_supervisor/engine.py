@@ -13,32 +13,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pallas_registry.logs import get_logger
-from pallas_supervisor.machine import step
-from pallas_supervisor.states import (
-    Agent,
-    CompanionElapsed,
-    CompanionState,
+from pallas_supervisor.effects import (
     CountRestart,
-    DependenciesReady,
-    DependencyLost,
-    Desired,
     Effect,
-    Elapsed,
-    Event,
-    Keep,
     Kill,
     ObserveStart,
-    Proceed,
     ReplacementFailed,
     SetCompanionTimer,
     SetTimer,
     Spawn,
-    Start,
-    State,
-    Stop,
     Sweep,
     Terminate,
 )
+from pallas_supervisor.events import (
+    CompanionElapsed,
+    DependenciesReady,
+    DependencyLost,
+    Elapsed,
+    Event,
+    Keep,
+    Proceed,
+    Start,
+    Stop,
+)
+from pallas_supervisor.machine import step
+from pallas_supervisor.states import Agent, CompanionState, Desired, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

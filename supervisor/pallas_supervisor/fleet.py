@@ -24,6 +24,7 @@ from pallas_registry.protocol import (
     WatchReport,
 )
 from pallas_supervisor.engine import Engine, Transition
+from pallas_supervisor.events import Complained, Ready
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.guards import Guards
 from pallas_supervisor.health_history import HealthHistory
@@ -38,7 +39,7 @@ from pallas_supervisor.reception import Reception
 from pallas_supervisor.rollup import agent_health, roll_up
 from pallas_supervisor.shared_probes import SharedProbes
 from pallas_supervisor.specs import policy_of, worker_spec
-from pallas_supervisor.states import WITH_PROCESS, Complained, Desired, Ready, State
+from pallas_supervisor.states import WITH_PROCESS, Desired, State
 from pallas_supervisor.telling import tell_replacement, tell_state
 from pallas_supervisor.tracing import StartTraces
 from pallas_supervisor.view import agent_status, say_why, timestamp

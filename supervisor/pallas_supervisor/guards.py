@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from pallas_registry.logs import get_logger
 from pallas_registry.sizes import describe_size
 from pallas_supervisor.children import Owner
+from pallas_supervisor.events import Replace, Unhealthy
 from pallas_supervisor.footprints import SOFT, Footprint, Footprints, Verdict
 from pallas_supervisor.liveness import Liveness
-from pallas_supervisor.states import OUT_OF_MEMORY, Replace, State, Unhealthy
+from pallas_supervisor.states import OUT_OF_MEMORY, State
 
 if TYPE_CHECKING:
     from pallas_supervisor.fleet import Fleet

@@ -31,8 +31,9 @@ from pallas_supervisor.children import (
     send,
     session_of,
 )
+from pallas_supervisor.events import Died, Event, Spawned, SpawnFailed, Swept
 from pallas_supervisor.executing import execute
-from pallas_supervisor.states import OUT_OF_MEMORY, Died, Event, Spawned, SpawnFailed, Swept
+from pallas_supervisor.states import OUT_OF_MEMORY
 from pallas_supervisor.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:

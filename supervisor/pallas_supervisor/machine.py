@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor import actions as do
 from pallas_supervisor.actions import Moment
-from pallas_supervisor.replacement import step_companion
-from pallas_supervisor.states import (
+from pallas_supervisor.effects import Step
+from pallas_supervisor.events import (
     OF_GENERATION,
-    Agent,
     CompanionElapsed,
     Complained,
     DependenciesReady,
@@ -32,12 +31,12 @@ from pallas_supervisor.states import (
     Spawned,
     SpawnFailed,
     Start,
-    State,
-    Step,
     Stop,
     Swept,
     Unhealthy,
 )
+from pallas_supervisor.replacement import step_companion
+from pallas_supervisor.states import Agent, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

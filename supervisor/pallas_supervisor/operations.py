@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from pallas_supervisor.events import Replace, Restart, Start, Stop
 from pallas_supervisor.refusals import RefusedError, UnknownAgentError
-from pallas_supervisor.states import RESTING, Desired, Replace, Restart, Start, State, Stop
+from pallas_supervisor.states import RESTING, Desired, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from pallas_registry.logs import get_logger
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.configuration import DOTENV, take_over
+from pallas_supervisor.events import Rebind, Redefine, Start, Stop
 from pallas_supervisor.fleet import graph_of
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.listeners import close_listeners, open_listeners
 from pallas_supervisor.plan import FIXED_VARIABLES, Plan, plan_reload
 from pallas_supervisor.refusals import RefusedError
 from pallas_supervisor.specs import policy_of
-from pallas_supervisor.states import RESTING, Desired, Rebind, Redefine, Start, State, Stop
+from pallas_supervisor.states import RESTING, Desired, State
 
 if TYPE_CHECKING:
     import socket

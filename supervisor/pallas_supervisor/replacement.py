@@ -11,31 +11,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pallas_supervisor.states import (
-    Agent,
-    Companion,
-    CompanionElapsed,
-    CompanionState,
-    Complained,
+from pallas_supervisor.effects import (
     CountRestart,
-    Died,
     Effect,
-    Event,
     Kill,
     ObserveStart,
-    Ready,
     ReplacementFailed,
     SetCompanionTimer,
     SetTimer,
     Spawn,
-    Spawned,
-    SpawnFailed,
     Step,
     Sweep,
-    Swept,
     Terminate,
+)
+from pallas_supervisor.events import (
+    CompanionElapsed,
+    Complained,
+    Died,
+    Event,
+    Ready,
+    Spawned,
+    SpawnFailed,
+    Swept,
     Unhealthy,
 )
+from pallas_supervisor.states import Agent, Companion, CompanionState
 from pallas_supervisor.wording import describe_exit
 
 KILL_TIMEOUT = 10.0

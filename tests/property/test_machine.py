@@ -23,42 +23,42 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pallas_supervisor.graph import Graph
-from pallas_supervisor.machine import IGNORE, TABLE, step
-from pallas_supervisor.replacement import KILL_TIMEOUT
-from pallas_supervisor.states import (
+from pallas_supervisor.effects import SetCompanionTimer, SetTimer, Spawn
+from pallas_supervisor.events import (
     OF_GENERATION,
-    RESTING,
-    WITH_PROCESS,
-    Agent,
     CompanionElapsed,
-    CompanionState,
     Complained,
     DependenciesReady,
     DependencyLost,
-    Desired,
     Died,
     Elapsed,
     Event,
-    Exit,
     Keep,
-    Policy,
     Proceed,
     Ready,
     Rebind,
     Redefine,
     Replace,
     Restart,
-    SetCompanionTimer,
-    SetTimer,
-    Spawn,
     Spawned,
     SpawnFailed,
     Start,
-    State,
     Stop,
     Swept,
     Unhealthy,
+)
+from pallas_supervisor.graph import Graph
+from pallas_supervisor.machine import IGNORE, TABLE, step
+from pallas_supervisor.replacement import KILL_TIMEOUT
+from pallas_supervisor.states import (
+    RESTING,
+    WITH_PROCESS,
+    Agent,
+    CompanionState,
+    Desired,
+    Exit,
+    Policy,
+    State,
 )
 from unit.supervisor_fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, make_engine
 

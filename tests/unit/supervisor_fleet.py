@@ -14,6 +14,7 @@ from pallas_registry.agents_file import read_deployment
 from pallas_registry.deployment import ModelSettings
 from pallas_registry.log_levels import Levels
 from pallas_supervisor.configuration import Configuration, Source
+from pallas_supervisor.events import Died, Ready, Spawned, Swept
 from pallas_supervisor.fleet import Fleet
 from pallas_supervisor.hub import LogHub
 from pallas_supervisor.listeners import close_listeners, open_listeners
@@ -21,7 +22,7 @@ from pallas_supervisor.operations import Operations
 from pallas_supervisor.provenance import Provenance
 from pallas_supervisor.reloading import Reloading
 from pallas_supervisor.slots import Slots
-from pallas_supervisor.states import Died, Exit, Ready, Spawned, Swept
+from pallas_supervisor.states import Exit
 from unit.supervisor_fakes import FakeProcesses
 from unit.supervisor_processes import nothing_leaked
 

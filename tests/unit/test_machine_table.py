@@ -10,22 +10,17 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from pallas_supervisor import replacement
-from pallas_supervisor.machine import _IGNORED, _ROWS, IGNORE, TABLE, step
-from pallas_supervisor.states import (
+from pallas_supervisor.effects import Effect, Step
+from pallas_supervisor.events import (
     OF_GENERATION,
-    Agent,
     CompanionElapsed,
-    CompanionState,
     Complained,
     DependenciesReady,
     DependencyLost,
     Died,
-    Effect,
     Elapsed,
     Event,
-    Exit,
     Keep,
-    Policy,
     Proceed,
     Ready,
     Rebind,
@@ -35,12 +30,12 @@ from pallas_supervisor.states import (
     Spawned,
     SpawnFailed,
     Start,
-    State,
-    Step,
     Stop,
     Swept,
     Unhealthy,
 )
+from pallas_supervisor.machine import _IGNORED, _ROWS, IGNORE, TABLE, step
+from pallas_supervisor.states import Agent, CompanionState, Exit, Policy, State
 from unit.supervisor_fakes import agent
 
 if TYPE_CHECKING:

@@ -8,23 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pallas_supervisor.engine import RECONCILE_INTERVAL, Engine, Transition
+from pallas_supervisor.events import Died, Ready, Rebind, Restart, Spawned, SpawnFailed, Start, Stop, Swept
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.replacement import SPAWN_TIMEOUT
-from pallas_supervisor.states import (
-    Desired,
-    Died,
-    Exit,
-    Policy,
-    Ready,
-    Rebind,
-    Restart,
-    Spawned,
-    SpawnFailed,
-    Start,
-    State,
-    Stop,
-    Swept,
-)
+from pallas_supervisor.states import Desired, Exit, Policy, State
 from unit.supervisor_fakes import FakeLoop, FakeProcesses, make_engine
 
 CHAIN = {"library": (), "research": ("library",), "jarvis": ("research",)}

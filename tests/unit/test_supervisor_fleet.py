@@ -15,10 +15,11 @@ from harness.ports import free_ports
 from pallas_registry.protocol import FailedReport, HealthReport, ReadyReport, Report, StageReport
 from pallas_supervisor import fleet as module
 from pallas_supervisor.directory import Directory
+from pallas_supervisor.events import Stop
 from pallas_supervisor.http_server import HttpServer
 from pallas_supervisor.listeners import open_listeners
 from pallas_supervisor.public_api import public_api
-from pallas_supervisor.states import Exit, Stop
+from pallas_supervisor.states import Exit
 from unit.supervisor_fleet import Rig, rig, two_agents
 from unit.supervisor_processes import PATIENCE
 

@@ -17,12 +17,13 @@ from harness.control_groups import groups_of_a_test, needs_control_groups
 from pallas_registry.protocol import EXIT_OUT_OF_MEMORY, FailedReport, Report, WorkerSpec, encode_report
 from pallas_supervisor import launch
 from pallas_supervisor.children import OWNER_VARIABLE, children, owner_of
+from pallas_supervisor.events import Died, Spawned, SpawnFailed, Swept
 from pallas_supervisor.executing import keep_descriptors
 from pallas_supervisor.hub import LogHub
 from pallas_supervisor.intake import Intake
 from pallas_supervisor.launch import Launcher
 from pallas_supervisor.notices import NoticePipes
-from pallas_supervisor.states import Died, Exit, Spawned, SpawnFailed, Swept
+from pallas_supervisor.states import Exit
 from pallas_supervisor.zygote import ZygoteError
 from unit.supervisor_processes import (
     PATIENCE,

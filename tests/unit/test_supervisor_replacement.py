@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_supervisor.states import (
-    CompanionState,
+from pallas_supervisor.events import (
     Complained,
     Died,
-    Exit,
-    Policy,
     Ready,
     Rebind,
     Redefine,
@@ -21,11 +18,11 @@ from pallas_supervisor.states import (
     Spawned,
     SpawnFailed,
     Start,
-    State,
     Stop,
     Swept,
     Unhealthy,
 )
+from pallas_supervisor.states import CompanionState, Exit, Policy, State
 from unit.supervisor_fakes import FakeLoop, FakeProcess, FakeProcesses, make_engine
 
 if TYPE_CHECKING:

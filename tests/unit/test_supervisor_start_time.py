@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pallas_supervisor.effects import SetTimer
+from pallas_supervisor.events import Spawned
 from pallas_supervisor.machine import step
-from pallas_supervisor.states import Agent, Desired, Policy, SetTimer, Spawned, State
+from pallas_supervisor.states import Agent, Desired, Policy, State
 
 
 def test_the_time_begins_when_there_is_a_process():

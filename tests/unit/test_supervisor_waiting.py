@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from harness.ports import free_ports
-from pallas_supervisor.states import Exit, Stop
+from pallas_supervisor.events import Stop
+from pallas_supervisor.states import Exit
 from unit.supervisor_fleet import Rig, rig
 
 if TYPE_CHECKING:

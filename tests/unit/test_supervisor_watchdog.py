@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.service_manager import ServiceManager
+from pallas_supervisor.events import DependenciesReady, Start
 from pallas_supervisor.notify import Notifier
-from pallas_supervisor.states import DependenciesReady, Start
 from pallas_supervisor.supervise import _Supervisor
 from unit.supervisor_fakes import make_engine
 
