@@ -10,9 +10,12 @@ from unittest import mock
 
 import httpx
 import httpx2
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("repeatable", derandomize=True)
+# How long an example takes says what else the machine is doing.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("repeatable")
 
 # Each client reads the certificates of all authorities, which takes longer than most calls; here they share them.

@@ -164,6 +164,7 @@ def test_a_socket_unit_on_another_address_is_in_the_way_and_said_to_be():
 def opened(manager: ServiceManager, *inherited: Inherited) -> SocketStore:
     made = store(*inherited, environ=manager.environment)
     asyncio.run(made.open())
+    manager.until(lambda said: said[-1:] == ["FDNAME=pallas-probe"])  # which is taken back
     return made
 
 
@@ -175,7 +176,7 @@ def test_the_manager_keeps_exactly_what_is_listened_on(tmp_path: Path):
         manager.until(lambda said: said.count("FDSTORE=1") == 3)  # the first one was to see whether it would
         assert set(manager.store) == {f"port-{port_of(one)}", f"port-{port_of(two)}"}
         kept.keep([two])
-        manager.until(lambda said: said[-1] == f"FDNAME=port-{port_of(one)}")
+        manager.until(lambda said: said[-2:] == ["FDSTOREREMOVE=1", f"FDNAME=port-{port_of(one)}"])
         assert set(manager.store) == {f"port-{port_of(two)}"}
         heard = len(manager.said)
         kept.keep([two])

@@ -34,7 +34,7 @@ def http(url: str, **fields: Any) -> Downstream:
     return Downstream(name="argos", transport="http", url=url, **fields)
 
 
-def probe(*servers: Downstream, timeout: float = 3.0) -> list[DownstreamHealth]:
+def probe(*servers: Downstream, timeout: float = 60.0) -> list[DownstreamHealth]:
     """Probe the servers one after another with one prober."""
 
     async def run() -> list[DownstreamHealth]:
