@@ -54,7 +54,7 @@ def children() -> Iterator[int]:
 
 
 NASCENT = Owner("", 0)
-"""Owner of a process that the zygote has just forked and that has not taken its name yet."""
+"""Owner of a process that the zygote has forked and that is no worker yet, or has not taken its name yet."""
 
 
 def owner_of(pid: int) -> Owner | None:

@@ -220,15 +220,8 @@ class Launcher:
     async def close(self) -> None:
         """Let go of the lifeline and end the zygote, and what it has forked ahead, once no worker is left."""
         if self._zygote is not None:
-            ahead = self._ahead()
-            await self._zygote.end()
-            ahead |= self._ahead()
-            for interval in SWEEP_INTERVALS * 10:
-                await self._kill_unclaimed(NASCENT)
-                reap_zombies(self._known())
-                if ahead.isdisjoint(children()):
-                    break
-                await asyncio.sleep(interval)
+            with contextlib.suppress(OSError):  # no descriptor is left to look with
+                await self._end(self._zygote)
         os.close(self._lifeline_held)
         os.close(self._lifeline)
 
@@ -291,6 +284,17 @@ class Launcher:
         """Kill what bears the sign of these and is no worker that we know."""
         for interval in SWEEP_INTERVALS:
             if kill_strays(self._known(), lambda _pid, whose: whose in owners):
+                return
+            await asyncio.sleep(interval)
+
+    async def _end(self, zygote: Zygote) -> None:
+        ahead = self._ahead()
+        await zygote.end()
+        ahead |= self._ahead()
+        for interval in SWEEP_INTERVALS * 10:
+            await self._kill_unclaimed(NASCENT)
+            reap_zombies(self._known())
+            if ahead.isdisjoint(children()):
                 return
             await asyncio.sleep(interval)
 

@@ -71,10 +71,11 @@ def test_the_supervisor_killed_takes_everything_along_and_a_second_start_works_a
     fleet = Fleet(deployment)
     with fleet:
         fleet.wait()
-        fleet.spare()
+        spare = fleet.spare()
         orphans = fleet.processes()[1:]
         assert len(orphans) == 5
-        os.kill(fleet.agent("two")["pid"], signal.SIGSTOP)  # one that cannot act by itself
+        for pid in (spare.pid, fleet.agent("two")["pid"]):  # which cannot act by themselves
+            os.kill(pid, signal.SIGSTOP)
         os.kill(fleet.pid, signal.SIGKILL)
         fleet.process.wait()  # type: ignore[union-attr]
         fleet.start()

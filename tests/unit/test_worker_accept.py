@@ -213,6 +213,27 @@ def test_a_connection_that_never_asks_does_not_hold_the_drain(
     asyncio.run(run())
 
 
+def test_in_the_second_half_of_a_drain_idle_connections_are_not_waited_for(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(accept, "LINGER", 10**9)
+
+    async def run() -> None:
+        app = App()
+        app.go.set()
+        http = HttpServer(app, listener)
+        http.start()
+        async with connected(listener) as (reader, writer):
+            writer.write(REQUEST)
+            await reader.readuntil(b"\r\n\r\nok")
+            await http.drain(2.0)
+            assert http.connections == 0
+            assert await reader.read() == b"", "it is closed, not reset"
+
+    asyncio.run(run())
+    assert caplog.messages == []
+
+
 def test_time_in_which_nobody_looks_is_no_idleness(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

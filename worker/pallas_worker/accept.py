@@ -101,17 +101,17 @@ class HttpServer:
     async def drain(self, grace: float) -> None:
         """Let the requests in flight finish, for `grace` seconds at most; then cancel what is left.
 
-        Idle connections are closed once they have been idle at `LINGER` looks.
+        Idle connections are closed once they have been idle at `LINGER` looks, or when half of `grace` is over.
         """
         self.stop_accepting()
         # In place: responses of requests in flight that have not begun yet say it, too.
         self._state.default_headers.append((b"connection", b"close"))
-        deadline = self._loop.time() + grace
+        begun = self._loop.time()
         idle: Counter[H11Protocol] = Counter()
-        while self._is_serving() and self._loop.time() < deadline:
+        while self._is_serving() and (passed := self._loop.time() - begun) < grace:
             for connection in self._connections():
                 idle[connection] = 0 if _is_busy(connection) else idle[connection] + 1
-                if idle[connection] > LINGER:
+                if idle[connection] > (LINGER if passed < grace / 2 else 0):
                     connection.shutdown()
             await asyncio.sleep(DRAIN_INTERVAL)
         for timer in self._timers.values():

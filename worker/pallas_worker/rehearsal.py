@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
+import warnings
 from typing import TYPE_CHECKING
 
 from fast_agent.config import Settings
@@ -34,12 +36,15 @@ def rehearse() -> None:
     level = logging.root.manager.disable
     logging.disable()
     try:
-        with contextlib.suppress(Exception):
-            Settings()
-        with contextlib.suppress(Exception), asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(answered())
+        # Ignored, a warning is not remembered as given: the worker's own log shall have it.
+        with warnings.catch_warnings(action="ignore"):
+            with contextlib.suppress(Exception):
+                Settings()
+            with contextlib.suppress(Exception), asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(answered())
     finally:
         logging.disable(level)
+        gc.collect()  # which nobody else does here; cycles hold descriptors
 
 
 async def answered() -> str | None:

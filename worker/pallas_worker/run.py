@@ -138,7 +138,7 @@ async def _serve(
             loop.call_soon_threadsafe(stopping.set)
 
     watch_lifeline(descriptors.lifeline, None if spec.listener_outlives else listener, orphaned)
-    # Imported only now: the metrics files belong to this process, not to the zygote.
+    # Imported only now: in a process that was not forked it takes seconds, and the lifeline is watched meanwhile.
     metrics = importlib.import_module("pallas_worker.metrics")
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot, spec.agent)
     serving = importlib.import_module("pallas_worker.serve")

@@ -17,6 +17,7 @@ import setproctitle
 
 from pallas_registry.protocol import Descriptors
 from pallas_worker.adoption import fork_adopted
+from pallas_worker.lifeline import wake_on_parent_death
 from pallas_worker.rehearsal import rehearse
 from pallas_worker.run import run_worker
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 TITLE = "pallas-spare"
 
-PATIENCE = 3.0
+PATIENCE = 1.0
 """Seconds that it may take to answer; it may be rehearsing, which takes a fraction of one."""
 
 
@@ -58,16 +59,17 @@ class Spare:
 
     def become(self, descriptors: Descriptors) -> bool:
         """Make it a worker with these descriptors; False if it is dead or does not answer, and then it is killed."""
+        became = False
         with self._socket:
             try:
                 socket.send_fds(self._socket, [b"become"], list(descriptors))
                 self._socket.settimeout(PATIENCE)
                 became = self._socket.recv(1) == b"!"
-            except OSError:
-                became = False
-        if not became:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            except OSError:  # it has ended
+                pass
         os.close(self._pidfd)
         return became
 
@@ -82,11 +84,13 @@ def become_worker(descriptors: Descriptors) -> NoReturn:
 
 def _wait(zygote: socket.socket) -> NoReturn:
     setproctitle.setproctitle(TITLE)
+    wake_on_parent_death()  # one that is stopped could not see the zygote's end
     if not select.select([zygote], [], [], 0)[0]:
         rehearse()
     command, descriptors, _, _ = socket.recv_fds(zygote, 64, len(Descriptors._fields))
     if not command:
         os._exit(0)
+    given = Descriptors(*descriptors)
     zygote.send(b"!")
     zygote.close()
-    become_worker(Descriptors(*descriptors))
+    become_worker(given)

@@ -92,8 +92,8 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     channel.send(json.dumps({"ready": True}).encode())
+    spare = None  # before the first command, nobody may be there yet who would adopt one
     while True:
-        spare = None if select.select([channel], [], [], QUIET)[0] else _fork_ahead(channel)
         command, descriptors, _, _ = socket.recv_fds(channel, 64, len(Descriptors._fields))
         if not command:
             return
@@ -105,6 +105,7 @@ def main() -> None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         channel.send(json.dumps(answer).encode())
+        spare = None if select.select([channel], [], [], QUIET)[0] else _fork_ahead(channel)
 
 
 def _preload() -> None:
@@ -118,7 +119,7 @@ def _preload() -> None:
 def _fork_ahead(channel: socket.socket) -> Spare | None:
     try:
         return Spare(channel.close)
-    except (OSError, RuntimeError):  # whoever asks for a worker will be told
+    except (OSError, RuntimeError, MemoryError):  # whoever asks for a worker will be told
         return None
 
 
