@@ -13,7 +13,7 @@ from pallas_worker import rehearsal
 LOOK = """
 import asyncio, gc, json, logging, os, signal, sys, threading, warnings
 from fast_agent import config
-from pallas_worker import metrics, rehearsal, serve  # which the zygote has imported
+from pallas_worker import metrics, rehearsal, run, serve  # which the zygote has imported
 
 def process():
     return {
@@ -41,6 +41,7 @@ def libraries():
     }
 
 gc.disable()  # as in a zygote and what it forks
+run.loop_factory()().close()  # libuv has a pipe that lasts as long as the process
 before = process()
 rehearsal.rehearse()
 after = process()

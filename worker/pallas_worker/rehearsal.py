@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import socket
 import warnings
@@ -44,7 +43,6 @@ def rehearse() -> None:
                 runner.run(answered())
     finally:
         logging.disable(level)
-        gc.collect()  # which nobody else does here; cycles hold descriptors
 
 
 async def answered() -> str | None:
