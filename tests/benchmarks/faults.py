@@ -6,6 +6,7 @@ and a C compiler (a clock that jumps). Prints how long each kind of fault took t
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import statistics
@@ -57,7 +58,8 @@ def report(campaign: Campaign, seconds: float) -> None:
     for kind, times in sorted(by_kind.items()):
         click.echo(f"| {kind} | {len(times)} | {statistics.median(times):.2f} | {max(times):.2f} |")
     memory = [outcome.memory / MEBIBYTE for outcome in campaign.outcomes]
-    fifth = len(memory) // 5 or 1
+    fifth = math.ceil(len(memory) / 5)
+    fifths = [statistics.median(memory[begin : begin + fifth]) for begin in range(0, len(memory), fifth)]
     total = campaign.calls.total
     click.echo(
         f"\n{len(campaign.outcomes)} faults in {seconds:.0f} s, nothing left over after any of them.\n"
@@ -65,8 +67,8 @@ def report(campaign: Campaign, seconds: float) -> None:
         f"{total['refused']} told to come again; every one counted.\n"
         f"Log: {campaign.log.lines} lines, all of them parse.\n"
         f"Control API: {campaign.control.asked} questions, slowest answer {campaign.control.slowest * 1000:.0f} ms.\n"
-        f"Supervisor's memory (PSS): {statistics.median(memory[:fifth]):.1f} MiB over the first fifth, "
-        f"{statistics.median(memory[-fifth:]):.1f} MiB over the last, {max(memory):.1f} MiB at most."
+        f"Supervisor's memory (PSS) over each fifth: {', '.join(f'{size:.1f}' for size in fifths)} MiB; "
+        f"{max(memory):.1f} MiB at most."
     )
 
 

@@ -80,7 +80,7 @@ def test_the_supervisor_killed_takes_everything_along_and_a_second_start_works_a
         fleet.process.wait()  # type: ignore[union-attr]
         fleet.start()
         fleet.wait()
-        _, alive = psutil.wait_procs(orphans, timeout=5)
+        _, alive = psutil.wait_procs(orphans, timeout=60)
         assert not alive
         assert fleet.stop() == 0
 
@@ -117,7 +117,7 @@ with open("pids.txt", "w") as file:
         assert len(pids) == 4
         plain = fleet.agent("plain")["pid"]
         assert fleet.ctl("stop", "parent").returncode == 0
-        _, alive = psutil.wait_procs(hidden, timeout=5)
+        _, alive = psutil.wait_procs(hidden, timeout=60)
         assert not alive
         assert fleet.agent("plain")["pid"] == plain
 

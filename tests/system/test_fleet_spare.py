@@ -73,7 +73,7 @@ def test_one_that_cannot_be_used_is_done_without(fleet: Fleet, fault: str) -> No
     spare = fleet.spare()
     getattr(spare, fault)()
     assert fleet.kill("one") != spare.pid
-    assert await_end(spare.pid, 10)
+    assert await_end(spare.pid, 60)
     assert answers(fleet, "one")
     assert fleet.spare().pid != spare.pid
     assert not [process for process in descendants(fleet.pid) if process.zombie]
@@ -84,7 +84,7 @@ def test_it_ends_with_its_zygote(fleet: Fleet) -> None:
     with fleet.follow() as log:
         fleet.zygote().kill()
         log.until(lambda record: "the zygote died" in record["message"])
-    assert await_end(spare.pid, 10)
+    assert await_end(spare.pid, 60)
     assert fleet.kill("two") not in (None, spare.pid)
     assert fleet.spare().pid != spare.pid
 

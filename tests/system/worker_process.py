@@ -151,7 +151,7 @@ def run_worker(
         for source in sources:
             reader = threading.Thread(target=worker.read, args=source, daemon=True)
             reader.start()
-            stack.callback(reader.join, 10)
+            stack.callback(reader.join, 60)
         stack.callback(worker.process.end)
         if ready:
             worker.wait_until(

@@ -107,7 +107,7 @@ def serve(socket: Path) -> Iterator[FakeControl]:
             with suppress(BrokenPipeError):
                 self.wfile.write(data)
             if follow:
-                fake.released.wait(10)
+                fake.released.wait(60)
 
     class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         daemon_threads = True

@@ -156,7 +156,7 @@ def test_following_shows_records_at_once_and_ends_with_ctrl_c(fake: FakeControl)
         assert process.stdout is not None
         assert process.stdout.readline() == FIRST + "\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "")
 
 
@@ -168,7 +168,7 @@ def test_following_ends_when_the_supervisor_does(fake: FakeControl):
         fake.released.set()
         # Not communicate(): it reads beside the buffer that readline() may have filled with more than one line.
         output, errors = process.stdout.read(), process.stderr.read()
-        status = process.wait(10)
+        status = process.wait(60)
     assert (status, errors) == (0, "")
     assert "KeyError" in output
 

@@ -123,7 +123,7 @@ def test_wait_waits_for_the_supervisor_too(tmp_path):
     time.sleep(0.3)
     with serve(socket) as fake:
         fake.answer("/v1/wait", {"done": True, "agents": [agent("research")]})
-        thread.join(10)
+        thread.join(60)
     assert [(result.exit_code, result.stdout) for result in results] == [(0, "research: ready (pid 4008)\n")]
 
 

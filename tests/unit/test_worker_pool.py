@@ -221,7 +221,7 @@ def test_disposals_cannot_pile_up_and_what_hangs_is_abandoned() -> None:
         assert not settling.done()
         assert factory.leaving is not None
         factory.leaving.set()
-        await asyncio.wait_for(settling, 10)
+        await asyncio.wait_for(settling, 60)
         await pool.close(10)
         assert all(thing.left for thing in factory.made)
 
@@ -230,7 +230,7 @@ def test_disposals_cannot_pile_up_and_what_hangs_is_abandoned() -> None:
         owned = pool.open(hanging())
         await owned.value()
         pool.give_up(owned)
-        await asyncio.wait_for(pool.close(0.01), 10)
+        await asyncio.wait_for(pool.close(0.01), 60)
         assert owned.task.done()
 
     asyncio.run(run())

@@ -155,7 +155,7 @@ def test_a_server_that_never_answers_an_unknown_method_is_asked_the_other_way_ne
         return Fault(hold=True) if request.rpc_method == "server/discover" else None
 
     with run_downstream(fault=fault) as running:
-        first, second, third = probe(*[http(running.url)] * 3, timeout=1.0)
+        first, second, third = probe(*[http(running.url)] * 3, timeout=4.0)
     assert (first.up, second.up, third.up) == (False, True, True)
 
 
