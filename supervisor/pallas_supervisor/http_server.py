@@ -26,6 +26,9 @@ SHUTDOWN_TIMEOUT = 2
 LINGER = 0.5
 """Seconds in which connections that have just been opened may still send their request at the end."""
 
+HAND_OVER = 4
+"""Turns of the loop in which a connection that has been accepted comes to its protocol: asyncio takes three."""
+
 LINGER_INTERVAL = 0.01
 """Seconds between two looks whether connections are left."""
 
@@ -48,6 +51,13 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting at once, and answer what has been accepted before closing anything."""
+        loop = asyncio.get_running_loop()
+        for server in self.servers:
+            for listener in server.sockets:
+                loop.remove_reader(listener.fileno())
+        # asyncio hands what it has accepted to the server in a task of its own; a closed server would reset it.
+        for _ in range(HAND_OVER):
+            await asyncio.sleep(0)
         for server in self.servers:
             server.close()
         self.server_state.default_headers.append((b"connection", b"close"))
