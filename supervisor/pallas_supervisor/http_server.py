@@ -62,9 +62,9 @@ class _Server(uvicorn.Server):
             server.close()
         self.server_state.default_headers.append((b"connection", b"close"))
         for _ in range(round(LINGER / LINGER_INTERVAL)):
-            await asyncio.sleep(LINGER_INTERVAL)  # the newest connections have no protocol yet
             if not self.server_state.connections:
                 break
+            await asyncio.sleep(LINGER_INTERVAL)
         await super().shutdown(sockets)
 
 

@@ -292,7 +292,7 @@ class Launcher:
         await zygote.end()
         ahead |= self._ahead()
         for interval in SWEEP_INTERVALS * 10:
-            await self._kill_unclaimed(NASCENT)
+            kill_strays(self._known(), lambda _pid, whose: whose == NASCENT)
             reap_zombies(self._known())
             if ahead.isdisjoint(children()):
                 return

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 PAUSE = 0.5
 """Seconds between two kills: what is measured is a death in a fleet at rest."""
 
+LOOK_INTERVAL = 0.005
+"""Seconds between two looks at a port: the supervisor answers meanwhile, and has other things to do."""
+
 STAGES = ("ended", "noticed", "swept", "begun", "importing", "creating", "serving", "answers", "ready")
 """What a restart passes through; each is measured from the kill. Ended is what the kernel tells everybody alike."""
 
@@ -82,9 +85,7 @@ def restart(fleet: Fleet, name: str) -> dict[str, float]:
         await_end(before["pid"], 60)
         ended = time.time()
         while not answers(client, url):
-            time.sleep(
-                0.005
-            )  # refused, or told to come again; the supervisor tells it, and has other things to do
+            time.sleep(LOOK_INTERVAL)  # refused, or told to come again
         answered = time.time()
         stages = stages_of(log, name, before["generation"])
     moments = {**stages, "ended": ended, "answers": answered}

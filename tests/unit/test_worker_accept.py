@@ -41,6 +41,15 @@ class App:
         self.ended = "answered"
 
 
+def answering(listener: socket.socket) -> HttpServer:
+    """A server that accepts, and answers whatever it is asked."""
+    app = App()
+    app.go.set()
+    http = HttpServer(app, listener)
+    http.start()
+    return http
+
+
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.socket() as made:
@@ -69,10 +78,7 @@ async def accepted_one(http: HttpServer) -> None:
 
 def test_requests_are_answered_on_one_connection(listener: socket.socket) -> None:
     async def run() -> None:
-        app = App()
-        app.go.set()
-        http = HttpServer(app, listener)
-        http.start()
+        http = answering(listener)
         async with connected(listener) as (reader, writer):
             for _ in range(2):
                 writer.write(REQUEST)
@@ -162,10 +168,7 @@ def test_what_ends_after_its_caller_is_waited_for(listener: socket.socket) -> No
 
 def test_an_accepted_connection_may_still_send_its_first_request(listener: socket.socket) -> None:
     async def run() -> None:
-        app = App()
-        app.go.set()
-        http = HttpServer(app, listener)
-        http.start()
+        http = answering(listener)
         async with connected(listener) as (reader, writer):
             await accepted_one(http)
             drained = asyncio.create_task(http.drain(10))
@@ -179,10 +182,7 @@ def test_an_accepted_connection_may_still_send_its_first_request(listener: socke
 
 def test_an_idle_client_that_asks_again_is_answered_and_told_to_leave(listener: socket.socket) -> None:
     async def run() -> None:
-        app = App()
-        app.go.set()
-        http = HttpServer(app, listener)
-        http.start()
+        http = answering(listener)
         async with connected(listener) as (reader, writer):
             writer.write(REQUEST)
             await reader.readuntil(b"\r\n\r\nok")
@@ -219,10 +219,7 @@ def test_in_the_second_half_of_a_drain_idle_connections_are_not_waited_for(
     monkeypatch.setattr(accept, "LINGER", 10**9)
 
     async def run() -> None:
-        app = App()
-        app.go.set()
-        http = HttpServer(app, listener)
-        http.start()
+        http = answering(listener)
         async with connected(listener) as (reader, writer):
             writer.write(REQUEST)
             await reader.readuntil(b"\r\n\r\nok")
@@ -240,10 +237,7 @@ def test_time_in_which_nobody_looks_is_no_idleness(
     monkeypatch.setattr(accept, "LINGER", 5)
 
     async def run() -> None:
-        app = App()
-        app.go.set()
-        http = HttpServer(app, listener)
-        http.start()
+        http = answering(listener)
         async with connected(listener) as (reader, writer):
             writer.write(REQUEST)
             await reader.readuntil(b"\r\n\r\nok")
