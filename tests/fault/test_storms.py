@@ -111,7 +111,7 @@ def test_an_agent_that_waits_for_the_zygote_can_be_stopped(storm: Storm) -> None
         old = fleet.zygote()
         old.kill()
         log.until(lambda record: "the zygote died" in record["message"])
-        importing = next(p for p in fleet.processes() if "pallas_worker.zygote" in p.cmdline())
+        importing = fleet.descendant(lambda arguments: "pallas_worker.zygote" in arguments)
         importing.suspend()
         os.kill(fleet.agent("loud")["pid"], signal.SIGKILL)
         log.until(lambda record: record.get("agent") == "loud" and record.get("state") == "starting")

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
+from harness.process_tree import await_end
 from pallas_registry.deployment import ModelCapabilities
 from peers import stdio_server
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
@@ -288,6 +288,5 @@ def test_the_processes_of_a_call_end_with_its_caller(tmp_path: Path) -> None:
 
         asyncio.run(run())
         pid = int(begun.read_text())
-        _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=30)
-        assert alive == []
+        assert await_end(pid, 60)
         assert worker.stop() == 0

@@ -81,7 +81,7 @@ class Fleet:
                 stderr=out,
                 text=True,
             )
-        self._await(self._answers, "the control socket answers")
+        self.await_that(self._answers, "the control socket answers")
 
     def _answers(self) -> bool:
         assert self.process is not None
@@ -114,17 +114,21 @@ class Fleet:
 
     def zygote(self) -> psutil.Process:
         """The zygote."""
-        return next(process for process in self.processes() if _title(process) == "pallas-zygote")
+        return self.descendant(lambda arguments: arguments[:1] == ["pallas-zygote"])
 
     def spare(self) -> psutil.Process:
         """The worker that is forked ahead, as soon as it is there."""
+        return self.descendant(lambda arguments: arguments[:1] == ["pallas-spare"])
+
+    def descendant(self, wanted: Callable[[list[str]], bool]) -> psutil.Process:
+        """The one whose arguments (of which a title is the first) are wanted, as soon as it is there."""
         found: list[psutil.Process] = []
 
         def there() -> bool:
-            found[:] = [process for process in self.processes() if _title(process) == "pallas-spare"]
+            found[:] = [process for process in self.processes() if wanted(_arguments(process))]
             return bool(found)
 
-        self._await(there, "a worker is forked ahead")
+        self.await_that(there, "a process with the arguments that are wanted")
         return found[0]
 
     # --- the control socket -------------------------------------------------------------------------------
@@ -207,7 +211,8 @@ class Fleet:
         assert isinstance(pid, int)
         return pid
 
-    def _await(self, reached: Callable[[], bool], what: str) -> None:
+    def await_that(self, reached: Callable[[], bool], what: str) -> None:
+        """Look again and again until it is so; only for what no event tells."""
         deadline = time.monotonic() + PATIENCE
         while not reached():
             if time.monotonic() > deadline:
@@ -215,12 +220,12 @@ class Fleet:
             time.sleep(0.02)  # between two looks at a process that offers no event yet
 
 
-def _title(process: psutil.Process) -> str:
-    """The first of its arguments; nothing of a process that is gone or has none."""
+def _arguments(process: psutil.Process) -> list[str]:
+    """Its command line; nothing of a process that has ended meanwhile."""
     try:
-        return next(iter(process.cmdline()), "")
+        return process.cmdline()
     except psutil.Error:
-        return ""
+        return []
 
 
 class LogStream:

@@ -296,4 +296,4 @@ def test_a_storm_of_reloads_ends_where_the_last_valid_file_says(fleet: Fleet) ->
     assert fleet.status()["configuration"] == {"changed": [], "problems": 0}, "the last valid one counts"
     assert reload(fleet) == "nothing changed\n"
     assert process.memory_info().rss - memory < 4 * 1024 * 1024
-    fleet._await(lambda: process.num_fds() <= descriptors, "connections and the guest's are closed")
+    fleet.await_that(lambda: process.num_fds() <= descriptors, "connections and the guest's are closed")

@@ -56,7 +56,7 @@ def test_a_worker_is_as_old_as_its_start_and_not_as_its_process(fleet: Fleet) ->
     assert fleet.ctl("stop", "one").returncode == 0
     spare = fleet.spare()
     fleet.kill("own")  # which needs a start, but no fork
-    (daemon,) = [p for p in fleet.processes() if p.cmdline() == ["sleep", "1234"]]
+    daemon = fleet.descendant(lambda arguments: arguments == ["sleep", "1234"])
     assert daemon.create_time() > spare.create_time()
     before = time.time()
     assert fleet.ctl("start", "one").returncode == 0
@@ -76,7 +76,9 @@ def test_one_that_cannot_be_used_is_done_without(fleet: Fleet, fault: str) -> No
     assert await_end(spare.pid, 60)
     assert answers(fleet, "one")
     assert fleet.spare().pid != spare.pid
-    assert not [process for process in descendants(fleet.pid) if process.zombie]
+    fleet.await_that(
+        lambda: not any(process.zombie for process in descendants(fleet.pid)), "no zombie is left"
+    )
 
 
 def test_it_ends_with_its_zygote(fleet: Fleet) -> None:
@@ -101,7 +103,7 @@ def test_it_holds_nothing_of_the_agents(fleet: Fleet) -> None:
 def test_nothing_is_left_of_it(fleet: Fleet) -> None:
     spare = fleet.spare()
     assert fleet.stop() == 0
-    assert not psutil.pid_exists(spare.pid)
+    assert await_end(spare.pid, 60)
 
 
 def answers(fleet: Fleet, name: str) -> bool:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-import psutil
 import pytest
 
 from harness.ports import free_ports
+from harness.process_tree import await_end
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from system.worker_census import until
 from system.worker_process import RunningWorker, run_worker
@@ -213,8 +213,7 @@ def test_a_stdio_server_lives_as_long_as_its_call(tmp_path: Path) -> None:
             for mode in MODES
         ]
         assert pids[0] != pids[1]
-        psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
-        assert not any(psutil.pid_exists(pid) for pid in pids)
+        assert all(await_end(pid, 60) for pid in pids)
         assert '"status": "ok"' in text(call(worker.url, "auto", "get_health"))
 
 
