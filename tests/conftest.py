@@ -1,4 +1,4 @@
-"""What holds for every test: repeatable property tests, and HTTP clients that are made quickly.
+"""What holds for every test: repeatable property tests, and HTTP clients that are made quickly and are patient.
 
 `pytest --hypothesis-profile=default tests/property` looks for new examples.
 """
@@ -22,3 +22,6 @@ settings.load_profile("repeatable")
 for library in (httpx, httpx2):
     kept = functools.cache(library.create_ssl_context)
     mock.patch.object(library._transports.default, "create_ssl_context", kept).start()
+    # Where no time-out is given, it only bounds a failing test.
+    for what in ("connect", "read", "write", "pool"):
+        setattr(library._config.DEFAULT_TIMEOUT_CONFIG, what, 120.0)

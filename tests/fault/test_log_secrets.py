@@ -70,9 +70,8 @@ raise RuntimeError(f"cannot log in with {os.environ['FORGE_TOKEN']}")
 
 
 def refuse(request: Recorded) -> Fault | None:
-    """Every second request is refused, in words that quote its credentials."""
-    refuse.count = getattr(refuse, "count", 0) + 1  # type: ignore[attr-defined]
-    if refuse.count % 2 or request.rpc_method != "tools/call":  # type: ignore[attr-defined]
+    """The tools of callers with an even number are refused, in words that quote the request's credentials."""
+    if request.rpc_method != "tools/call" or int(request.json["params"]["arguments"]["text"]) % 2:
         return None
     given = f"{request.bearer} {request.headers.get('x-api-key')}"
     encoded = base64.b64encode(f"no: {given}".encode()).decode()

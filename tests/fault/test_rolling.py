@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CLIENTS = 50
+REUSE = 0.8
+"""Seconds for which clients keep a connection in which they send nothing; see `Load`."""
 NAMES = ("library", "research", "jarvis")
 
 
@@ -33,11 +35,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def test_a_rolling_restart_under_load_loses_no_request(fleet: Fleet) -> None:
     async def run() -> None:
-        load = Load([fleet.deployment.agents[name]["port"] for name in NAMES], clients=CLIENTS)
+        ports = [fleet.deployment.agents[name]["port"] for name in NAMES]
+        load = Load(ports, clients=CLIENTS, reuse=REUSE)
         loading = asyncio.create_task(load.run(100_000))
         await load.until(200)
         before = fleet.pids()
-        restarted = await asyncio.to_thread(fleet.ctl, "restart", "--all", "--timeout", "80")
+        restarted = await asyncio.to_thread(fleet.ctl, "restart", "--all", "--timeout", "170")
         assert restarted.returncode == 0, restarted.stderr
         await load.until(load.outcome.total + 200)
         load.stop()

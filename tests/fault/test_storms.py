@@ -6,6 +6,7 @@ One fleet for all of it, started without stdin, stdout and stderr, as `pallas <&
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import resource
 import signal
@@ -27,13 +28,22 @@ if TYPE_CHECKING:
 
 WITHOUT_STANDARD_DESCRIPTORS = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
 
+GATE = """\
+import fcntl, sys
+if "pallas_worker.zygote" in sys.orig_argv:
+    with open({gate!r}) as gate:
+        fcntl.flock(gate, fcntl.LOCK_SH)
+"""
+"""A `sitecustomize`: a zygote does not begin while somebody else holds the lock."""
+
 
 class Storm:
     """A fleet of two forked agents: `quiet`, and `loud`, which does what it is told."""
 
-    def __init__(self, fleet: Fleet, orders: Orders) -> None:
+    def __init__(self, fleet: Fleet, orders: Orders, gate: Path) -> None:
         self.fleet = fleet
         self.orders = orders
+        self._gate = gate
 
     def answers(self, agent: str) -> bool:
         return asyncio.run(send_message(self.fleet.deployment.url(agent), "still there?")) == "still there?"
@@ -48,17 +58,28 @@ class Storm:
         finally:
             resource.prlimit(self.fleet.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
+    @contextmanager
+    def zygotes_held_up(self) -> Iterator[None]:
+        """One that is started meanwhile imports nothing before the end."""
+        with self._gate.open() as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            yield
+
 
 @pytest.fixture(scope="module")
 def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
+    site = tmp_path_factory.mktemp("site")
+    gate = site / "gate"
+    gate.touch()
+    (site / "sitecustomize.py").write_text(GATE.format(gate=str(gate)))
     deployment = make_deployment(tmp_path_factory.mktemp("storm") / "fleet", "quiet")
     orders = Orders(deployment)
     orders.add("loud", stop_timeout=1)
-    fleet = Fleet(deployment)
+    fleet = Fleet(deployment, env={"PYTHONPATH": str(site)})
     fleet.wrapper = WITHOUT_STANDARD_DESCRIPTORS
     with fleet:
         fleet.wait()
-        yield Storm(fleet, orders)
+        yield Storm(fleet, orders, gate)
 
 
 def test_no_socket_takes_the_number_of_a_standard_descriptor(storm: Storm) -> None:
@@ -107,16 +128,12 @@ def test_a_worker_that_dies_while_no_descriptor_is_left_comes_back(storm: Storm)
 def test_an_agent_that_waits_for_the_zygote_can_be_stopped(storm: Storm) -> None:
     """It has no process yet; it was said to have one that cannot be killed."""
     fleet = storm.fleet
-    with fleet.follow() as log:
-        old = fleet.zygote()
-        old.kill()
+    with fleet.follow() as log, storm.zygotes_held_up():
+        fleet.zygote().kill()
         log.until(lambda record: "the zygote died" in record["message"])
-        importing = fleet.descendant(lambda arguments: "pallas_worker.zygote" in arguments)
-        importing.suspend()
         os.kill(fleet.agent("loud")["pid"], signal.SIGKILL)
         log.until(lambda record: record.get("agent") == "loud" and record.get("state") == "starting")
         stopped = fleet.post("/v1/stop", agents=["loud"]).json()
-        importing.resume()
     assert stopped["done"], stopped
     assert stopped["agents"][0]["state"] == "stopped"
     assert fleet.post("/v1/start", agents=["loud"]).json()["done"]

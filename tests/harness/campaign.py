@@ -198,7 +198,7 @@ class Campaign:
         """What the supervisor said of late, and what went wrong elsewhere."""
         lines = [
             f"{record['time']} {record['level']} {record['message']}"
-            for record in self.fleet.records()
+            for record in self.fleet.written()
             if record["logger"].startswith("pallas.supervisor") or record["level"] in ("WARNING", "ERROR")
         ]
         return "\n".join(lines[-60:])

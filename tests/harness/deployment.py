@@ -31,6 +31,7 @@ MODULES = {
     "does_not_import": "import nothing_that_exists\n",
     "without_fast": "slow = None\n",
     "exits_at_import": "raise SystemExit(3)\n",
+    "crashes": "import os\nos._exit(9)\n",
     "crashes_later": PASSTHROUGH
     + """
 import os, threading

@@ -59,7 +59,7 @@ class Fleet:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -176,8 +176,22 @@ class Fleet:
     # --- the log ------------------------------------------------------------------------------------------
 
     def records(self) -> list[Record]:
-        """The log file's records so far; every line has to parse."""
-        return [json.loads(line) for line in self.log_file.read_text().splitlines()]
+        """The log file's records, among them all that the supervisor has told by now; every line has to parse."""
+        if self.process is not None and self.process.poll() is None:
+            # The file is written by a thread of its own, a little later than the log is told to anybody who asks.
+            told = set(self.get("/v1/logs?n=1000000").content.splitlines())
+            self.await_that(lambda: told <= set(self._lines()), "what was told is in the log file")
+        return self.written()
+
+    def written(self) -> list[Record]:
+        """The log file's records as it is; every line has to parse."""
+        return [json.loads(line) for line in self._lines()]
+
+    def _lines(self) -> list[bytes]:
+        """The lines of the log file; the last one may be half written while the supervisor runs."""
+        *lines, rest = self.log_file.read_bytes().split(b"\n")
+        assert not rest or self.process is None or self.process.poll() is None, rest
+        return lines
 
     def transitions(self, *names: str) -> list[Record]:
         """Records of state changes, of the named agents or of all."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,14 +51,27 @@ class Outcome:
 
 
 class Load:
-    """`clients` callers at a time, in turn at the given ports of 127.0.0.1."""
+    """`clients` callers at a time, in turn at the given ports of 127.0.0.1.
 
-    def __init__(self, ports: Sequence[int], *, clients: int, message: str = "still there?") -> None:
+    Args:
+        reuse: seconds after a request within which another one may use its connection. A worker that drains closes
+            one that has been idle for about a second, and a client may stand still for as long.
+    """
+
+    def __init__(
+        self,
+        ports: Sequence[int],
+        *,
+        clients: int,
+        message: str = "still there?",
+        reuse: float = math.inf,
+    ) -> None:
         self.outcome = Outcome()
         self.news = asyncio.Condition()
         self._ports = ports
         self._clients = clients
         self._message = message
+        self._reuse = reuse
         self._enough = asyncio.Event()
 
     async def run(self, requests: int) -> Outcome:
@@ -81,6 +96,9 @@ class Load:
         for _ in numbers:
             if self._enough.is_set():
                 break
+            if connection is not None and time.monotonic() - connection.asked > self._reuse:
+                connection.close()
+                connection = None
             try:
                 if connection is None:
                     connection = await _Connection.open(port)
@@ -117,6 +135,8 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         self._state = h11.Connection(h11.CLIENT)
+        self.asked = math.inf
+        """When its newest request was sent, on the monotonic clock."""
 
     @classmethod
     async def open(cls, port: int) -> _Connection:
@@ -127,6 +147,7 @@ class _Connection:
 
     async def ask(self, message: str) -> tuple[int, str, bool]:
         """Status and body of the answer, and whether the connection may be used again."""
+        self.asked = time.monotonic()
         call = {**_CALL, "params": {"name": "send_message", "arguments": {"message": message}}}
         body = json.dumps(call).encode()
         headers = [

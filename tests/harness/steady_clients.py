@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 PATIENCE = 90.0
 PAUSE = 0.02
 """Seconds between two requests of a client: the cores are for those who answer."""
+REUSE = 0.4
+"""Seconds after a request within which another one may use its connection.
+
+What is about to end closes connections that have been idle for half a second, and a client may stand still for as long.
+"""
 
 
 @dataclass(frozen=True)
@@ -111,13 +117,17 @@ class SteadyClients:
     def _run(self, question: Question, keep: bool) -> None:
         name = threading.current_thread().name
         connection = http.client.HTTPConnection("127.0.0.1", question.port, timeout=PATIENCE)
+        asked = 0.0
         while not self._stopping.wait(PAUSE):
+            if time.monotonic() - asked > REUSE:
+                connection.close()
             try:
                 if connection.sock is None:
                     connection.connect()
             except OSError as error:
                 self.refused.append(f"{question.port}: {error!r}")
                 continue
+            asked = time.monotonic()
             try:
                 wrong = question.ask(connection)
             except (OSError, http.client.HTTPException) as error:

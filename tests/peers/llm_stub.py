@@ -106,7 +106,7 @@ class LlmStub:
         self.answer = answer
         """Gives each turn that is not scripted; may be replaced while it runs."""
         self.asked: list[Asked] = []
-        """All requests for a turn so far."""
+        """All requests for a turn so far; `loopback.wait_for` looks again after each."""
         self._script: Iterator[Turn] = iter(())
         self._numbers = itertools.count(1)
         self.loopback: Loopback
@@ -175,6 +175,7 @@ class LlmStub:
 
     async def _turn(self, asked: Asked) -> Turn:
         self.asked.append(asked)
+        self.loopback.look_again()
         turn = next(self._script, None) or self.answer(asked)
         await asyncio.sleep(turn.delay)
         return turn

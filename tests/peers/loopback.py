@@ -127,6 +127,11 @@ class Loopback:
             if not self._arrived.wait_for(lambda: matches(self.requests), timeout):
                 raise TimeoutError(f"{len(self.requests)} requests, none that was waited for")
 
+    def look_again(self) -> None:
+        """Have those who wait look again, for what the application has made of a request is news, too."""
+        with self._arrived:
+            self._arrived.notify_all()
+
     def release(self) -> None:
         """Let every request go on that a `Fault(hold=True)` holds, and those that come later."""
         self._server.in_loop(self._server.released.set)

@@ -166,7 +166,8 @@ class Machine:
         return result
 
     def journal_text(self) -> str:
-        """The end of the unit's journal, for a failure's message."""
+        """The end of the unit's journal."""
+        self.run("journalctl", "--sync", check=False)
         return self.run("journalctl", "-u", UNIT, "-n", "40", "-o", "cat", check=False).stdout
 
     def properties(self, *names: str) -> dict[str, str]:

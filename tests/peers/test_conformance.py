@@ -72,7 +72,7 @@ def run_fixtures() -> Iterator[str]:
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             # The listener is bound: this waits in its backlog until the process serves.
-            assert httpx.get(f"{origin}/livez", timeout=60).text == "ok"
+            assert httpx.get(f"{origin}/livez").text == "ok"
             yield f"{origin}/mcp"
         finally:
             process.send_signal(signal.SIGTERM)

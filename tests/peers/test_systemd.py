@@ -9,13 +9,14 @@ import hashlib
 import json
 import shutil
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.deployment import make_deployment
 from harness.steady_clients import Question, SteadyClients
-from peers.systemd_machine import UNIT, Machine, require_machine
+from peers.systemd_machine import PATIENCE, UNIT, Machine, require_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ print("not manager's:", sorted(n for n in os.environ if n.startswith(("NOTIFY_",
 DROP_IN = """\
 [Service]
 # The manager's time is the tests' time.
-WatchdogSec=5
+WatchdogSec=15
 RestartSec=100ms
 LoadCredential=A_API_KEY:/etc/pallas/a-key
 LoadCredential=client.pem:/etc/pallas/client.pem
@@ -92,6 +93,15 @@ class Service:
         entries = self.machine.journal("SYSLOG_IDENTIFIER=pallas", "_TRANSPORT=journal", *matches)
         return [{**entry, "record": json.loads(entry["MESSAGE"])} for entry in entries]
 
+    def until_logged(self, count: int) -> list[str]:
+        """The lines of the log file, as soon as there are so many; the journal is written by another thread."""
+        deadline = time.monotonic() + PATIENCE
+        file = self.machine.path("/var/lib/pallas/pallas.log")
+        while len(lines := file.read_text().splitlines()) < count:
+            assert time.monotonic() < deadline, (lines[-5:], count)
+            time.sleep(0.02)  # between two looks at a file
+        return lines
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
@@ -137,7 +147,7 @@ def test_start_returns_when_the_supervisor_is_ready_and_the_status_says_how_thin
         "StatusText": "2/2 agents ready",
         "NFileDescriptorStore": "3",
         "User": "pallas",
-        "WatchdogUSec": "5s",
+        "WatchdogUSec": "15s",
     }
 
 
@@ -158,6 +168,9 @@ def test_each_worker_has_a_control_group_of_its_own_below_the_units(service: Ser
 
 
 def test_secrets_reach_the_agents_as_variables_and_files_and_no_place_shows_them(service: Service) -> None:
+    service.machine.until_journal(
+        "not manager's:"
+    )  # the last that is said; the supervisor writes in a thread
     messages = [entry["record"]["message"] for entry in service.records("PALLAS_AGENT=library")]
     digests = [hashlib.sha256(value.encode()).hexdigest() for value in (SECRET, FROM_FILE)]
     assert f"digests {' '.join(digests)}" in messages
@@ -188,7 +201,7 @@ def test_every_line_of_the_journal_is_one_record_with_fields_and_priority(servic
     pids = {entry["PALLAS_PID"] for entry in entries if "PALLAS_PID" in entry}
     assert len(pids) == 2
     assert pids < set(map(str, service.machine.processes()))
-    lines = service.machine.path("/var/lib/pallas/pallas.log").read_text().splitlines()
+    lines = service.until_logged(len(entries))
     assert [json.loads(line) for line in lines[: len(entries)]] == [entry["record"] for entry in entries]
 
 
@@ -198,6 +211,7 @@ def test_reload_waits_until_it_is_done_and_fails_if_it_cannot_be(service: Servic
     service.deployment.agents["research"]["description"] = "Another one"
     service.write()
     machine.run("systemctl", "reload", UNIT)
+    machine.until_journal("reloaded: ")
     reloaded = [entry for entry in service.records() if entry["record"]["message"].startswith("reloaded: ")]
     assert len(reloaded) == 1
     good = service.deployment.document
@@ -205,7 +219,7 @@ def test_reload_waits_until_it_is_done_and_fails_if_it_cannot_be(service: Servic
     service.write()
     failed = machine.run("systemctl", "reload", UNIT, check=False)
     assert failed.returncode == 1
-    assert "colour" in machine.journal_text()
+    machine.until_journal("colour")
     service.deployment.document = good
     service.write()
     assert machine.properties("MainPID", "InvocationID") == before

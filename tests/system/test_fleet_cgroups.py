@@ -43,7 +43,7 @@ def test_each_worker_has_a_group_and_takes_its_daemons_along(tmp_path: Path) -> 
             assert members(root / "worker-forked.1") == {pids["forked"]}
             assert members(root / "worker-own.1") == {pids["own"]}
             (daemon,) = members(root / "worker-maker.1") - {pids["maker"]}
-            assert psutil.Process(daemon).name() == "sleep"
+            fleet.await_that(lambda: psutil.Process(daemon).name() == "sleep", "it is what it was to become")
 
             fleet.kill("forked")
             assert psutil.pid_exists(daemon), "it is not the other's"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import httpx
@@ -45,12 +46,16 @@ def test_every_worker_lists_and_answers_its_tools(fleet: Fleet, era: Era) -> Non
             assert prompt.messages == []
         assert await send_message(fleet.deployment.url(name), f"hello {name}", era) == f"hello {name}"
         assert await call(fleet.deployment.url(name), name, era, message="by name") == (False, "by name")
-        failed, health = await call(fleet.deployment.url(name), "get_health", era)
-        assert not failed
-        assert json.loads(health)["status"] == "ok"
+
+    def is_well(name: str) -> bool:
+        failed, health = asyncio.run(call(fleet.deployment.url(name), "get_health", era))
+        assert not failed, health
+        return str(json.loads(health)["status"]) == "ok"
 
     for name in ("one", "two_words", "asks"):
         asyncio.run(visit(name))
+        # A probe may have found that a server stood still; the next one finds that it does not.
+        fleet.await_that(partial(is_well, name), f"{name} is well")
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -119,8 +124,10 @@ def test_the_merged_metrics_have_every_agent_and_the_agents_port_only_its_own(fl
 
 
 def test_health_is_ok_when_everything_is(fleet: Fleet) -> None:
-    health = httpx.get(f"{fleet.deployment.registry}/health")
-    assert health.status_code == 200
-    assert health.json()["status"] == "ok"
-    assert set(health.json()["agents"]) == {"one", "two_words", "asks"}
+    def health() -> httpx.Response:
+        return httpx.get(f"{fleet.deployment.registry}/health")
+
+    assert health().status_code == 200
+    fleet.await_that(lambda: health().json()["status"] == "ok", "all are well")
+    assert set(health().json()["agents"]) == {"one", "two_words", "asks"}
     assert httpx.get(f"{fleet.deployment.registry}/readyz").status_code == 200

@@ -18,8 +18,6 @@ from harness.fleet import Fleet
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.fleet import Record
-
 MIB = 1024**2
 
 TROUBLE = """
@@ -48,11 +46,13 @@ async def agent() -> None:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    defaults = {"liveness_interval": 0.4, "liveness_misses": 5, "memory_limit": "512MiB", "reset_after": 0.05}
+    defaults = {"memory_limit": "512MiB", "reset_after": 0.05}
     deployment = make_deployment(
         tmp_path_factory.mktemp("guards") / "fleet", "trouble", "heavy", "other", defaults=defaults
     )
-    for name, size in (("trouble", 0), ("heavy", 300 * MIB)):
+    # An agent of its own: whoever takes much memory may be silent for as long where memory comes slowly.
+    deployment.add("frozen", liveness_interval=0.4, liveness_misses=5)
+    for name, size in (("trouble", 0), ("heavy", 300 * MIB), ("frozen", 0)):
         module = TROUBLE.replace("NAME", name).replace("AT_FIRST", str(size))
         (deployment.directory / "agents" / f"{name}.py").write_text(module)
     with Fleet(deployment) as fleet:
@@ -65,7 +65,8 @@ def nobody_else_is_touched(fleet: Fleet) -> Iterator[None]:
     before = fleet.pids()["other"]
     yield
     assert fleet.pids()["other"] == before
-    assert asyncio.run(send_message(fleet.deployment.url("trouble"), "still there")) == "still there"
+    for name in ("trouble", "frozen"):
+        assert asyncio.run(send_message(fleet.deployment.url(name), "still there")) == "still there"
 
 
 def restarts(fleet: Fleet, reason: str, agent: str = "trouble") -> float:
@@ -89,22 +90,18 @@ def tool(fleet: Fleet, name: str, arguments: str, agent: str = "trouble") -> str
         return None
 
 
-def ready_again(record: Record) -> bool:
-    return record.get("agent") == "trouble" and record.get("state") == "ready"
-
-
 @pytest.mark.parametrize("how", ["stopped", "blocked"])
 def test_a_frozen_worker_is_killed_and_started_again(fleet: Fleet, how: str) -> None:
-    before = restarts(fleet, "unhealthy")
+    before = restarts(fleet, "unhealthy", "frozen")
     with fleet.follow() as log:
         if how == "stopped":
-            os.kill(fleet.agent("trouble")["pid"], signal.SIGSTOP)
+            os.kill(fleet.agent("frozen")["pid"], signal.SIGSTOP)
         else:
-            assert tool(fleet, "block", '{"seconds": 60}') is None
-        killed = log.until(lambda r: r.get("agent") == "trouble" and r.get("state") == "killing")
-        log.until(ready_again)
-    assert killed["message"] == "trouble: ready -> killing (no heartbeat for 2 s)"
-    assert restarts(fleet, "unhealthy") == before + 1
+            assert tool(fleet, "block", '{"seconds": 60}', agent="frozen") is None
+        killed = log.until(lambda r: r.get("agent") == "frozen" and r.get("state") == "killing")
+        log.until(lambda r: r.get("agent") == "frozen" and r.get("state") == "ready")
+    assert killed["message"] == "frozen: ready -> killing (no heartbeat for 2 s)"
+    assert restarts(fleet, "unhealthy", "frozen") == before + 1
 
 
 def test_a_worker_that_has_grown_is_replaced_by_one_that_is_ready_first(fleet: Fleet) -> None:
@@ -125,7 +122,7 @@ def test_an_allocation_that_is_too_large_ends_the_worker_where_it_is_made(fleet:
     with fleet.follow() as log:
         assert tool(fleet, "hold", f'{{"size": {2048 * MIB}}}') is None
         told = log.until(lambda r: r.get("logger") == "pallas.worker.memory")
-        log.until(ready_again)
+        log.until(lambda r: r.get("agent") == "trouble" and r.get("state") == "ready")
     assert "out of memory: it asked for more than its memory_limit of 512 MiB leaves" in told["message"]
     assert "held.append" in told["stack"]
     assert fleet.agent("trouble")["last_exit"] == "exit status 71 (out of memory)"
@@ -163,5 +160,5 @@ def test_a_worker_that_is_large_from_the_start_is_told_of_and_killed_only_past_i
 def test_who_keeps_below_the_limit_is_left_alone(fleet: Fleet) -> None:
     before = fleet.pids()
     assert tool(fleet, "hold", f'{{"size": {100 * MIB}}}') == "held"
-    assert tool(fleet, "block", '{"seconds": 0.5}') == "blocked"
+    assert tool(fleet, "block", '{"seconds": 0.5}', agent="frozen") == "blocked"
     assert fleet.pids() == before

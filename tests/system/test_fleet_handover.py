@@ -115,8 +115,10 @@ def test_a_restart_refuses_nobody_and_answers_everybody(service: Service) -> Non
         clients.until_more(5)
         heard = len(manager.said)
         assert fleet.stop() == 0
-        said = manager.until(lambda said: "STOPPING=1" in said, heard)
-        assert any(word.startswith("EXTEND_TIMEOUT_USEC=") for word in said)
+        said = manager.until(
+            lambda said: any(word.startswith("EXTEND_TIMEOUT_USEC=") for word in said), heard
+        )
+        assert "STOPPING=1" in said
         waiting = [ask_in_thread(question) for question in questions]  # nobody runs
         said = service.start()
         assert "FDSTORE=1" not in said[said.index("FDNAME=pallas-probe") + 1 :]  # the manager has them all

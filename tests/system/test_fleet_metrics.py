@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from harness.clients import send_message
 from harness.deployment import make_deployment
-from harness.fleet import Fleet
+from harness.fleet import PATIENCE, Fleet
 from harness.promtool import promtool
 from unit.test_metrics_page import ROWS
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 PLAIN = {"accept-encoding": "identity"}
-MANY = 20
-"""Seconds within which a scrape has been answered, on the slowest machine."""
 
 type Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -49,7 +47,7 @@ def samples(page: str) -> Samples:
 
 
 def scrape(url: str) -> Samples:
-    answer = httpx.get(url, headers=PLAIN, timeout=MANY)
+    answer = httpx.get(url, headers=PLAIN, timeout=PATIENCE)
     answer.raise_for_status()
     return samples(answer.text)
 

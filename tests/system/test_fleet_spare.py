@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 START = "pallas_worker_start_time_seconds"
 
+TRIES = 5
+"""Starts of which one has to use what was forked ahead: if it stands still for a second, it is done without."""
+
 DAEMON = """
 import subprocess
 command = ["setsid", "--fork", "env", "-i", "sleep", "1234"]
@@ -45,21 +48,27 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def test_the_next_worker_is_the_one_forked_ahead(fleet: Fleet) -> None:
     for name in ("one", "two", "one"):
-        spare = fleet.spare()
-        assert spare.ppid() == fleet.pid, "the supervisor alone reads its exit status"
-        assert fleet.kill(name) == spare.pid
+        for _ in range(TRIES):
+            spare = fleet.spare()
+            assert spare.ppid() == fleet.pid, "the supervisor alone reads its exit status"
+            if fleet.kill(name) == spare.pid:
+                break
+        assert fleet.pids()[name] == spare.pid
         assert spare.cmdline()[0].startswith(f"pallas-worker {name} ")
         assert answers(fleet, name)
 
 
 def test_a_worker_is_as_old_as_its_start_and_not_as_its_process(fleet: Fleet) -> None:
-    assert fleet.ctl("stop", "one").returncode == 0
-    spare = fleet.spare()
-    fleet.kill("own")  # which needs a start, but no fork
-    daemon = fleet.descendant(lambda arguments: arguments == ["sleep", "1234"])
-    assert daemon.create_time() > spare.create_time()
-    before = time.time()
-    assert fleet.ctl("start", "one").returncode == 0
+    for _ in range(TRIES):
+        assert fleet.ctl("stop", "one").returncode == 0
+        spare = fleet.spare()
+        fleet.kill("own")  # which needs a start, but no fork
+        daemon = fleet.descendant(lambda arguments: arguments == ["sleep", "1234"])
+        assert daemon.create_time() > spare.create_time()
+        before = time.time()
+        assert fleet.ctl("start", "one").returncode == 0
+        if fleet.pids()["one"] == spare.pid:
+            break
     assert fleet.pids()["one"] == spare.pid
     body = httpx.get(f"{fleet.deployment.registry}/metrics").text
     (line,) = [line for line in body.splitlines() if line.startswith(f'{START}{{agent="one"}} ')]
@@ -93,11 +102,15 @@ def test_it_ends_with_its_zygote(fleet: Fleet) -> None:
 
 def test_it_holds_nothing_of_the_agents(fleet: Fleet) -> None:
     spare = fleet.spare()
-    assert [c for c in spare.net_connections() if c.status == psutil.CONN_LISTEN] == []
-    assert spare.num_threads() == 1
     # What the supervisor's own stderr is, it may hold.
-    held = {entry.path for entry in spare.open_files()}
-    assert held <= {str(fleet.deployment.directory / "stderr.txt")}
+    allowed = {str(fleet.deployment.directory / "stderr.txt")}
+
+    def holds_nothing() -> bool:
+        listening = any(c.status == psutil.CONN_LISTEN for c in spare.net_connections())
+        held = {entry.path for entry in spare.open_files()}
+        return not listening and spare.num_threads() == 1 and held <= allowed
+
+    fleet.await_that(holds_nothing, "it has rehearsed, and holds nothing")
 
 
 def test_nothing_is_left_of_it(fleet: Fleet) -> None:

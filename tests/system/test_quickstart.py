@@ -104,7 +104,7 @@ def test_status_has_the_shape_that_scripts_rely_on(fleet: Fleet):
 def test_every_verb_on_the_real_supervisor(fleet: Fleet):
     before = fleet.pids()
     assert fleet.ctl("wait", "--all").returncode == 0
-    assert fleet.ctl("health").stdout.startswith("ok at ")
+    fleet.await_that(lambda: fleet.ctl("health").stdout.startswith("ok at "), "all probes have gone well")
     assert fleet.ctl("reload", "--dry-run").stdout == "nothing changed\n"
     assert "ready" in fleet.ctl("logs", "research", "-n", "500").stdout
     stopped = fleet.ctl("stop", "jarvis")

@@ -36,6 +36,7 @@ from system.bad_input import (
     table,
     tool_call,
 )
+from system.worker_census import until
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import project
 
@@ -75,7 +76,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
         yield running
         assert running.process.poll() is None
         assert psutil.Process(running.process.pid).create_time() == started
-        assert process.num_fds() <= descriptors + 5
+        until(running, lambda _: process.num_fds() <= descriptors + 5)
         assert not [record for record in running.records if record["level"] in ("ERROR", "CRITICAL")]
         assert not [record for record in running.records if "traceback" in record]
         logged = json.dumps(running.records)

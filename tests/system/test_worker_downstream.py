@@ -20,7 +20,7 @@ from harness.process_tree import await_end
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from system.worker_census import until
 from system.worker_process import RunningWorker, run_worker
-from system.worker_project import MODES, ask, bearing, call, project, text
+from system.worker_project import DEMO, MODES, PATIENT, ask, bearing, call, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,7 +184,8 @@ def test_a_server_that_is_down_leaves_the_agent_degraded_and_answering(tmp_path:
                 health = text(call(worker.url, "auto", "get_health"))
                 assert '"status": "degraded"' in health
                 assert "Unreachable: gone, missing" in health
-                assert any("gone cannot be reached" in message for message in worker.messages("WARNING"))
+                told = "gone cannot be reached"
+                worker.wait_until(lambda it: any(told in line for line in it.messages("WARNING")))
 
 
 STDIO = """
@@ -220,7 +221,8 @@ def test_a_stdio_server_lives_as_long_as_its_call(tmp_path: Path) -> None:
 def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     servers = {"late": {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}}
-    with run_worker(project(tmp_path, servers=servers)) as worker:
+    agents = PATIENT + DEMO.format(servers=["late"])
+    with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
         assert text(call(worker.url, "auto", "demo", message="alone")) == "alone"
         with run_downstream(port=port):
             assert text(call(worker.url, "auto", "demo", message=echo("late", "back"))) == echoed("back")
@@ -240,4 +242,4 @@ def test_a_header_with_an_unset_variable_is_warned_of(tmp_path: Path) -> None:
         servers = {"argos": {"transport": "http", "url": server.url, "headers": headers}}
         with run_worker(project(tmp_path, servers=servers)) as worker:
             expected = "server argos: the header Authorization names NO_SUCH_VARIABLE, which is not set"
-            assert expected in worker.messages("WARNING")
+            worker.wait_until(lambda it: expected in it.messages("WARNING"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from system.worker_process import RunningWorker, run_worker
+from system.worker_process import START_TIMEOUT, RunningWorker, run_worker
 from system.worker_project import DEMO, call, project, text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def post(worker: RunningWorker, content: Any, headers: dict[str, str], **more: s
     """POST to `/mcp`; `content` is JSON unless it is bytes already."""
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     all_headers = headers | {"Content-Type": "application/json"} | more
-    return httpx.post(worker.url, content=body, headers=all_headers, timeout=30)
+    return httpx.post(worker.url, content=body, headers=all_headers)
 
 
 @ERAS
@@ -143,7 +143,7 @@ class Slow(McpAgent):
 async def demo(): ...
 """
     (project(tmp_path, agents=slow) / "agents" / "next.py").write_text(DEMO.format(servers=[]))
-    with run_worker(tmp_path) as running:
+    with run_worker(tmp_path, stop_timeout=60.0) as running:
         answers: list[str] = []
         caller = threading.Thread(
             target=lambda: answers.append(text(call(running.url, "legacy", "demo", message="x")))
@@ -153,16 +153,16 @@ async def demo(): ...
             caller.join(0.01)
         running.process.terminate()
         # Accepting stops at once: this connection must be left in the backlog, without an answer.
-        late = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+        late = http.client.HTTPConnection("127.0.0.1", running.port, timeout=START_TIMEOUT)
         running.wait_until(lambda it: any("draining" in record["message"] for record in it.records))
         late.request("GET", "/livez")
         (tmp_path / "go").touch()
-        assert running.process.wait(30) == 0
+        assert running.process.wait(START_TIMEOUT) == 0
         with run_worker(tmp_path, module="agents.next", listener=running.listener) as following:
             response = late.getresponse()
             assert (response.status, response.read()) == (200, b"ok")
             # The SDK's client lists the tools after a call, which the next worker answers.
-            caller.join(30)
+            caller.join(START_TIMEOUT)
             assert answers == ["late answer"]
             assert following.stop() == 0
         late.close()

@@ -123,7 +123,7 @@ def test_a_row_with_a_malformed_image_is_skipped_and_named(worker: RunningWorker
     expected = (
         "history[1] skipped: images[1].data is image/png by its content, and its mime_type says image/jpeg"
     )
-    assert expected in worker.messages("WARNING")
+    worker.wait_until(lambda it: expected in it.messages("WARNING"))
 
 
 @pytest.mark.parametrize(

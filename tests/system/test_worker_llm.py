@@ -170,7 +170,7 @@ def test_a_model_without_vision(tmp_path: Path) -> None:
                 in stub.asked[-1].body["messages"][1]["content"]
             )
             expected = "history[0]: 1 images left out, which the model does not take"
-            assert expected in worker.messages("WARNING")
+            worker.wait_until(lambda it: expected in it.messages("WARNING"))
 
 
 def test_agents_as_tools_forward_each_callers_bearer_and_count_all_turns(tmp_path: Path) -> None:

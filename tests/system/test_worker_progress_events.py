@@ -16,7 +16,7 @@ import pytest
 from pallas_registry.deployment import ModelCapabilities
 from peers.downstream import RunningDownstream, run_downstream
 from peers.llm_stub import Asked, Call, Turn, by_request, run_llm_stub
-from system.worker_census import series, until
+from system.worker_census import PATIENCE, series, until
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, ask, call, project, text
 from system.worker_raw import raw_call
@@ -160,7 +160,7 @@ def raw(url: str, mode: str, message: str, token: str | int | None) -> list[dict
     """All JSON-RPC messages that one `tools/call` is answered with."""
     headers, body = raw_call(mode, message, token)
     with (
-        httpx2.Client(timeout=60) as http,
+        httpx2.Client() as http,
         http.stream("POST", url, headers=headers, content=body) as response,
     ):
         assert response.status_code == 200
@@ -231,7 +231,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_progress(setting: Setting, mo
 
         told = {"message": f"ask child 3\n{inner}"}
         calling = asyncio.create_task(client.call_tool("demo", told, progress_callback=on_progress))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await enough.wait()
         calling.cancel()
         await asyncio.gather(calling, return_exceptions=True)

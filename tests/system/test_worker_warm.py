@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.ports import free_ports
 from peers.downstream import run_downstream
 from system.worker_process import run_worker
-from system.worker_project import MODES, ask, bearing, call, project, text
+from system.worker_project import DEMO, MODES, PATIENT, ask, bearing, call, project, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,10 +133,11 @@ def test_what_is_made_ahead_carries_no_bearer_and_each_call_its_own(tmp_path: Pa
 
 
 def test_a_server_that_dies_while_instances_are_warm_and_comes_back(tmp_path: Path) -> None:
-    with run_downstream() as first:
-        port = first.port
+    (port,) = free_ports(1)  # one that the kernel chose might be given to somebody else meanwhile
+    with run_downstream(port=port) as first:
         servers = {"tools": {"transport": "http", "url": first.url}}
-        with run_worker(project(tmp_path, servers=servers)) as worker:
+        agents = PATIENT + DEMO.format(servers=["tools"])
+        with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
             wait_for("instances are made ahead", lambda: sessions(first) >= 5)
             assert "hello" in text(call(worker.url, "auto", "demo", message=echo("tools", "hello")))
             first.stop()
@@ -165,7 +167,7 @@ def test_a_drain_disposes_of_what_is_warm(tmp_path: Path) -> None:
             if "mcp-session-id" in request.headers
         }
         assert named
-        assert not named & server.sessions_left
+        wait_for("they have been ended", lambda: not named & server.sessions_left)
 
 
 def test_a_cancelled_call_gives_its_instance_to_nobody(tmp_path: Path) -> None:

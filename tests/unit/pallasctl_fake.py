@@ -54,9 +54,9 @@ def status(*agents: dict[str, Any], deployment: str = "demo") -> dict[str, Any]:
 class FakeControl:
     """Answers by path: `answers["/v1/start"] = (504, {...})`. `requests` holds what was asked."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, answers: dict[str, tuple[int, Any]]) -> None:
         self.socket = socket
-        self.answers: dict[str, tuple[int, Any]] = {}
+        self.answers = answers
         self.requests: list[tuple[str, str, Any]] = []
         self.released = threading.Event()
         """A followed log stays open until it is set."""
@@ -76,9 +76,9 @@ def run(*arguments: str) -> Result:
 
 
 @contextmanager
-def serve(socket: Path) -> Iterator[FakeControl]:
-    """A running fake on that path."""
-    fake = FakeControl(socket)
+def serve(socket: Path, answers: dict[str, tuple[int, Any]] | None = None) -> Iterator[FakeControl]:
+    """A running fake on that path; `answers` are there from its first moment on."""
+    fake = FakeControl(socket, answers or {})
 
     class Handler(BaseHTTPRequestHandler):
         def address_string(self) -> str:

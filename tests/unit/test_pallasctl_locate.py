@@ -184,7 +184,7 @@ def test_completion_offers_the_agents(runtime):
         "COMP_CWORD": "4",
     }
     command = [sys.executable, "-c", "from pallasctl.main import main; main()"]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=True)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     assert result.stdout == "plain,one\n"
 
 
@@ -194,6 +194,6 @@ def test_starting_loads_little():
         "print([n for n in ('httpx', 'yaml', 'asyncio', 'rich', 'fast_agent') if n in sys.modules])"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert result.stdout == "[]\n"

@@ -109,9 +109,9 @@ def test_what_answers_is_not_pallas(fake: FakeControl):
 
 def test_wait_for(fake: FakeControl):
     fake.answer("/v1/wait", {"done": True, "agents": [agent("research", "stopped")]})
-    assert fake.run("wait", "research", "--for", "stopped", "--timeout", "7").exit_code == 0
+    assert fake.run("wait", "research", "--for", "stopped", "--timeout", "7000").exit_code == 0
     (_, _, body) = fake.requests[0]
-    assert body.pop("timeout") == pytest.approx(7, abs=1)
+    assert body.pop("timeout") == pytest.approx(7000, abs=100), "what is left of it"
     assert body == {"agents": ["research"], "wait": True, "for": "stopped"}
 
 
@@ -121,8 +121,7 @@ def test_wait_waits_for_the_supervisor_too(tmp_path):
     thread = threading.Thread(target=lambda: results.append(run("--socket", str(socket), "wait", "--all")))
     thread.start()
     time.sleep(0.3)
-    with serve(socket) as fake:
-        fake.answer("/v1/wait", {"done": True, "agents": [agent("research")]})
+    with serve(socket, {"/v1/wait": (200, {"done": True, "agents": [agent("research")]})}):
         thread.join(60)
     assert [(result.exit_code, result.stdout) for result in results] == [(0, "research: ready (pid 4008)\n")]
 
@@ -133,7 +132,7 @@ def test_wait_without_a_supervisor(tmp_path, goal, at_least):
     result = run("--socket", str(tmp_path / "none"), "wait", "--all", "--for", goal, "--timeout", "0.3")
     assert result.exit_code == 1
     assert "pallas is not running here" in result.stderr
-    assert at_least <= time.monotonic() - started < 5
+    assert at_least <= time.monotonic() - started < 60
 
 
 def test_reload(fake: FakeControl):

@@ -113,8 +113,9 @@ def test_a_view_is_sent_again_only_when_it_changed(tmp_path: Path, monkeypatch: 
     on_rig(tmp_path, do)
 
 
-def test_it_is_compressed_for_those_who_take_that(tmp_path: Path):
+def test_it_is_compressed_for_those_who_take_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def do(_made: Rig, client: httpx.AsyncClient) -> None:
+        monkeypatch.setattr(routes, "FRESH", 60.0)
         async with client.stream("GET", "/page/view", headers={"accept-encoding": "gzip"}) as answer:
             raw = b"".join([part async for part in answer.aiter_raw()])
         plain = await client.get("/page/view", headers={"accept-encoding": "identity"})

@@ -14,6 +14,12 @@ from pallas_supervisor.console import Console
 from unit.supervisor_processes import PATIENCE
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last lines may take as long as the machine does."""
+    monkeypatch.setattr(module, "CLOSE_TIMEOUT", PATIENCE)
+
+
 def record(message: str, level: int = logging.INFO) -> logging.LogRecord:
     return logging.makeLogRecord({"msg": message, "levelno": level, "levelname": logging.getLevelName(level)})
 

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 WHY = Absence("agent research is backoff: killed by SIGKILL; restarting in 2 s, failure 2/5", 2)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still is no client that says nothing, and ends no pause."""
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(module, "EXHAUSTION_PAUSE", PATIENCE)
+
+
 class Bench:
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
@@ -93,9 +100,7 @@ def test_while_it_is_off_connections_wait_and_are_then_answered():
         bench.stand_in.switch(on=False)
         bench.stand_in.switch(on=False)
         _, waiting = await bench.connect()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        connection, _ = bench.listener.accept()
+        connection, _ = await asyncio.get_running_loop().sock_accept(bench.listener)
         connection.close()
         waiting.close()
 
@@ -178,7 +183,7 @@ class Exhausted:
         return self._listener.fileno()
 
 
-def test_without_descriptors_it_pauses_and_does_not_spin(monkeypatch: pytest.MonkeyPatch):
+def test_without_descriptors_it_pauses_and_does_not_spin():
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
         stand_in = bench.stand_in = StandIn(exhausted, lambda: WHY)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ WORKER = f"""
 import logging, os, sys, threading
 from pallas_worker import memory
 logging.basicConfig(format="%(message)s%(stack_info)s")
-memory.LAST_WORDS_TIMEOUT = 0.2
+memory.LAST_WORDS_TIMEOUT = 60.0
 limit = memory.MemoryLimit(256 * {MIB}, int(sys.argv[1]), by_group=len(sys.argv) > 2)
 limit.count_from_here()
 limit.end_at_memory_errors()
@@ -37,7 +37,7 @@ def run(script: str, *arguments: str) -> tuple[int, list[Report], str]:
         pass_fds=[write_end],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     os.close(write_end)
@@ -62,7 +62,9 @@ def test_a_swallowed_memory_error_ends_the_worker_and_tells_the_place(script: st
 
 
 def test_a_log_that_is_locked_does_not_hold_the_end_up() -> None:
-    status, reports, log = run("logging.getLogger().handlers[0].acquire()\ntoo_much()")
+    status, reports, log = run(
+        "memory.LAST_WORDS_TIMEOUT = 0.2\nlogging.getLogger().handlers[0].acquire()\ntoo_much()"
+    )
     assert (status, len(reports), log) == (EXIT_OUT_OF_MEMORY, 1, "")
 
 

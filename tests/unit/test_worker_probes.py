@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from harness.ports import free_ports
 from pallas_worker.downstreams import Downstream
 from pallas_worker.handshakes import AnswerError, agreed_version, read_result
 from pallas_worker.http_errors import describe
@@ -79,11 +80,12 @@ def test_a_stateless_legacy_server_has_no_session_to_end() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
 def test_a_server_that_changes_its_era_is_found_again(before: Era, after: Era) -> None:
+    (port,) = free_ports(1)  # one that the kernel chose might be given to somebody else meanwhile
+
     async def run() -> list[bool]:
-        async with Prober() as prober:
-            with run_downstream(era=before) as running:
+        async with Prober(60.0) as prober:
+            with run_downstream(era=before, port=port) as running:
                 up = [(await prober.probe(http(running.url))).up]
-                port = running.port
             with run_downstream(era=after, port=port) as running:
                 return [*up, (await prober.probe(http(running.url))).up]
 
@@ -129,7 +131,7 @@ def test_statuses(
 
 def test_a_reset_a_refusal_and_a_comeback(downstream: RunningDownstream) -> None:
     async def run() -> list[DownstreamHealth]:
-        async with Prober() as prober:
+        async with Prober(60.0) as prober:
             server = http(downstream.url)
             downstream.fault = Fault(reset=True)
             healths = [await prober.probe(server)]
