@@ -127,3 +127,18 @@ def test_the_agent_of_that_name_is_served_or_else_the_default(tmp_path: Path) ->
         assert text(call(worker.url, "auto", "first", message="who?")) == "first"
     with run_worker(directory, agent="somebody") as worker:
         assert text(call(worker.url, "auto", "somebody", message="who?")) == "second"
+
+
+def test_collections_look_at_nothing_that_was_there_at_readiness(tmp_path: Path) -> None:
+    source = HEAD + (
+        "import gc\n"
+        "from fast_agent.agents import McpAgent\n"
+        "from fast_agent.mcp.prompt import Prompt\n"
+        "class Counting(McpAgent):\n"
+        "    async def generate(self, *_, **__):\n"
+        "        return Prompt.assistant(str(gc.isenabled() and gc.get_freeze_count()))\n"
+        "@fast.custom(Counting, name='demo')\n"
+        "async def demo(): ...\n"
+    )
+    with run_worker(project(tmp_path, agents=source), start=executed) as worker:
+        assert int(text(call(worker.url, "auto", "demo", message="how many?"))) > 100_000

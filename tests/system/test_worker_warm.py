@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.ports import free_ports
-from peers.downstream import run_downstream
+from peers.downstream import Fault, run_downstream
 from system.worker_process import run_worker
 from system.worker_project import DEMO, MODES, PATIENT, ask, bearing, call, project, text
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from mcp.client import Client
 
-    from peers.downstream import Recorded, RunningDownstream
+    from peers.downstream import Era, Recorded, RunningDownstream
 
 PATIENCE = 120.0
 
@@ -54,6 +55,33 @@ async def demo(): ...
 '''
 
 
+MADE = '''
+from fast_agent import FastAgent
+from fast_agent.agents import McpAgent
+
+fast = FastAgent("tests")
+
+
+class Told(McpAgent):
+    """Leaves a letter behind for each instance that is ready."""
+
+    async def initialize(self):
+        await super().initialize()
+        with open("made", "a") as file:
+            file.write("x")
+
+
+@fast.custom(Told, name="demo", servers={servers!r})
+async def demo(): ...
+'''
+
+REMEMBERED = """
+from pallas_worker import reachability
+reachability.REMEMBER_FOR = 600.0
+"""
+"""Before an agent's module: what servers have told is believed for longer than a test takes."""
+
+
 def echo(server: str, told: str) -> str:
     """What makes the passthrough model call `echo` of that server."""
     return f'***CALL_TOOL {server}__echo {{"text": "{told}"}}'
@@ -67,9 +95,19 @@ def wait_for(what: str, reached: Any) -> None:
         time.sleep(0.01)  # what is waited for happens in another process
 
 
-def sessions(server: RunningDownstream) -> int:
-    """How many connections were opened so far."""
-    return sum(method in ("server/discover", "initialize") for method in server.methods)
+def made(directory: Path) -> int:
+    """How many instances of `MADE` are ready so far."""
+    file = directory / "made"
+    return len(file.read_text()) if file.exists() else 0
+
+
+def questions(server: RunningDownstream) -> Counter[str]:
+    """What agents have asked this server, by method; health probes, which other clients make, are not counted."""
+    return Counter(
+        str(request.rpc_method)
+        for request in server.requests
+        if request.headers["user-agent"].startswith("python-httpx2/")
+    )
 
 
 def test_no_instance_serves_two_calls(tmp_path: Path) -> None:
@@ -99,11 +137,10 @@ def test_what_is_made_ahead_carries_no_bearer_and_each_call_its_own(tmp_path: Pa
             "opted": {"transport": "http", "url": opted.url, "forward_inbound_auth": True},
             "plain": {"transport": "http", "url": plain.url},
         }
-        with run_worker(project(tmp_path, servers=servers)) as worker:
+        agents = MADE.replace("{servers!r}", str(list(servers)))
+        with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
             # The trial instance and those made ahead; nobody has called yet.
-            plain.wait_for(
-                lambda seen: sum(r.rpc_method in ("server/discover", "initialize") for r in seen) > 4
-            )
+            wait_for("instances are made ahead", lambda: made(tmp_path) > 4)
             assert not any(request.bearer for request in opted.requests + plain.requests)
 
             async def one(number: int) -> None:
@@ -132,25 +169,51 @@ def test_what_is_made_ahead_carries_no_bearer_and_each_call_its_own(tmp_path: Pa
             assert [r.bearer for r in opted.requests if r.rpc_method == "tools/list"].count(None) == 1
 
 
-def test_a_server_that_dies_while_instances_are_warm_and_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("eras", [("both", "both"), ("legacy", "legacy"), ("modern", "legacy")])
+def test_a_server_that_dies_while_instances_are_warm_and_comes_back(
+    tmp_path: Path, eras: tuple[Era, Era]
+) -> None:
     (port,) = free_ports(1)  # one that the kernel chose might be given to somebody else meanwhile
-    with run_downstream(port=port) as first:
+    with run_downstream(port=port, era=eras[0]) as first:
         servers = {"tools": {"transport": "http", "url": first.url}}
-        agents = PATIENT + DEMO.format(servers=["tools"])
+        agents = PATIENT + MADE.replace("{servers!r}", "['tools']")
         with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
-            wait_for("instances are made ahead", lambda: sessions(first) >= 5)
+            wait_for("instances are made ahead", lambda: made(tmp_path) > 4)
             assert "hello" in text(call(worker.url, "auto", "demo", message=echo("tools", "hello")))
             first.stop()
             # Answers, with or without the tool: never an error of the worker itself.
             failed = [call(worker.url, "auto", "demo", message=echo("tools", "x")) for _ in range(8)]
             assert not any("inside the worker" in text(result) for result in failed)
             assert text(call(worker.url, "auto", "demo", message="alone")) == "alone"
-            with run_downstream(port=port) as second:
+            with run_downstream(port=port, era=eras[1]) as second:
                 results = [
                     call(worker.url, "auto", "demo", message=echo("tools", f"back {i}")) for i in range(8)
                 ]
                 assert all(f"back {i}" in text(result) for i, result in enumerate(results))
                 assert second.requests
+
+
+def test_a_server_is_asked_once_what_it_is_and_again_when_it_has_failed(tmp_path: Path) -> None:
+    with run_downstream(name="opted") as opted, run_downstream(name="plain") as plain:
+        servers: dict[str, dict[str, Any]] = {
+            "opted": {"transport": "http", "url": opted.url, "forward_inbound_auth": True},
+            "plain": {"transport": "http", "url": plain.url},
+        }
+        agents = REMEMBERED + DEMO.format(servers=list(servers))
+        with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
+
+            def works() -> bool:
+                return "x" in text(call(worker.url, "auto", "demo", message=echo("plain", "x")))
+
+            assert all(works() for _ in range(10))
+            asked = questions(plain)
+            assert asked == {"server/discover": 1, "tools/list": 1, "prompts/list": 1, "tools/call": 10}
+            assert questions(opted)["server/discover"] > 10, "it knows who calls, and is asked for each"
+            plain.fault = Fault(reset=True)
+            assert not works()
+            plain.fault = None
+            wait_for("it is another one, perhaps", works)
+            assert questions(plain)["server/discover"] > 1
 
 
 def test_a_drain_disposes_of_what_is_warm(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -10,13 +13,25 @@ from fast_agent.agents.agent_types import AgentConfig
 from fast_agent.core.fastagent import FastAgent
 from fast_agent.core.logging.logger import get_logger
 from fast_agent.core.managed_runtime import ManagedRuntimeMixin
+from fast_agent.llm.request_param_resolution import merge_request_params
 from fast_agent.mcp import client_gateway, mcp_connection_manager
-from fast_agent.types import PromptMessageExtended, RequestParams
-from mcp_types import CallToolResult, ImageContent, TextContent
+from fast_agent.types import LlmStopReason, PromptMessageExtended, RequestParams
+from mcp_types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    DiscoverResult,
+    ImageContent,
+    SamplingMessage,
+    ServerCapabilities,
+    TextContent,
+)
+from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel
 
 from pallas_worker import fastagent, runtime
 from pallas_worker.errors import AgentError
+from pallas_worker.reachability import Attachments, Reachability
 from pallas_worker.tls import shared_context
 
 if TYPE_CHECKING:
@@ -121,11 +136,15 @@ def test_a_copy_of_a_message_shares_nothing_that_can_change() -> None:
     result = CallToolResult(
         content=[TextContent(type="text", text="42")], structured_content={"a": [1, {"b": 2}]}, is_error=False
     )
+    asked = CallToolRequest(params=CallToolRequestParams(name="add", arguments={"a": [1]}))
     original = PromptMessageExtended(
         role="user",
         content=[TextContent(type="text", text="hello"), image],
+        tool_calls={"one": asked},
         tool_results={"one": result},
         channels={"reasoning": [TextContent(type="text", text="hm")]},
+        stop_reason=LlmStopReason.TOOL_USE,
+        timestamp=datetime.now(UTC),
     )
     theirs = BaseModel.__deepcopy__(original)
     ours = fastagent._deepcopy(original)
@@ -136,10 +155,92 @@ def test_a_copy_of_a_message_shares_nothing_that_can_change() -> None:
     structured: Any = ours.tool_results["one"].structured_content
     structured["a"][1]["b"] = 3
     ours.tool_results["two"] = result
+    assert ours.tool_calls is not None
+    (called,) = ours.tool_calls.values()
+    assert called.params.arguments is not None
+    called.params.arguments["a"].append(2)
+    del ours.tool_calls["one"]
     assert ours.channels is not None
     assert isinstance(ours.channels, dict)
     ours.role = "assistant"
     assert original == theirs
+
+
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        RequestParams(),
+        RequestParams(model="passthrough", max_tokens=5, streaming_timeout=3.0),
+        RequestParams(template_vars={"a": 1}),
+        RequestParams(template_vars={"a": 1}, stop_sequences=["."], metadata={"x": {"y": 1}}),
+        RequestParams(messages=[SamplingMessage(role="user", content=TextContent(type="text", text="hi"))]),
+    ],
+)
+@pytest.mark.parametrize(
+    "given",
+    [
+        RequestParams(),
+        RequestParams(emit_loop_progress=True, tool_execution_handler=cast("Any", object())),
+        RequestParams(streaming_timeout=None, temperature=0.5, stop_sequences=[]),
+        RequestParams(template_vars={}),
+        RequestParams(metadata={"x": {"z": 1}}),
+        RequestParams(max_tokens=None, messages=[]),
+    ],
+)
+def test_parameters_are_merged_as_fast_agent_merges_them(
+    defaults: RequestParams, given: RequestParams
+) -> None:
+    theirs, ours = merge_request_params(defaults, given), fastagent._merge_request_params(defaults, given)
+    assert vars(ours) == vars(theirs)
+    assert ours.model_fields_set == theirs.model_fields_set
+    again = fastagent._merge_request_params(ours, ours)
+    assert vars(again) == vars(merge_request_params(theirs, theirs))
+    for name, value in vars(ours).items():
+        if isinstance(value, list | dict):
+            assert value is not vars(defaults)[name]
+            assert value is not vars(given)[name]
+
+
+@pytest.mark.parametrize(
+    ("url", "persistent", "callers", "asked"),
+    [
+        ("http://localhost:1/mcp", True, frozenset(), 1),
+        ("http://localhost:1/mcp", True, frozenset({"tools"}), 2),
+        ("http://localhost:1/mcp", False, frozenset(), 2),
+        ("https://localhost:1/mcp", True, frozenset(), 2),
+        (None, True, frozenset(), 2),
+    ],
+    ids=["near", "knows-callers", "no-session", "tls", "stdio"],
+)
+def test_what_a_server_is_is_believed_where_a_connection_costs_next_to_nothing(
+    monkeypatch: pytest.MonkeyPatch, url: str | None, persistent: bool, callers: frozenset[str], asked: int
+) -> None:
+    told = DiscoverResult(
+        supported_versions=[LATEST_MODERN_VERSION],
+        capabilities=ServerCapabilities(),
+        instructions="Mind the gap.",
+        _meta={"io.modelcontextprotocol/serverInfo": {"name": "tools", "version": "1"}},
+    )
+    questions = []
+
+    async def enter(connection: Any) -> Any:
+        if connection.client.prior_discover is None:
+            questions.append(connection)
+        connection.discover_result = connection.client.prior_discover or told
+        return connection
+
+    monkeypatch.setattr(fastagent, "_enter", enter)
+    attachments = Attachments(lambda *_: None, Reachability(), callers=callers)
+    monkeypatch.setattr(fastagent.Aggregator, "_attachments", attachments)
+    aggregator = object.__new__(fastagent.Aggregator)
+    aggregator.connection_persistence = persistent
+    for _ in range(2):
+        client = SimpleNamespace(mode="auto", prior_discover=None)
+        settings = SimpleNamespace(url=url)
+        callbacks = SimpleNamespace(aggregator=aggregator, server_name="tools", server_config=settings)
+        connection: Any = SimpleNamespace(client=client, callbacks=callbacks)
+        assert asyncio.run(fastagent._enter_connection(connection)).discover_result == told
+    assert len(questions) == asked
 
 
 def test_warnings_of_fast_agent_become_records_and_its_progress_does_not(

@@ -16,8 +16,10 @@ import json
 import logging
 import sys
 import time
+from datetime import datetime
+from enum import Enum
 from importlib import metadata
-from types import FunctionType
+from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
@@ -28,14 +30,28 @@ from fast_agent.core.exceptions import walk_exception_chain
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
+from fast_agent.llm import fastagent_llm
 from fast_agent.mcp import client_gateway, mcp_connection_manager
+from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
 from fast_agent.skills import registry as skill_registry
 from fast_agent.tools import function_tool_loader
 from fast_agent.types import PromptMessageExtended, RequestParams
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, CallToolResult, ListPromptsResult, ListToolsResult, TextContent
+from mcp_types import (
+    CONNECTION_CLOSED,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    DiscoverResult,
+    ListPromptsResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+)
+from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel
 
 from pallas_registry.logs import get_logger
@@ -232,7 +248,24 @@ class Aggregator(MCPAggregator):
         self._remember("prompts", server_name, ListPromptsResult(prompts=prompts))
         return prompts
 
-    def _remembered(self, kind: str, server_name: str, cache_mode: str) -> bytes | None:
+    async def enter(self, connection: MCPClientConnection) -> MCPClientConnection:
+        """Ask a server what it is only where it has not told a moment ago, and if no TLS is in between.
+
+        That question makes the connection, too: with TLS, that is worth doing ahead of a call.
+        """
+        name, settings = connection.callbacks.server_name, connection.callbacks.server_config
+        if name is None or settings is None or not (settings.url or "").startswith("http:"):
+            return await _enter(connection)
+        told = self._remembered("discover", name)
+        if told is not None:
+            connection.client.prior_discover = DiscoverResult.model_validate_json(told)
+            connection.client.mode = LATEST_MODERN_VERSION
+        entered = await _enter(connection)
+        if told is None and connection.discover_result is not None:
+            self._remember("discover", name, connection.discover_result)
+        return entered
+
+    def _remembered(self, kind: str, server_name: str, cache_mode: str = "use") -> bytes | None:
         attachments = self._attachments
         if attachments is None or cache_mode != "use" or server_name in attachments.callers:
             return None
@@ -283,10 +316,19 @@ class Aggregator(MCPAggregator):
             raise
 
 
+async def _enter_connection(connection: MCPClientConnection) -> MCPClientConnection:
+    """Enter a connection as the agent's aggregator does; those of others, as fast-agent does."""
+    aggregator = connection.callbacks.aggregator
+    return await (aggregator.enter(connection) if isinstance(aggregator, Aggregator) else _enter(connection))
+
+
+_enter = MCPClientConnection.__aenter__
+
+
 def _is_loss(error: Exception) -> bool:
-    """Whether a server has failed, rather than answered that something is wrong."""
+    """Whether a server has failed, or is another one now, rather than answered that something is wrong."""
     if isinstance(error, MCPError):
-        return error.code == CONNECTION_CLOSED
+        return error.code in (CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION)
     return not isinstance(error, RuntimeError)  # which says that an answer does not fit its schema
 
 
@@ -304,6 +346,7 @@ def take_shortcuts(*, debug: bool = False) -> None:
     """
     _replace(mcp_connection_manager, "_wait_for_initialized_with_startup_budget", _initialized)
     _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
+    _replace(MCPClientConnection, "__aenter__", _enter_connection)
     _replace(client_gateway, "httpx2", _SharedTls())
     if not debug:
         _replace(FastAgentLogger, "event", _log_event)
@@ -311,8 +354,9 @@ def take_shortcuts(*, debug: bool = False) -> None:
         _replace(module, "default_skill_paths", _default_skill_paths)
     _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
     _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
-    for model in (PromptMessageExtended, RequestParams, MCPServerSettings, TextContent, CallToolResult):
+    for model in _COPIED:
         _replace(model, "__deepcopy__", _deepcopy)
+    _replace(fastagent_llm, "merge_request_params", _merge_request_params)
 
 
 def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
@@ -364,7 +408,7 @@ _wrappers: dict[FunctionType, Any] = {}
 
 
 def _deepcopy[M: BaseModel](model: M, memo: dict[int, Any] | None = None) -> M:
-    """What pydantic's own does, except that text, numbers and the like are not sent through `copy.deepcopy`.
+    """What pydantic's own does, except that what JSON is made of is not sent through `copy.deepcopy`.
 
     fast-agent copies each message of a conversation several times in each turn.
     """
@@ -380,14 +424,56 @@ def _deepcopy[M: BaseModel](model: M, memo: dict[int, Any] | None = None) -> M:
 
 
 def _deepcopied(value: Any, memo: dict[int, Any]) -> Any:
-    if value is None or type(value) in _ATOMIC:
+    kind = type(value)
+    if kind in _ATOMIC or isinstance(value, Enum):
         return value
-    if type(value) is list:
+    if kind is list:
         return [_deepcopied(entry, memo) for entry in value]
+    if kind is dict:
+        return {key: _deepcopied(entry, memo) for key, entry in value.items()}
+    if kind in _COPIED:
+        return _deepcopy(value, memo)
     return copy.deepcopy(value, memo)
 
 
-_ATOMIC = frozenset({str, int, float, bool, bytes})
+_ATOMIC = frozenset({NoneType, str, int, float, bool, bytes, datetime})
+_COPIED = frozenset(
+    {
+        PromptMessageExtended,
+        RequestParams,
+        MCPServerSettings,
+        Tool,
+        TextContent,
+        CallToolRequest,
+        CallToolRequestParams,
+        CallToolResult,
+    }
+)
+"""The models that are copied in each call."""
+
+
+def _merge_request_params(defaults: RequestParams, given: RequestParams) -> RequestParams:
+    """What fast-agent's own does where there is nothing to merge within values, without making JSON of all of them.
+
+    fast-agent asks for the same parameters a dozen times in each call.
+    """
+    overrides = {name: vars(given)[name] for name in given.model_fields_set if name != "messages"}
+    result = defaults.model_copy(update=overrides)
+    for name, value in vars(result).items():
+        if type(value) not in _ATOMIC and name != "tool_execution_handler":
+            if value or vars(defaults)[name]:
+                merged: RequestParams = _merge_deeply(defaults, given)
+                return merged
+            vars(result)[name] = copy.copy(value)
+    automatic = "streaming_timeout" not in result.model_fields_set
+    result.model_fields_set.update(RequestParams.model_fields)
+    result.model_fields_set.difference_update(
+        ("messages", "streaming_timeout") if automatic else ("messages",)
+    )
+    return result
+
+
+_merge_deeply: Any = getattr(fastagent_llm, "merge_request_params", None)
 
 
 async def _initialized(connection: Any, startup_timeout_seconds: float | None, **_: object) -> None:

@@ -80,8 +80,10 @@ def _run(descriptors: Descriptors) -> int:
     memory = _memory_limit(spec, descriptors.report)
 
     def report(message: Report) -> None:
-        if memory is not None and isinstance(message, ReadyReport):
-            memory.count_from_here()  # what it takes to be there is not the agent's to save
+        if isinstance(message, ReadyReport):
+            gc.freeze()  # what is there now is there to stay: no collection need look at it
+            if memory is not None:
+                memory.count_from_here()  # what it takes to be there is not the agent's to save
         reports.write(encode_report(message))
 
     known.add(secrets_in(os.environ))
