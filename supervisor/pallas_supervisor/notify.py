@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SEND_TIMEOUT = 0.1
 """Seconds that a manager may be too busy to listen; the loop waits for so long."""
 
-BARRIER_TIMEOUT = 2.0
+BARRIER_TIMEOUT = 5.0
 """Seconds that a manager may take to read what was sent."""
 
 PROBE_NAME = "pallas-probe"

@@ -9,23 +9,20 @@ it has moved.
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 import inspect
 import json
 import logging
 import sys
 import time
-from datetime import datetime
-from enum import Enum
 from importlib import metadata
-from types import FunctionType, NoneType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 from fast_agent import paths
 from fast_agent.agents import mcp_agent
-from fast_agent.config import MCPServerSettings, Settings
+from fast_agent.config import Settings
 from fast_agent.core.exceptions import walk_exception_chain
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
@@ -36,25 +33,19 @@ from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
 from fast_agent.skills import registry as skill_registry
 from fast_agent.tools import function_tool_loader
-from fast_agent.types import PromptMessageExtended, RequestParams
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     UNSUPPORTED_PROTOCOL_VERSION,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
     DiscoverResult,
     ListPromptsResult,
     ListToolsResult,
-    TextContent,
-    Tool,
 )
 from mcp_types.version import LATEST_MODERN_VERSION
-from pydantic import BaseModel
 
 from pallas_registry.logs import get_logger
+from pallas_worker.copies import COPIED, deepcopy, merged_plainly
 from pallas_worker.errors import AgentError
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
 from pallas_worker.tls import shared_context
@@ -65,6 +56,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from fast_agent.core.fastagent import AgentInstance
+    from fast_agent.types import RequestParams
+    from pydantic import BaseModel
 
     from pallas_worker.reachability import Attachments
 
@@ -354,8 +347,8 @@ def take_shortcuts(*, debug: bool = False) -> None:
         _replace(module, "default_skill_paths", _default_skill_paths)
     _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
     _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
-    for model in _COPIED:
-        _replace(model, "__deepcopy__", _deepcopy)
+    for model in COPIED:
+        _replace(model, "__deepcopy__", deepcopy)
     _replace(fastagent_llm, "merge_request_params", _merge_request_params)
 
 
@@ -407,70 +400,10 @@ _make_wrapper: Any = getattr(function_tool_loader, "_wrap_default_tool_result", 
 _wrappers: dict[FunctionType, Any] = {}
 
 
-def _deepcopy[M: BaseModel](model: M, memo: dict[int, Any] | None = None) -> M:
-    """What pydantic's own does, except that what JSON is made of is not sent through `copy.deepcopy`.
-
-    fast-agent copies each message of a conversation several times in each turn.
-    """
-    memo = {} if memo is None else memo
-    copied = type(model).__new__(type(model))
-    for slot in ("__dict__", "__pydantic_extra__", "__pydantic_private__"):
-        values = getattr(model, slot)
-        object.__setattr__(
-            copied, slot, values and {name: _deepcopied(v, memo) for name, v in values.items()}
-        )
-    object.__setattr__(copied, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
-    return copied
-
-
-def _deepcopied(value: Any, memo: dict[int, Any]) -> Any:
-    kind = type(value)
-    if kind in _ATOMIC or isinstance(value, Enum):
-        return value
-    if kind is list:
-        return [_deepcopied(entry, memo) for entry in value]
-    if kind is dict:
-        return {key: _deepcopied(entry, memo) for key, entry in value.items()}
-    if kind in _COPIED:
-        return _deepcopy(value, memo)
-    return copy.deepcopy(value, memo)
-
-
-_ATOMIC = frozenset({NoneType, str, int, float, bool, bytes, datetime})
-_COPIED = frozenset(
-    {
-        PromptMessageExtended,
-        RequestParams,
-        MCPServerSettings,
-        Tool,
-        TextContent,
-        CallToolRequest,
-        CallToolRequestParams,
-        CallToolResult,
-    }
-)
-"""The models that are copied in each call."""
-
-
 def _merge_request_params(defaults: RequestParams, given: RequestParams) -> RequestParams:
-    """What fast-agent's own does where there is nothing to merge within values, without making JSON of all of them.
-
-    fast-agent asks for the same parameters a dozen times in each call.
-    """
-    overrides = {name: vars(given)[name] for name in given.model_fields_set if name != "messages"}
-    result = defaults.model_copy(update=overrides)
-    for name, value in vars(result).items():
-        if type(value) not in _ATOMIC and name != "tool_execution_handler":
-            if value or vars(defaults)[name]:
-                merged: RequestParams = _merge_deeply(defaults, given)
-                return merged
-            vars(result)[name] = copy.copy(value)
-    automatic = "streaming_timeout" not in result.model_fields_set
-    result.model_fields_set.update(RequestParams.model_fields)
-    result.model_fields_set.difference_update(
-        ("messages", "streaming_timeout") if automatic else ("messages",)
-    )
-    return result
+    """What fast-agent's own does, with less work where it can be done with less."""
+    merged: RequestParams = merged_plainly(defaults, given) or _merge_deeply(defaults, given)
+    return merged
 
 
 _merge_deeply: Any = getattr(fastagent_llm, "merge_request_params", None)
