@@ -29,9 +29,10 @@ LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 class RunningDownstream:
     """A running downstream server: what it has seen, and what it shall do wrong from now on."""
 
-    def __init__(self, loopback: Loopback, sessions: _Sessions) -> None:
+    def __init__(self, loopback: Loopback, sessions: _Sessions, spoken: _OneEra) -> None:
         self._loopback = loopback
         self._sessions = sessions
+        self._spoken = spoken
 
     @property
     def url(self) -> str:
@@ -86,6 +87,10 @@ class RunningDownstream:
     @fault.setter
     def fault(self, fault: Callable[[Recorded], Fault | None] | Fault | None) -> None:
         self._loopback.fault = _decider(fault)
+
+    def speak(self, era: Era) -> None:
+        """From now on it is a server of this era, as if another had taken its place behind a proxy."""
+        self._spoken.era = era
 
     def wait_for(self, matches: Callable[[list[Recorded]], bool], timeout: float = START_TIMEOUT) -> None:
         """Wait until `matches` is true of the requests so far; call it from a thread, not from a loop."""
@@ -161,9 +166,10 @@ def run_downstream(
         fault = Fault(status=status, reset=reset, delay=delay, hold=hold)
     app = server.streamable_http_app(stateless_http=stateless, json_response=json_response)
     app.router.routes.extend(server.sse_app().routes)
-    sessions = _Sessions(_OneEra(app, era))
+    spoken = _OneEra(app, era)
+    sessions = _Sessions(spoken)
     with serve(sessions, fault=_decider(fault), port=port) as loopback:
-        yield RunningDownstream(loopback, sessions)
+        yield RunningDownstream(loopback, sessions, spoken)
 
 
 def _decider(
@@ -199,16 +205,16 @@ class _OneEra:
 
     def __init__(self, app: ASGIApp, era: Era) -> None:
         self._app = app
-        self._era = era
+        self.era = era
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == "/mcp" and self._era != "both":
+        if scope["type"] == "http" and scope["path"] == "/mcp" and self.era != "both":
             headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
             modern = headers.get(b"mcp-protocol-version") == MODERN
-            if modern and self._era == "legacy":
+            if modern and self.era == "legacy":
                 await _error("server-error", -32600, "Bad Request: Missing session ID")(scope, receive, send)
                 return
-            if not modern and self._era == "modern":
+            if not modern and self.era == "modern":
                 body = json.loads((await receive()).get("body") or b"{}")
                 data = {"supported": [MODERN], "requested": body.get("params", {}).get("protocolVersion", "")}
                 await _error(body.get("id"), -32022, "Unsupported protocol version", data)(

@@ -209,11 +209,30 @@ def test_a_server_is_asked_once_what_it_is_and_again_when_it_has_failed(tmp_path
             asked = questions(plain)
             assert asked == {"server/discover": 1, "tools/list": 1, "prompts/list": 1, "tools/call": 10}
             assert questions(opted)["server/discover"] > 10, "it knows who calls, and is asked for each"
-            plain.fault = Fault(reset=True)
-            assert not works()
-            plain.fault = None
-            wait_for("it is another one, perhaps", works)
-            assert questions(plain)["server/discover"] > 1
+            for fault in (Fault(reset=True), Fault(status=502)):
+                plain.fault = fault
+                assert not works()
+                plain.fault = None
+                plain.forget()
+                wait_for("it is well again", works)
+                assert questions(plain)["server/discover"] >= 1, "it is another one, perhaps"
+
+
+def test_a_server_of_another_era_in_the_same_place_is_recognized(tmp_path: Path) -> None:
+    with run_downstream(era="modern") as server:
+        servers = {"tools": {"transport": "http", "url": server.url}}
+        agents = REMEMBERED + MADE.replace("{servers!r}", "['tools']")
+        with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
+
+            def works() -> bool:
+                return "x" in text(call(worker.url, "auto", "demo", message=echo("tools", "x")))
+
+            assert works()
+            wait_for("instances are made ahead", lambda: made(tmp_path) > 4)
+            server.speak("legacy")
+            assert not works(), "nothing has told yet"
+            wait_for("it is asked again", works)
+            assert all(works() for _ in range(10)), "what was connected to the other one is not used"
 
 
 def test_a_drain_disposes_of_what_is_warm(tmp_path: Path) -> None:

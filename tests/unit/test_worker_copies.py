@@ -16,7 +16,7 @@ from mcp_types import (
     SamplingMessage,
     TextContent,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 
 from pallas_worker import copies, fastagent
 
@@ -54,6 +54,18 @@ def test_a_copy_of_a_message_shares_nothing_that_can_change() -> None:
     assert isinstance(ours.channels, dict)
     ours.role = "assistant"
     assert original == theirs
+
+
+def test_a_copy_has_private_and_extra_fields_of_its_own() -> None:
+    class Open(TextContent, extra="allow"):
+        _seen: list[str] = PrivateAttr(default_factory=list)
+
+    original = Open(type="text", text="x")
+    copied = copies.deepcopy(original)
+    copied._seen.append("y")
+    copied.z = 1  # type: ignore[attr-defined]
+    assert original._seen == []
+    assert original.model_extra == {}
 
 
 @pytest.mark.parametrize(

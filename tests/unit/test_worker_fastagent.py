@@ -123,19 +123,23 @@ def test_only_what_the_served_agent_is_made_of_is_made(
 
 
 @pytest.mark.parametrize(
-    ("url", "persistent", "callers", "asked"),
+    ("changes", "asked"),
     [
-        ("http://localhost:1/mcp", True, frozenset(), 1),
-        ("http://localhost:1/mcp", True, frozenset({"tools"}), 2),
-        ("http://localhost:1/mcp", False, frozenset(), 2),
-        ("https://localhost:1/mcp", True, frozenset(), 2),
-        (None, True, frozenset(), 2),
+        ({}, 1),
+        ({"callers": frozenset({"tools"})}, 2),
+        ({"origin": "runtime"}, 2),
+        ({"persistent": False}, 2),
+        ({"url": "https://localhost:1/mcp"}, 2),
+        ({"url": None}, 2),
+        ({"mode": "modern"}, 2),
     ],
-    ids=["near", "knows-callers", "no-session", "tls", "stdio"],
+    ids=["near", "knows-callers", "attached-by-a-call", "no-session", "tls", "stdio", "prescribed"],
 )
 def test_what_a_server_is_is_believed_where_a_connection_costs_next_to_nothing(
-    monkeypatch: pytest.MonkeyPatch, url: str | None, persistent: bool, callers: frozenset[str], asked: int
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], asked: int
 ) -> None:
+    usual = {"url": "http://localhost:1/mcp", "mode": "auto", "origin": "central", "persistent": True}
+    case = SimpleNamespace(**usual | {"callers": frozenset()} | changes)
     told = DiscoverResult(
         supported_versions=[LATEST_MODERN_VERSION],
         capabilities=ServerCapabilities(),
@@ -151,13 +155,15 @@ def test_what_a_server_is_is_believed_where_a_connection_costs_next_to_nothing(
         return connection
 
     monkeypatch.setattr(fastagent, "_enter", enter)
-    attachments = Attachments(lambda *_: None, Reachability(), callers=callers)
+    attachments = Attachments(lambda *_: None, Reachability(), callers=case.callers)
+    registry = SimpleNamespace(get_server_origin=lambda _: case.origin)
     monkeypatch.setattr(fastagent.Aggregator, "_attachments", attachments)
     aggregator = object.__new__(fastagent.Aggregator)
-    aggregator.connection_persistence = persistent
+    monkeypatch.setattr(aggregator, "_require_server_registry", lambda: registry)
+    aggregator.connection_persistence = case.persistent
     for _ in range(2):
         client = SimpleNamespace(mode="auto", prior_discover=None)
-        settings = SimpleNamespace(url=url)
+        settings = SimpleNamespace(url=case.url, protocol_mode=case.mode)
         callbacks = SimpleNamespace(aggregator=aggregator, server_name="tools", server_config=settings)
         connection: Any = SimpleNamespace(client=client, callbacks=callbacks)
         assert asyncio.run(fastagent._enter_connection(connection)).discover_result == told

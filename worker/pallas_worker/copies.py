@@ -44,7 +44,8 @@ def deepcopy[M: BaseModel](model: M, memo: dict[int, Any] | None = None) -> M:
     copied = type(model).__new__(type(model))
     for slot in ("__dict__", "__pydantic_extra__", "__pydantic_private__"):
         values = getattr(model, slot)
-        object.__setattr__(copied, slot, values and {name: _copied(v, memo) for name, v in values.items()})
+        copies = None if values is None else {name: _copied(value, memo) for name, value in values.items()}
+        object.__setattr__(copied, slot, copies)
     object.__setattr__(copied, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
     return copied
 

@@ -29,6 +29,7 @@ from fast_agent.core.harness import AgentHarness
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.llm import fastagent_llm
 from fast_agent.mcp import client_gateway, mcp_connection_manager
+from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
 from fast_agent.skills import registry as skill_registry
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from fast_agent.types import RequestParams
     from pydantic import BaseModel
 
-    from pallas_worker.reachability import Attachments
+    from pallas_worker.reachability import Attachments, Reachability
 
 VERSION = metadata.version("fast-agent-mcp")
 
@@ -83,6 +84,8 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (MCPAggregator, "_create_callback_runtime", ("server_name",)),
     (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
     (MCPAggregator, "_execute_session_method", ("client", "method_name")),
+    (MCPClientConnection, "__init__", ("transport", "callbacks")),
+    (MCPClientCallbackRuntime, "__init__", ("server_name", "server_config", "aggregator")),
 )
 
 _log = get_logger("pallas.worker.fastagent")
@@ -247,31 +250,43 @@ class Aggregator(MCPAggregator):
         That question makes the connection, too: with TLS, that is worth doing ahead of a call.
         """
         name, settings = connection.callbacks.server_name, connection.callbacks.server_config
-        if name is None or settings is None or not (settings.url or "").startswith("http:"):
+        near = settings is not None and (settings.url or "").startswith("http:")
+        # Where an era is prescribed, fast-agent's client asks whatever it is given.
+        if name is None or settings is None or not near or settings.protocol_mode != "auto":
             return await _enter(connection)
         told = self._remembered("discover", name)
         if told is not None:
             connection.client.prior_discover = DiscoverResult.model_validate_json(told)
             connection.client.mode = LATEST_MODERN_VERSION
+            return await _enter(connection)
         entered = await _enter(connection)
-        if told is None and connection.discover_result is not None:
-            self._remember("discover", name, connection.discover_result)
+        result = connection.discover_result
+        if (reachability := self._common(name)) is not None:
+            reachability.introduce(name, tuple(result.supported_versions) if result is not None else ())
+        if result is not None:
+            self._remember("discover", name, result)
         return entered
 
-    def _remembered(self, kind: str, server_name: str, cache_mode: str = "use") -> bytes | None:
-        attachments = self._attachments
-        if attachments is None or cache_mode != "use" or server_name in attachments.callers:
-            return None
-        if not self.connection_persistence:
-            return None  # there is no session that could be told of the listing
-        return attachments.reachability.remembered(kind, server_name)
+    def _common(self, server_name: str) -> Reachability | None:
+        """What is known of a server that tells all callers the same; None of one that may know who calls.
 
-    def _remember(self, kind: str, server_name: str, listing: BaseModel) -> None:
+        An agent that attaches a server while it works does so with settings of its call.
+        """
         attachments = self._attachments
-        if attachments is not None and server_name not in attachments.callers:
-            attachments.reachability.remember(
-                kind, server_name, listing.model_dump_json(by_alias=True).encode()
-            )
+        if attachments is None or server_name in attachments.callers:
+            return None
+        configured = self._require_server_registry().get_server_origin(server_name) == "central"
+        return attachments.reachability if configured else None
+
+    def _remembered(self, kind: str, server_name: str, cache_mode: str = "use") -> bytes | None:
+        if cache_mode != "use" or not self.connection_persistence:
+            return None  # without a connection that lasts, there is no session that could be told of it
+        reachability = self._common(server_name)
+        return reachability.remembered(kind, server_name) if reachability is not None else None
+
+    def _remember(self, kind: str, server_name: str, told: BaseModel) -> None:
+        if (reachability := self._common(server_name)) is not None:
+            reachability.remember(kind, server_name, told.model_dump_json(by_alias=True).encode())
 
     async def _collect_app_resources(self, *args: Any, **kwargs: Any) -> None:
         """Nobody looks at user interfaces here: what servers have of them is not listed."""
@@ -300,8 +315,9 @@ class Aggregator(MCPAggregator):
         try:
             return await super()._execute_session_method(client, **kwargs)
         except Exception as error:
-            if self._attachments is not None and _is_loss(error):
-                self._attachments.reachability.lose(client.callbacks.server_name)
+            if self._attachments is not None:
+                failed = self._attachments.reachability
+                (failed.lose if _is_loss(error) else failed.doubt)(client.callbacks.server_name)
             # fast-agent makes one line for the LLM of this; operators need the traceback.
             server, method = client.callbacks.server_name, kwargs.get("method_name")
             tool = (kwargs.get("method_args") or {}).get("name")

@@ -20,7 +20,7 @@ AVOID_FOR = 15.0
 """A server that let a call wait for `SLOW_ATTACH` seconds and never answered is left out for so many seconds."""
 
 REMEMBER_FOR = 15.0
-"""Seconds for which the tools and prompts are believed that a server has listed, if it does not know who calls."""
+"""Seconds for which a server that does not know who calls is believed what it is, and what it has to offer."""
 
 
 @dataclass(slots=True)
@@ -32,18 +32,30 @@ class Reachability:
     down: set[str] = field(default_factory=set)
     """The servers that could not be attached the last time, so that each outage is told once."""
     listings: dict[tuple[str, str], tuple[float, bytes]] = field(default_factory=dict)
-    """The newest lists of servers that know no caller: by kind and server, when it was made, and the JSON."""
+    """What servers have told that know no caller: by kind and server, when it was told, and the JSON."""
+    versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The protocol versions that a server named when it was asked last; none, where it wanted a handshake."""
     losses: int = 0
     """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
 
     def remember(self, kind: str, server: str, listing: bytes) -> None:
-        """Keep what a server has listed."""
+        """Keep what a server has told."""
         self.listings[kind, server] = (time.monotonic(), listing)
 
     def remembered(self, kind: str, server: str) -> bytes | None:
-        """What the server has listed at most `REMEMBER_FOR` seconds ago."""
+        """What the server has told at most `REMEMBER_FOR` seconds ago."""
         made, listing = self.listings.get((kind, server), (-REMEMBER_FOR, b""))
         return listing if time.monotonic() - made < REMEMBER_FOR else None
+
+    def introduce(self, server: str, versions: tuple[str, ...]) -> None:
+        """The server has told what it is; if that is something else than before, what was connected counts no more."""
+        if self.versions.setdefault(server, versions) != versions:
+            self.versions[server] = versions
+            self.lose(server)
+
+    def doubt(self, server: str) -> None:
+        """Something has gone wrong with the server; whether it is still what it was, the next instance asks."""
+        self.listings.pop(("discover", server), None)
 
     def lose(self, server: str) -> None:
         """The server could not be reached, or has failed: what is known of it counts no more."""

@@ -81,6 +81,7 @@ def _run(descriptors: Descriptors) -> int:
 
     def report(message: Report) -> None:
         if isinstance(message, ReadyReport):
+            gc.collect()
             gc.freeze()  # what is there now is there to stay: no collection need look at it
             if memory is not None:
                 memory.count_from_here()  # what it takes to be there is not the agent's to save
