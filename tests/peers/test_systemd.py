@@ -168,9 +168,7 @@ def test_each_worker_has_a_control_group_of_its_own_below_the_units(service: Ser
 
 
 def test_secrets_reach_the_agents_as_variables_and_files_and_no_place_shows_them(service: Service) -> None:
-    service.machine.until_journal(
-        "not manager's:"
-    )  # the last that is said; the supervisor writes in a thread
+    service.machine.until_journal("not manager's:")  # the last that is said; it is written by another thread
     messages = [entry["record"]["message"] for entry in service.records("PALLAS_AGENT=library")]
     digests = [hashlib.sha256(value.encode()).hexdigest() for value in (SECRET, FROM_FILE)]
     assert f"digests {' '.join(digests)}" in messages
