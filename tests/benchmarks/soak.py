@@ -20,7 +20,7 @@ import psutil
 from tests.benchmarks.fleet import machine
 
 from harness.soak import Soak, run_soak
-from system.worker_census import ASK_PASSTHROUGH, Census, take
+from system.worker_census import ASK_PASSTHROUGH, Census, settle
 
 SLACK = 12
 """Descriptors, tasks and the like that differ from moment to moment, however few calls there were."""
@@ -73,7 +73,7 @@ def main(calls: int, first: int, every: int) -> None:
 def look(soak: Soak, calls: int) -> Sample:
     """One sample, once no call is under way."""
     soak.forget()
-    census = take(soak.worker, ASK_PASSTHROUGH)
+    census = settle(soak.worker, ASK_PASSTHROUGH)
     memory = psutil.Process(soak.worker.process.pid).memory_full_info()
     sessions = len(soak.servers["legacy"].sessions_left)
     return Sample(calls, memory.rss / 2**20, memory.uss / 2**20, census, sessions)

@@ -19,7 +19,7 @@ from pallas_registry.deployment import ModelCapabilities
 from peers import stdio_server
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from peers.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
-from system.worker_census import Census, agent, check_nothing_is_left, series, take, until
+from system.worker_census import Census, agent, check_nothing_is_left, series, settle, until
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import MODES, bearing, project, text
 
@@ -99,9 +99,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
             config=config(stub),
         )
         worker = stack.enter_context(run_worker(directory, **spec(max_concurrency=AT_A_TIME)))
-        for _ in range(3):
-            before = take(worker)
-        yield Setting(worker, stub, servers, before)
+        yield Setting(worker, stub, servers, settle(worker))
 
 
 def message(name: str) -> str:

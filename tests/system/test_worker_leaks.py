@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from peers.downstream import run_downstream
-from system.worker_census import ASK_PASSTHROUGH, agent, check_nothing_is_left, take
+from system.worker_census import ASK_PASSTHROUGH, agent, check_nothing_is_left, settle
 from system.worker_process import run_worker
 from system.worker_project import MODES, ask, project, text
 
@@ -31,7 +31,7 @@ def test_nothing_grows_with_the_number_of_calls(tmp_path: Path) -> None:
                         assert "called" in text(result)
 
             ask(worker.url, "auto", calls)
-            before = take(worker, ASK_PASSTHROUGH)
+            before = settle(worker, ASK_PASSTHROUGH)
             for mode in MODES:
                 ask(worker.url, mode, calls)
             check_nothing_is_left(worker, before, SLACK, ASK_PASSTHROUGH)

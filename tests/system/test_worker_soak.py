@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from harness.soak import KINDS, run_soak
-from system.worker_census import ASK_PASSTHROUGH, check_nothing_is_left, take, until
+from system.worker_census import ASK_PASSTHROUGH, check_nothing_is_left, settle, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ SLACK = 12
 def test_nothing_grows_with_the_number_of_calls(tmp_path: Path) -> None:
     with run_soak(tmp_path) as soak:
         asyncio.run(soak.calls(0, FIRST))
-        before = take(soak.worker, ASK_PASSTHROUGH)
+        before = settle(soak.worker, ASK_PASSTHROUGH)
         asyncio.run(soak.calls(FIRST, CALLS))
         check_nothing_is_left(soak.worker, before, SLACK, ASK_PASSTHROUGH)
         until(soak.worker, lambda metrics: 'pallas_calls_running{agent="demo"} 0.0' in metrics)

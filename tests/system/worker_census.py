@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import psutil
 
+from pallas_worker.runtime import WARM
 from system.worker_project import call, text
 
 if TYPE_CHECKING:
@@ -86,6 +87,18 @@ def take(worker: RunningWorker, ask: str = ASK) -> Census:
     process = psutil.Process(worker.process.pid)
     outside = {"descriptors": process.num_fds(), "children": len(process.children(recursive=True))}
     return Census(Counter(told["tasks"]), told["counts"] | outside)
+
+
+def settle(worker: RunningWorker, ask: str = ASK) -> Census:
+    """A census with all the instances that are made ahead, to compare later ones with: they come beside the calls.
+
+    The call that takes the census has one of them, for which the next one may be under way.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while (now := take(worker, ask)).tasks["Owned._own"] < WARM:
+        assert time.monotonic() < deadline, now
+        time.sleep(0.02)  # nobody tells that one more has been made
+    return now
 
 
 def check_nothing_is_left(worker: RunningWorker, before: Census, slack: int, ask: str = ASK) -> Census:
