@@ -32,11 +32,6 @@ MODULES = {
     "without_fast": "slow = None\n",
     "exits_at_import": "raise SystemExit(3)\n",
     "crashes": "import os\nos._exit(9)\n",
-    "crashes_later": PASSTHROUGH
-    + """
-import os, threading
-threading.Timer({delay}, os._exit, (9,)).start()
-""",
     "hangs_at_import": "import threading\nthreading.Event().wait()\n",
 }
 
@@ -75,11 +70,10 @@ class Deployment:
         self, name: str, kind: str = "passthrough", *, servers: tuple[str, ...] = (), **fields: Any
     ) -> None:
         """Add an agent of a kind of `MODULES`; `fields` go into its entry of `agents.yaml`."""
-        delay = fields.pop("delay", 0)
         modules = self.directory / "agents"
         modules.mkdir(exist_ok=True)
         (modules / "__init__.py").touch()
-        source = MODULES[kind].format(name=name, servers=list(servers), delay=delay)
+        source = MODULES[kind].format(name=name, servers=list(servers))
         (modules / f"{name}.py").write_text(source)
         self.agents[name] = {"module": f"agents.{name}", "port": free_ports(1)[0], **fields}
         self.write()

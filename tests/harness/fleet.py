@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 import psutil
 
+from harness.process_tree import descendants
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -114,22 +116,22 @@ class Fleet:
 
     def zygote(self) -> psutil.Process:
         """The zygote."""
-        return self.descendant(lambda arguments: arguments[:1] == ["pallas-zygote"])
+        return self.descendant("pallas-zygote")
 
     def spare(self) -> psutil.Process:
         """The worker that is forked ahead, as soon as it is there."""
-        return self.descendant(lambda arguments: arguments[:1] == ["pallas-spare"])
+        return self.descendant("pallas-spare")
 
-    def descendant(self, wanted: Callable[[list[str]], bool]) -> psutil.Process:
-        """The one whose arguments (of which a title is the first) are wanted, as soon as it is there."""
-        found: list[psutil.Process] = []
+    def descendant(self, title: str) -> psutil.Process:
+        """The one with this title or command line, as soon as it is there."""
+        found: list[int] = []
 
         def there() -> bool:
-            found[:] = [process for process in self.processes() if wanted(_arguments(process))]
+            found[:] = [process.pid for process in descendants(self.pid) if process.title == title]
             return bool(found)
 
-        self.await_that(there, "a process with the arguments that are wanted")
-        return found[0]
+        self.await_that(there, f"{title} is there")
+        return psutil.Process(found[0])
 
     # --- the control socket -------------------------------------------------------------------------------
 
@@ -232,14 +234,6 @@ class Fleet:
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {PATIENCE:g} s: {what}\n{self.stderr[-4000:]}")
             time.sleep(0.02)  # between two looks at a process that offers no event yet
-
-
-def _arguments(process: psutil.Process) -> list[str]:
-    """Its command line; nothing of a process that has ended meanwhile."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 class LogStream:

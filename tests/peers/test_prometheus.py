@@ -91,7 +91,7 @@ class Watched:
         }
         deployment.servers = {"search": {"transport": "http", "url": self.search.url}}
         deployment.add("broken", "does_not_import")
-        deployment.add("loop", "crashes_later", delay=0.0, max_failures=1000)
+        deployment.add("loop", "crashes", max_failures=1000)
         deployment.add("stuck", liveness_misses=0)
         self.add(
             "talker", TALKER, model="openai.stub-model", servers=["search"], max_concurrency=1, max_queue=1

@@ -63,7 +63,7 @@ def test_a_worker_is_as_old_as_its_start_and_not_as_its_process(fleet: Fleet) ->
         assert fleet.ctl("stop", "one").returncode == 0
         spare = fleet.spare()
         fleet.kill("own")  # which needs a start, but no fork
-        daemon = fleet.descendant(lambda arguments: arguments == ["sleep", "1234"])
+        daemon = fleet.descendant("sleep 1234")
         assert daemon.create_time() > spare.create_time()
         before = time.time()
         assert fleet.ctl("start", "one").returncode == 0

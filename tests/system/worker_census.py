@@ -94,19 +94,20 @@ def settle(worker: RunningWorker, ask: str = ASK) -> Census:
 
     The call that takes the census has one of them, for which the next one may be under way.
     """
-    deadline = time.monotonic() + PATIENCE
-    while (now := take(worker, ask)).tasks["Owned._own"] < WARM:
-        assert time.monotonic() < deadline, now
-        time.sleep(0.02)  # nobody tells that one more has been made
-    return now
+    return _take_until(worker, ask, lambda now: [] if now.tasks["Owned._own"] >= WARM else [str(now)])
 
 
 def check_nothing_is_left(worker: RunningWorker, before: Census, slack: int, ask: str = ASK) -> Census:
     """Wait until there is no more than before; disposal and warming up go on beside the calls."""
+    return _take_until(worker, ask, lambda now: now.more_than(before, slack))
+
+
+def _take_until(worker: RunningWorker, ask: str, wrong: Callable[[Census], list[str]]) -> Census:
+    """The first census with which nothing is wrong."""
     deadline = time.monotonic() + PATIENCE
-    while more := (now := take(worker, ask)).more_than(before, slack):
-        assert time.monotonic() < deadline, more
-        time.sleep(0.02)  # disposal goes on beside the calls, and needs the processor
+    while found := wrong(now := take(worker, ask)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)  # what is made and disposed of beside the calls needs the processor
     return now
 
 

@@ -14,10 +14,7 @@ from fast_agent.core.logging.logger import get_logger
 from fast_agent.core.managed_runtime import ManagedRuntimeMixin
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.types import RequestParams
-from mcp_types import (
-    DiscoverResult,
-    ServerCapabilities,
-)
+from mcp_types import DiscoverResult, ServerCapabilities
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from pallas_worker import fastagent, runtime

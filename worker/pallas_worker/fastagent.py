@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+    from fast_agent.config import MCPServerSettings
     from fast_agent.core.fastagent import AgentInstance
     from fast_agent.types import RequestParams
     from pydantic import BaseModel
@@ -250,12 +251,9 @@ class Aggregator(MCPAggregator):
         That question makes the connection, too: with TLS, that is worth doing ahead of a call.
         """
         name, settings = connection.callbacks.server_name, connection.callbacks.server_config
-        near = settings is not None and (settings.url or "").startswith("http:")
-        # Where an era is prescribed, fast-agent's client asks whatever it is given.
-        if name is None or settings is None or not near or settings.protocol_mode != "auto":
+        if name is None or not _may_believe(settings):
             return await _enter(connection)
-        told = self._remembered("discover", name)
-        if told is not None:
+        if (told := self._remembered("discover", name)) is not None:
             connection.client.prior_discover = DiscoverResult.model_validate_json(told)
             connection.client.mode = LATEST_MODERN_VERSION
             return await _enter(connection)
@@ -323,6 +321,13 @@ class Aggregator(MCPAggregator):
             tool = (kwargs.get("method_args") or {}).get("name")
             _trace.exception("%s: %s on %s failed", self.agent_name, method, server, server=server, tool=tool)
             raise
+
+
+def _may_believe(settings: MCPServerSettings | None) -> bool:
+    """Whether what the server was is good enough; where an era is prescribed, fast-agent's client asks in any case."""
+    if settings is None or settings.protocol_mode != "auto":
+        return False
+    return (settings.url or "").startswith("http:")
 
 
 async def _enter_connection(connection: MCPClientConnection) -> MCPClientConnection:
