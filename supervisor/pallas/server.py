@@ -20,6 +20,7 @@ from pallas_registry.credentials import load_credentials
 from pallas_registry.environment import load_dotenv
 from pallas_registry.model_settings import read_model_settings
 from pallas_registry.problems import ConfigurationError
+from pallas_registry.terminal_text import terminal_line
 from pallas_supervisor.activation import take_inheritance
 from pallas_supervisor.executing import keep_descriptors, open_standard_descriptors
 from pallas_supervisor.zygote import zygote_for
@@ -84,7 +85,7 @@ def main(agent: str | None, config: Path | None) -> None:
 
 
 def _give_up(message: str, status: int) -> NoReturn:
-    click.echo("\n".join(f"pallas: {line}" for line in message.splitlines()), err=True)
+    click.echo("\n".join(f"pallas: {terminal_line(line)}" for line in message.split("\n")), err=True)
     sys.exit(status)
 
 

@@ -10,6 +10,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
+from pallas_registry.terminal_text import terminal_text
 from pallas_supervisor.background_writer import BackgroundWriter
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class Console(logging.Handler):
         """Hand over one line."""
         try:
             word = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-            self._writer.put(f"{self._prefix}{word}{record.getMessage()}\n".encode("utf-8", "replace"))
+            # A message of several lines is told from several messages by its indentation.
+            message = terminal_text(record.getMessage()).replace("\n", "\n    ")
+            self._writer.put(f"{self._prefix}{word}{message}\n".encode())
         except Exception:  # noqa: BLE001 - logging's contract: a handler never raises into the program
             self.handleError(record)
 

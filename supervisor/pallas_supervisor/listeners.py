@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from pallas_registry.terminal_text import terminal_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -126,10 +128,10 @@ def _explain(bind: str, port: int, purpose: str, error: OSError) -> str:
 
 
 def describe_holder(port: int) -> str:
-    """Who listens on a TCP port, as well as this user may know: `nginx (pid 42)`."""
+    """Who listens on a TCP port, as well as this user may know: `nginx (pid 42)`, escaped: names are anybody's."""
     for process in _holders(port):
         try:
-            return f"{process.name()} (pid {process.pid})"
+            return f"{terminal_line(process.name())} (pid {process.pid})"
         except psutil.Error:
             continue
     return "another process (which one, only its owner or root can see: ss -ltnp)"

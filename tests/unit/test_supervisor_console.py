@@ -31,8 +31,16 @@ def test_a_line_says_which_deployment_and_how_bad():
     console.handle(record("research: ready -> backoff (grüß \udc80)", logging.WARNING))
     console.close()
     assert shown.getvalue() == (
-        "[demo] research: starting -> ready\n[demo] warning: research: ready -> backoff (grüß ?)\n"
+        "[demo] research: starting -> ready\n[demo] warning: research: ready -> backoff (grüß \\udc80)\n"
     )
+
+
+def test_what_an_agent_says_neither_moves_the_cursor_nor_makes_up_a_line():
+    shown = io.StringIO()
+    console = Console("demo", shown)
+    console.handle(record("research: \x1b[2J\u202eydaer\n[demo] jarvis: ready", logging.WARNING))
+    console.close()
+    assert shown.getvalue() == ("[demo] warning: research: \\x1b[2J\\u202eydaer\n    [demo] jarvis: ready\n")
 
 
 def test_debugging_is_not_for_the_terminal():

@@ -79,6 +79,23 @@ def test_the_holder_is_another_process():
         process.kill()
 
 
+def test_the_name_of_a_holder_is_anybodys_and_escaped():
+    script = (
+        "import socket, sys, setproctitle\n"
+        "held = socket.create_server(('127.0.0.1', 0))\n"
+        "setproctitle.setthreadtitle('x\\n\\u202ey\\x1b[1m')\n"
+        "print(held.getsockname()[1], flush=True)\n"
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        assert describe_holder(port) == rf"x\n\u202ey\x1b[1m (pid {process.pid})"
+        process.kill()
+
+
 def test_a_holder_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch):
     def refuse(**_: object) -> None:
         raise listeners.psutil.AccessDenied
