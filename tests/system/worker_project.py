@@ -34,8 +34,8 @@ async def demo(): ...
 """
 
 PATIENT = """
-from pallas_worker import fastagent
-fastagent.SLOW_ATTACH = 600.0
+from pallas_worker.fastagent import aggregator
+aggregator.SLOW_ATTACH = 600.0
 """
 """Before an agent's module: no server is avoided for a while because the machine stood still when it was tried."""
 

@@ -18,7 +18,8 @@ from mcp_types import (
 )
 from pydantic import BaseModel, PrivateAttr
 
-from pallas_worker import copies, fastagent
+from pallas_worker import copies
+from pallas_worker.fastagent import shortcuts
 
 
 def test_a_copy_of_a_message_shares_nothing_that_can_change() -> None:
@@ -92,10 +93,10 @@ def test_a_copy_has_private_and_extra_fields_of_its_own() -> None:
 def test_parameters_are_merged_as_fast_agent_merges_them(
     defaults: RequestParams, given: RequestParams
 ) -> None:
-    theirs, ours = merge_request_params(defaults, given), fastagent._merge_request_params(defaults, given)
+    theirs, ours = merge_request_params(defaults, given), shortcuts._merge_request_params(defaults, given)
     assert vars(ours) == vars(theirs)
     assert ours.model_fields_set == theirs.model_fields_set
-    again = fastagent._merge_request_params(ours, ours)
+    again = shortcuts._merge_request_params(ours, ours)
     assert vars(again) == vars(merge_request_params(theirs, theirs))
     for name, value in vars(ours).items():
         if isinstance(value, list | dict):

@@ -17,8 +17,10 @@ from fast_agent.types import RequestParams
 from mcp_types import DiscoverResult, ServerCapabilities
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from pallas_worker import fastagent, runtime
+from pallas_worker import runtime
 from pallas_worker.errors import AgentError
+from pallas_worker.fastagent import aggregator as connections
+from pallas_worker.fastagent import application, shortcuts
 from pallas_worker.reachability import Attachments, Reachability
 from pallas_worker.tls import shared_context
 
@@ -27,15 +29,15 @@ if TYPE_CHECKING:
 
 
 def test_the_installed_version_has_all_names() -> None:
-    fastagent.check_names()
+    application.check_names()
 
 
 def test_a_name_that_has_moved_is_an_error_with_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(ManagedRuntimeMixin, "_instantiate_agent_instance")
     with pytest.raises(AgentError) as caught:
-        fastagent.check_names()
+        application.check_names()
     assert caught.value.permanent
-    assert f"fast-agent {fastagent.VERSION} is not supported" in str(caught.value)
+    assert f"fast-agent {application.VERSION} is not supported" in str(caught.value)
     assert "FastAgent._instantiate_agent_instance" in str(caught.value)
 
 
@@ -44,7 +46,7 @@ def test_a_parameter_that_has_moved_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(FastAgent, "_finalize_initial_agent_instance", other)
     with pytest.raises(AgentError, match="_finalize_initial_agent_instance is not what it was"):
-        fastagent.check_names()
+        application.check_names()
 
 
 def test_a_shortcut_that_has_moved_is_only_logged(
@@ -58,7 +60,7 @@ def test_a_shortcut_that_has_moved_is_only_logged(
     for module, name in originals:
         monkeypatch.setattr(module, name, getattr(module, name))  # so that it is put back afterwards
     monkeypatch.delattr(mcp_connection_manager, "_subscription_filter")
-    fastagent.take_shortcuts()
+    shortcuts.take_shortcuts()
     assert "_subscription_filter has moved" in caplog.text
     assert not hasattr(mcp_connection_manager, "_subscription_filter")
 
@@ -70,17 +72,17 @@ def test_where_skills_are_is_read_once_and_as_fast_agent_reads_it(
     monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text(f"{variable}={tmp_path / 'third'}\n")
-    read = Mock(wraps=fastagent._read_skill_paths)
-    monkeypatch.setattr(fastagent, "_read_skill_paths", read)
-    fastagent._usual_skill_paths.cache_clear()
-    first = fastagent._default_skill_paths(cwd=tmp_path)
+    read = Mock(wraps=shortcuts._read_skill_paths)
+    monkeypatch.setattr(shortcuts, "_read_skill_paths", read)
+    shortcuts._usual_skill_paths.cache_clear()
+    first = shortcuts._default_skill_paths(cwd=tmp_path)
     assert first == read(cwd=tmp_path)
     first.clear()
-    assert fastagent._default_skill_paths(cwd=tmp_path) == read(cwd=tmp_path)
+    assert shortcuts._default_skill_paths(cwd=tmp_path) == read(cwd=tmp_path)
     assert read.call_count == 3
-    fastagent._default_skill_paths(cwd=tmp_path, override=tmp_path / "home")
+    shortcuts._default_skill_paths(cwd=tmp_path, override=tmp_path / "home")
     assert read.call_count == 4
-    fastagent._usual_skill_paths.cache_clear()
+    shortcuts._usual_skill_paths.cache_clear()
 
 
 def test_configurations_of_two_calls_share_no_container() -> None:
@@ -151,11 +153,11 @@ def test_what_a_server_is_is_believed_where_a_connection_costs_next_to_nothing(
         connection.discover_result = connection.client.prior_discover or told
         return connection
 
-    monkeypatch.setattr(fastagent, "_enter", enter)
+    monkeypatch.setattr(connections, "_enter", enter)
     attachments = Attachments(lambda *_: None, Reachability(), callers=case.callers)
     registry = SimpleNamespace(get_server_origin=lambda _: case.origin)
-    monkeypatch.setattr(fastagent.Aggregator, "_attachments", attachments)
-    aggregator = object.__new__(fastagent.Aggregator)
+    monkeypatch.setattr(connections.Aggregator, "_attachments", attachments)
+    aggregator = object.__new__(connections.Aggregator)
     monkeypatch.setattr(aggregator, "_require_server_registry", lambda: registry)
     aggregator.connection_persistence = case.persistent
     for _ in range(2):
@@ -163,7 +165,7 @@ def test_what_a_server_is_is_believed_where_a_connection_costs_next_to_nothing(
         settings = SimpleNamespace(url=case.url, protocol_mode=case.mode)
         callbacks = SimpleNamespace(aggregator=aggregator, server_name="tools", server_config=settings)
         connection: Any = SimpleNamespace(client=client, callbacks=callbacks)
-        assert asyncio.run(fastagent._enter_connection(connection)).discover_result == told
+        assert asyncio.run(connections.enter_connection(connection)).discover_result == told
     assert len(questions) == asked
 
 
@@ -173,7 +175,7 @@ def test_warnings_of_fast_agent_become_records_and_its_progress_does_not(
     caplog.set_level("DEBUG")
     logger = get_logger("tests.of.it")
     for kind in ("debug", "info", "warning", "error"):
-        fastagent._log_event(logger, kind, None, f"a {kind}", None, {})
+        shortcuts._log_event(logger, kind, None, f"a {kind}", None, {})
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "[tests.of.it] a warning"),
         ("ERROR", "[tests.of.it] a error"),
@@ -183,17 +185,17 @@ def test_warnings_of_fast_agent_become_records_and_its_progress_does_not(
 def test_a_validator_is_made_once_for_equal_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        fastagent, "_make_validator", lambda session, name, schema: made.append(schema) or schema
+        shortcuts, "_make_validator", lambda session, name, schema: made.append(schema) or schema
     )
-    monkeypatch.setattr(fastagent, "_validators", {})
+    monkeypatch.setattr(shortcuts, "_validators", {})
     session: Any = None
     schemas: list[dict[str, Any]] = [{"type": "object"}, {"type": "object"}, {"type": "array"}]
     for schema in schemas:
-        assert fastagent._output_schema_validator(session, "tool", schema) == schema
+        assert shortcuts._output_schema_validator(session, "tool", schema) == schema
     assert made == [{"type": "object"}, {"type": "array"}]
-    for number in range(fastagent.MAX_VALIDATORS + 1):
-        fastagent._output_schema_validator(session, "tool", {"const": number})
-    assert len(fastagent._validators) <= fastagent.MAX_VALIDATORS
+    for number in range(shortcuts.MAX_VALIDATORS + 1):
+        shortcuts._output_schema_validator(session, "tool", {"const": number})
+    assert len(shortcuts._validators) <= shortcuts.MAX_VALIDATORS
 
 
 async def a_modules_tool(text: str) -> str:
@@ -205,16 +207,16 @@ def test_a_modules_function_is_wrapped_once_and_an_instances_own_each_time() -> 
     def of_an_instance(text: str) -> str:
         return text
 
-    assert fastagent._wrap_function_tool(a_modules_tool) is fastagent._wrap_function_tool(a_modules_tool)
-    assert fastagent._wrap_function_tool(of_an_instance) is not fastagent._wrap_function_tool(of_an_instance)
-    assert of_an_instance not in fastagent._wrappers
+    assert shortcuts._wrap_function_tool(a_modules_tool) is shortcuts._wrap_function_tool(a_modules_tool)
+    assert shortcuts._wrap_function_tool(of_an_instance) is not shortcuts._wrap_function_tool(of_an_instance)
+    assert of_an_instance not in shortcuts._wrappers
 
 
 def test_clients_of_a_provider_share_the_tls_context() -> None:
     from fast_agent.llm.provider.openai import llm_openai
 
-    fastagent.share_tls_with_providers()
+    shortcuts.share_tls_with_providers()
     made: Any = llm_openai.DefaultAioHttpClient
     assert made.keywords == {"verify": shared_context()}
-    fastagent.share_tls_with_providers()
+    shortcuts.share_tls_with_providers()
     assert llm_openai.DefaultAioHttpClient is made, "once is enough"

@@ -22,8 +22,10 @@ from fast_agent.types import RequestParams
 from mcp_types import Implementation
 
 from pallas_registry.logs import get_logger
-from pallas_worker import fastagent
 from pallas_worker.errors import AgentError
+from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
+from pallas_worker.fastagent.application import check_names, make_instance, runtime_of, settings_of
+from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.instances import Instance
 from pallas_worker.models import model_reference
 from pallas_worker.pool import Pool
@@ -143,7 +145,7 @@ class AgentRuntime:
         registry = registry_for_call(self._servers, self._client)
         fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
         try:
-            made = await fastagent.make_instance(fast, runtime)
+            made = await make_instance(fast, runtime)
             instance = Instance(self.agent, made.agents, attachments.unreachable)
             yield _Prepared(instance, made.agents, attachments, registry, losses)
         finally:
@@ -164,7 +166,7 @@ class AgentRuntime:
         names, attachments.deferred = attachments.deferred, frozenset()
         for agent in prepared.agents.values():
             connections = getattr(agent, "aggregator", None)
-            if isinstance(connections, fastagent.Aggregator) and await connections.attach_deferred(names):
+            if isinstance(connections, Aggregator) and await connections.attach_deferred(names):
                 await rebuild_agent_instruction(agent)
 
     def _is_usable(self, prepared: _Prepared) -> bool:
@@ -231,16 +233,16 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
         AgentError: this version of fast-agent is not supported, or no agent is defined.
         fast_agent.core.exceptions.FastAgentError: a definition is wrong.
     """
-    fastagent.check_names()
-    fastagent.use_own_aggregator()
-    fastagent.take_shortcuts(debug=fastagent.settings_of(fast).logger.level == "debug")
-    write_no_files(fastagent.settings_of(fast))
+    check_names()
+    use_own_aggregator()
+    take_shortcuts(debug=settings_of(fast).logger.level == "debug")
+    write_no_files(settings_of(fast))
     async with fast.harness() as harness:
         join_logging()
         name = agent if agent in fast.agents else fast.get_default_agent_name()
         if name is None:
             raise AgentError("no agent is defined: decorate a function with @fast.agent(...)", permanent=True)
-        runtime = AgentRuntime(fast, fastagent.runtime_of(harness), name)
+        runtime = AgentRuntime(fast, runtime_of(harness), name)
         try:
             yield runtime
         finally:

@@ -29,7 +29,8 @@ from pallas_worker.admission import Admission
 from pallas_worker.app import WorkerApp
 from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
-from pallas_worker.fastagent import settings_of, share_tls_with_providers
+from pallas_worker.fastagent.application import settings_of
+from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.health import Health
 from pallas_worker.heartbeat import beat
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of

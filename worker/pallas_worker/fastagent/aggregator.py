@@ -1,40 +1,20 @@
-"""fast-agent's private names: the only file that touches them.
+"""fast-agent's connections of one agent to its servers, as a call needs them.
 
-Knows fast-agent from inside; must not know why or for whom an agent is made. What a worker cannot do without is
-checked at its start (`check_names`). What only saves time (`take_shortcuts`) is left out, with one warning, where
-it has moved.
+Knows fast-agent from inside; must not know why or for whom an agent is made.
 """
 # ruff: noqa: SLF001 - here fast-agent's private names may be used
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
-import json
-import logging
-import sys
 import time
-from importlib import metadata
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
-from fast_agent import paths
 from fast_agent.agents import mcp_agent
-from fast_agent.config import Settings
 from fast_agent.core.exceptions import walk_exception_chain
-from fast_agent.core.fastagent import FastAgent, RunRuntime
-from fast_agent.core.harness import AgentHarness
-from fast_agent.core.logging.logger import Logger as FastAgentLogger
-from fast_agent.llm import fastagent_llm
-from fast_agent.mcp import client_gateway, mcp_connection_manager
-from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
-from fast_agent.skills import registry as skill_registry
-from fast_agent.tools import function_tool_loader
-from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -46,94 +26,15 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from pallas_registry.logs import get_logger
-from pallas_worker.copies import COPIED, deepcopy, merged_plainly
-from pallas_worker.errors import AgentError
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
-from pallas_worker.tls import shared_context
-from pallas_worker.tracing import add_trace_headers
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
     from fast_agent.config import MCPServerSettings
-    from fast_agent.core.fastagent import AgentInstance
-    from fast_agent.types import RequestParams
     from pydantic import BaseModel
 
     from pallas_worker.reachability import Attachments, Reachability
 
-VERSION = metadata.version("fast-agent-mcp")
-
-MAX_VALIDATORS = 256
-"""Output schemas whose validators are kept."""
-
-_NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
-    (FastAgent, "_instantiate_agent_instance", ("runtime",)),
-    (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),
-    (RunRuntime, "__init__", ("managed_instances", "instance_lock", "global_prompt_context")),
-    (AgentHarness, "__init__", ("fast_agent",)),
-    (mcp_agent, "MCPAggregator", ("server_names", "context")),
-    (MCPAggregator, "load_servers", ("force_connect",)),
-    (MCPAggregator, "_attach_server_locked", ("server_name", "server_config", "options")),
-    (MCPAggregator, "_reset_runtime_indexes", ()),
-    (MCPAggregator, "_require_server_registry", ()),
-    (MCPAggregator, "_fetch_server_tools", ("server_name", "cache_mode")),
-    (MCPAggregator, "_fetch_server_prompts", ("server_name", "strict", "cache_mode")),
-    (MCPAggregator, "_require_connection_manager", ()),
-    (ClientSession, "_absorb_tool_listing", ("result", "complete")),
-    (MCPAggregator, "_create_callback_runtime", ("server_name",)),
-    (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
-    (MCPAggregator, "_execute_session_method", ("client", "method_name")),
-    (MCPClientConnection, "__init__", ("transport", "callbacks")),
-    (MCPClientCallbackRuntime, "__init__", ("server_name", "server_config", "aggregator")),
-)
-
-_log = get_logger("pallas.worker.fastagent")
-_records = logging.getLogger("fast_agent")
 _trace = get_logger("pallas.forward.trace")
-
-
-def check_names() -> None:
-    """Make sure that every undocumented name without which a worker cannot serve is where it was.
-
-    Raises:
-        AgentError: this version of fast-agent has moved one.
-    """
-    for owner, name, parameters in _NAMES:
-        found = getattr(owner, name, None)
-        known = set(inspect.signature(found).parameters) if callable(found) else set()
-        if not callable(found) or not known.issuperset(parameters):
-            raise _unsupported(f"{getattr(owner, '__name__', owner)}.{name} is not what it was")
-
-
-def _unsupported(what: str) -> AgentError:
-    """The error for a version of fast-agent that is not the one this was written for."""
-    advice = "install the version that pallas-mcp asks for"
-    return AgentError(f"fast-agent {VERSION} is not supported: {what}; {advice}", permanent=True)
-
-
-def settings_of(fast: FastAgent) -> Settings:
-    """The settings that the application has read from its files; they may be changed until it runs."""
-    return fast._settings
-
-
-def runtime_of(harness: AgentHarness) -> RunRuntime:
-    """What an entered harness makes instances with.
-
-    Raises:
-        AgentError: it has none.
-    """
-    if harness._runtime is None:
-        raise _unsupported("its harness has no runtime")
-    return harness._runtime
-
-
-async def make_instance(fast: FastAgent, runtime: RunRuntime) -> AgentInstance:
-    """Make the agents of `fast`; `runtime.managed_instances` has them even when the second step fails."""
-    made = await fast._instantiate_agent_instance(runtime)
-    await fast._finalize_initial_agent_instance(runtime, made, validate_provider_state=False)
-    return made
 
 
 def use_own_aggregator() -> None:
@@ -330,7 +231,7 @@ def _may_believe(settings: MCPServerSettings | None) -> bool:
     return (settings.url or "").startswith("http:")
 
 
-async def _enter_connection(connection: MCPClientConnection) -> MCPClientConnection:
+async def enter_connection(connection: MCPClientConnection) -> MCPClientConnection:
     """Enter a connection as the agent's aggregator does; those of others, as fast-agent does."""
     aggregator = connection.callbacks.aggregator
     return await (aggregator.enter(connection) if isinstance(aggregator, Aggregator) else _enter(connection))
@@ -350,144 +251,3 @@ def _is_silence(error: Exception) -> bool:
     """Whether the server gave no answer at all; what it refuses, it may refuse to one caller's token only."""
     silent = (TimeoutError, httpx2.TimeoutException, httpx2.ConnectError)
     return any(isinstance(link, silent) for link in walk_exception_chain(error))
-
-
-def take_shortcuts(*, debug: bool = False) -> None:
-    """Leave out what fast-agent does for each call and nobody needs; again, it does nothing more.
-
-    Args:
-        debug: somebody wants to read what fast-agent says below a warning, and pays for it in each call.
-    """
-    _replace(mcp_connection_manager, "_wait_for_initialized_with_startup_budget", _initialized)
-    _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
-    _replace(MCPClientConnection, "__aenter__", _enter_connection)
-    _replace(client_gateway, "httpx2", _SharedTls())
-    if not debug:
-        _replace(FastAgentLogger, "event", _log_event)
-    for module in (paths, skill_registry):
-        _replace(module, "default_skill_paths", _default_skill_paths)
-    _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
-    _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
-    for model in COPIED:
-        _replace(model, "__deepcopy__", deepcopy)
-    _replace(fastagent_llm, "merge_request_params", _merge_request_params)
-
-
-def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
-    if hasattr(module, name):
-        setattr(module, name, replacement)
-    else:
-        _log.warning("%s.%s has moved: calls take longer", module.__name__, name)
-
-
-def _log_event(
-    logger: FastAgentLogger, etype: str, ename: str | None, message: str, context: object, data: object
-) -> None:
-    """One record at once, of warnings and errors; fast-agent makes a task, a model and a queue entry of each."""
-    if etype in ("warning", "error"):
-        sender = f"MCP server {logger.namespace}" if ename == "mcpserver.stderr" else logger.namespace
-        _records.log(logging.getLevelNamesMapping()[etype.upper()], "[%s] %s", sender, message)
-
-
-def _output_schema_validator(session: ClientSession, name: str, output_schema: dict[str, Any]) -> Any:
-    """The validator of an equal schema, also where another session has made it: checking a schema is slow."""
-    key = json.dumps(output_schema)
-    validator = _validators.get(key)
-    if validator is None:
-        if len(_validators) >= MAX_VALIDATORS:
-            _validators.clear()
-        validator = _validators[key] = _make_validator(session, name, json.loads(key))
-    return validator
-
-
-_make_validator: Any = getattr(ClientSession, "_output_schema_validator", None)
-_validators: dict[str, Any] = {}
-
-
-def _wrap_function_tool(function: Any) -> Any:
-    """The same wrapper for a module's function in every instance.
-
-    What pydantic and FastMCP derive from a tool's signature is kept by function, thousands of times: a new wrapper for
-    each instance would be derived from again in each call, and kept for good.
-    """
-    if not isinstance(function, FunctionType) or "<locals>" in function.__qualname__:
-        return _make_wrapper(function)  # of an instance, with which it has to go
-    if function not in _wrappers:
-        _wrappers[function] = _make_wrapper(function)
-    return _wrappers[function]
-
-
-_make_wrapper: Any = getattr(function_tool_loader, "_wrap_default_tool_result", None)
-_wrappers: dict[FunctionType, Any] = {}
-
-
-def _merge_request_params(defaults: RequestParams, given: RequestParams) -> RequestParams:
-    """What fast-agent's own does, with less work where it can be done with less."""
-    merged: RequestParams = merged_plainly(defaults, given) or _merge_deeply(defaults, given)
-    return merged
-
-
-_merge_deeply: Any = getattr(fastagent_llm, "merge_request_params", None)
-
-
-async def _initialized(connection: Any, startup_timeout_seconds: float | None, **_: object) -> None:
-    """Wait for the connection's own event; fast-agent looks every 100 ms, to leave time for a browser."""
-    async with asyncio.timeout(startup_timeout_seconds):
-        await connection.wait_for_initialized()
-
-
-def _default_skill_paths(
-    settings: Settings | None = None, *, cwd: Path | None = None, override: str | Path | None = None
-) -> list[Path]:
-    """Where skills are looked for; fast-agent reads environment and `.env` again for it each time that it asks.
-
-    Of those settings it looks at those alone that neither of the two may set.
-    """
-    if settings is not None or override is not None:
-        return _read_skill_paths(settings, cwd=cwd, override=override)
-    return list(_usual_skill_paths(cwd))
-
-
-@functools.cache
-def _usual_skill_paths(cwd: Path | None) -> list[Path]:
-    return _read_skill_paths(Settings.model_construct(), cwd=cwd)
-
-
-_read_skill_paths = paths.default_skill_paths
-
-
-def _no_subscription(connection: object) -> None:
-    """A connection that lives as long as one request has no use for a stream of change notifications."""
-
-
-class _SharedTls:
-    """The module `httpx2` as one of fast-agent's modules sees it: all clients share one TLS context.
-
-    Each client would otherwise read the system's certificates again, also for a server without TLS.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(httpx2, name)
-
-    def AsyncClient(self, **options: Any) -> httpx2.AsyncClient:  # noqa: N802 - it stands for a class
-        """A client with the shared context, whose requests name the trace that they belong to."""
-        hooks = dict(options.pop("event_hooks", None) or {})
-        hooks["request"] = [*hooks.get("request", ()), add_trace_headers]
-        return httpx2.AsyncClient(verify=shared_context(), event_hooks=hooks, **options)
-
-
-_OPENAI_CLIENTS = ("llm_openai", "responses", "codex_responses")
-"""Modules of fast-agent that make a client of the OpenAI API for each turn."""
-
-
-def share_tls_with_providers() -> None:
-    """Let clients of LLM providers share the TLS context, too: one is made for each turn, and would cost 60 ms.
-
-    Does so in those modules that are loaded, so it is for when the first instance has been made.
-    """
-    for name in _OPENAI_CLIENTS:
-        module = sys.modules.get(f"fast_agent.llm.provider.openai.{name}")
-        made_by: Any = getattr(module, "DefaultAioHttpClient", None)
-        if module is not None and not isinstance(made_by, functools.partial):
-            shared = made_by and functools.partial(made_by, verify=shared_context())
-            _replace(module, "DefaultAioHttpClient", shared)

@@ -1,0 +1,1 @@
+"""fast-agent's private names: the only folder that touches them."""

@@ -1,0 +1,91 @@
+"""The application of the user's module as fast-agent holds it, and the check of all names that a worker needs of it.
+
+Knows fast-agent from inside; must not know why or for whom an agent is made. What a worker cannot do without is
+checked at its start (`check_names`).
+"""
+# ruff: noqa: SLF001 - here fast-agent's private names may be used
+
+from __future__ import annotations
+
+import inspect
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from fast_agent.agents import mcp_agent
+from fast_agent.core.fastagent import FastAgent, RunRuntime
+from fast_agent.core.harness import AgentHarness
+from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
+from fast_agent.mcp.client_connection import MCPClientConnection
+from fast_agent.mcp.mcp_aggregator import MCPAggregator
+from mcp.client.session import ClientSession
+
+from pallas_worker.errors import AgentError
+
+if TYPE_CHECKING:
+    from fast_agent.config import Settings
+    from fast_agent.core.fastagent import AgentInstance
+
+VERSION = metadata.version("fast-agent-mcp")
+
+_NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
+    (FastAgent, "_instantiate_agent_instance", ("runtime",)),
+    (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),
+    (RunRuntime, "__init__", ("managed_instances", "instance_lock", "global_prompt_context")),
+    (AgentHarness, "__init__", ("fast_agent",)),
+    (mcp_agent, "MCPAggregator", ("server_names", "context")),
+    (MCPAggregator, "load_servers", ("force_connect",)),
+    (MCPAggregator, "_attach_server_locked", ("server_name", "server_config", "options")),
+    (MCPAggregator, "_reset_runtime_indexes", ()),
+    (MCPAggregator, "_require_server_registry", ()),
+    (MCPAggregator, "_fetch_server_tools", ("server_name", "cache_mode")),
+    (MCPAggregator, "_fetch_server_prompts", ("server_name", "strict", "cache_mode")),
+    (MCPAggregator, "_require_connection_manager", ()),
+    (ClientSession, "_absorb_tool_listing", ("result", "complete")),
+    (MCPAggregator, "_create_callback_runtime", ("server_name",)),
+    (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
+    (MCPAggregator, "_execute_session_method", ("client", "method_name")),
+    (MCPClientConnection, "__init__", ("transport", "callbacks")),
+    (MCPClientCallbackRuntime, "__init__", ("server_name", "server_config", "aggregator")),
+)
+
+
+def check_names() -> None:
+    """Make sure that every undocumented name without which a worker cannot serve is where it was.
+
+    Raises:
+        AgentError: this version of fast-agent has moved one.
+    """
+    for owner, name, parameters in _NAMES:
+        found = getattr(owner, name, None)
+        known = set(inspect.signature(found).parameters) if callable(found) else set()
+        if not callable(found) or not known.issuperset(parameters):
+            raise _unsupported(f"{getattr(owner, '__name__', owner)}.{name} is not what it was")
+
+
+def _unsupported(what: str) -> AgentError:
+    """The error for a version of fast-agent that is not the one this was written for."""
+    advice = "install the version that pallas-mcp asks for"
+    return AgentError(f"fast-agent {VERSION} is not supported: {what}; {advice}", permanent=True)
+
+
+def settings_of(fast: FastAgent) -> Settings:
+    """The settings that the application has read from its files; they may be changed until it runs."""
+    return fast._settings
+
+
+def runtime_of(harness: AgentHarness) -> RunRuntime:
+    """What an entered harness makes instances with.
+
+    Raises:
+        AgentError: it has none.
+    """
+    if harness._runtime is None:
+        raise _unsupported("its harness has no runtime")
+    return harness._runtime
+
+
+async def make_instance(fast: FastAgent, runtime: RunRuntime) -> AgentInstance:
+    """Make the agents of `fast`; `runtime.managed_instances` has them even when the second step fails."""
+    made = await fast._instantiate_agent_instance(runtime)
+    await fast._finalize_initial_agent_instance(runtime, made, validate_provider_state=False)
+    return made

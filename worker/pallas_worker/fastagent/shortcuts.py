@@ -1,0 +1,184 @@
+"""What fast-agent does for each call and nobody needs, left out; what has moved is not, with one warning.
+
+Knows fast-agent from inside; must not know why or for whom an agent is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from fast_agent import paths
+from fast_agent.config import Settings
+from fast_agent.core.logging.logger import Logger as FastAgentLogger
+from fast_agent.llm import fastagent_llm
+from fast_agent.mcp import client_gateway, mcp_connection_manager
+from fast_agent.mcp.client_connection import MCPClientConnection
+from fast_agent.skills import registry as skill_registry
+from fast_agent.tools import function_tool_loader
+from mcp.client.session import ClientSession
+
+from pallas_registry.logs import get_logger
+from pallas_worker.copies import COPIED, deepcopy, merged_plainly
+from pallas_worker.fastagent.aggregator import enter_connection
+from pallas_worker.tls import shared_context
+from pallas_worker.tracing import add_trace_headers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+    from fast_agent.types import RequestParams
+
+MAX_VALIDATORS = 256
+"""Output schemas whose validators are kept."""
+
+_log = get_logger("pallas.worker.fastagent")
+_records = logging.getLogger("fast_agent")
+
+
+def take_shortcuts(*, debug: bool = False) -> None:
+    """Leave out what fast-agent does for each call and nobody needs; again, it does nothing more.
+
+    Args:
+        debug: somebody wants to read what fast-agent says below a warning, and pays for it in each call.
+    """
+    _replace(mcp_connection_manager, "_wait_for_initialized_with_startup_budget", _initialized)
+    _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
+    _replace(MCPClientConnection, "__aenter__", enter_connection)
+    _replace(client_gateway, "httpx2", _SharedTls())
+    if not debug:
+        _replace(FastAgentLogger, "event", _log_event)
+    for module in (paths, skill_registry):
+        _replace(module, "default_skill_paths", _default_skill_paths)
+    _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
+    _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
+    for model in COPIED:
+        _replace(model, "__deepcopy__", deepcopy)
+    _replace(fastagent_llm, "merge_request_params", _merge_request_params)
+
+
+def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
+    if hasattr(module, name):
+        setattr(module, name, replacement)
+    else:
+        _log.warning("%s.%s has moved: calls take longer", module.__name__, name)
+
+
+def _log_event(
+    logger: FastAgentLogger, etype: str, ename: str | None, message: str, context: object, data: object
+) -> None:
+    """One record at once, of warnings and errors; fast-agent makes a task, a model and a queue entry of each."""
+    if etype in ("warning", "error"):
+        sender = f"MCP server {logger.namespace}" if ename == "mcpserver.stderr" else logger.namespace
+        _records.log(logging.getLevelNamesMapping()[etype.upper()], "[%s] %s", sender, message)
+
+
+def _output_schema_validator(session: ClientSession, name: str, output_schema: dict[str, Any]) -> Any:
+    """The validator of an equal schema, also where another session has made it: checking a schema is slow."""
+    key = json.dumps(output_schema)
+    validator = _validators.get(key)
+    if validator is None:
+        if len(_validators) >= MAX_VALIDATORS:
+            _validators.clear()
+        validator = _validators[key] = _make_validator(session, name, json.loads(key))
+    return validator
+
+
+_make_validator: Any = getattr(ClientSession, "_output_schema_validator", None)
+_validators: dict[str, Any] = {}
+
+
+def _wrap_function_tool(function: Any) -> Any:
+    """The same wrapper for a module's function in every instance.
+
+    What pydantic and FastMCP derive from a tool's signature is kept by function, thousands of times: a new wrapper for
+    each instance would be derived from again in each call, and kept for good.
+    """
+    if not isinstance(function, FunctionType) or "<locals>" in function.__qualname__:
+        return _make_wrapper(function)  # of an instance, with which it has to go
+    if function not in _wrappers:
+        _wrappers[function] = _make_wrapper(function)
+    return _wrappers[function]
+
+
+_make_wrapper: Any = getattr(function_tool_loader, "_wrap_default_tool_result", None)
+_wrappers: dict[FunctionType, Any] = {}
+
+
+def _merge_request_params(defaults: RequestParams, given: RequestParams) -> RequestParams:
+    """What fast-agent's own does, with less work where it can be done with less."""
+    merged: RequestParams = merged_plainly(defaults, given) or _merge_deeply(defaults, given)
+    return merged
+
+
+_merge_deeply: Any = getattr(fastagent_llm, "merge_request_params", None)
+
+
+async def _initialized(connection: Any, startup_timeout_seconds: float | None, **_: object) -> None:
+    """Wait for the connection's own event; fast-agent looks every 100 ms, to leave time for a browser."""
+    async with asyncio.timeout(startup_timeout_seconds):
+        await connection.wait_for_initialized()
+
+
+def _default_skill_paths(
+    settings: Settings | None = None, *, cwd: Path | None = None, override: str | Path | None = None
+) -> list[Path]:
+    """Where skills are looked for; fast-agent reads environment and `.env` again for it each time that it asks.
+
+    Of those settings it looks at those alone that neither of the two may set.
+    """
+    if settings is not None or override is not None:
+        return _read_skill_paths(settings, cwd=cwd, override=override)
+    return list(_usual_skill_paths(cwd))
+
+
+@functools.cache
+def _usual_skill_paths(cwd: Path | None) -> list[Path]:
+    return _read_skill_paths(Settings.model_construct(), cwd=cwd)
+
+
+_read_skill_paths = paths.default_skill_paths
+
+
+def _no_subscription(connection: object) -> None:
+    """A connection that lives as long as one request has no use for a stream of change notifications."""
+
+
+class _SharedTls:
+    """The module `httpx2` as one of fast-agent's modules sees it: all clients share one TLS context.
+
+    Each client would otherwise read the system's certificates again, also for a server without TLS.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(httpx2, name)
+
+    def AsyncClient(self, **options: Any) -> httpx2.AsyncClient:  # noqa: N802 - it stands for a class
+        """A client with the shared context, whose requests name the trace that they belong to."""
+        hooks = dict(options.pop("event_hooks", None) or {})
+        hooks["request"] = [*hooks.get("request", ()), add_trace_headers]
+        return httpx2.AsyncClient(verify=shared_context(), event_hooks=hooks, **options)
+
+
+_OPENAI_CLIENTS = ("llm_openai", "responses", "codex_responses")
+"""Modules of fast-agent that make a client of the OpenAI API for each turn."""
+
+
+def share_tls_with_providers() -> None:
+    """Let clients of LLM providers share the TLS context, too: one is made for each turn, and would cost 60 ms.
+
+    Does so in those modules that are loaded, so it is for when the first instance has been made.
+    """
+    for name in _OPENAI_CLIENTS:
+        module = sys.modules.get(f"fast_agent.llm.provider.openai.{name}")
+        made_by: Any = getattr(module, "DefaultAioHttpClient", None)
+        if module is not None and not isinstance(made_by, functools.partial):
+            shared = made_by and functools.partial(made_by, verify=shared_context())
+            _replace(module, "DefaultAioHttpClient", shared)
