@@ -120,6 +120,7 @@ class RunningDownstream:
 def run_downstream(
     *,
     name: str = "downstream",
+    instructions: str | None = None,
     era: Era = "both",
     stateless: bool = False,
     json_response: bool = False,
@@ -134,11 +135,12 @@ def run_downstream(
 
     Its tools: `echo(text)`, `add(a, b)`, `fail(text)`, and `report(messages)`, which sends them as progress.
 
+    `instructions` are what it tells all clients.
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
     """
-    server = MCPServer(name)
+    server = MCPServer(name, instructions=instructions)
 
     @server.tool()
     def echo(text: str) -> str:

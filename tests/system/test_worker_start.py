@@ -42,7 +42,7 @@ def failure(worker: RunningWorker) -> FailedReport:
         ("raise SystemExit(3)\n", "SystemExit: 3"),
         ("agent = None\n", "agents.demo has no `fast`: add fast = FastAgent(...) at module level"),
         ("fast = 'quick'\n", "`fast` of agents.demo must be a FastAgent, not str"),
-        (HEAD, "AgentConfigError: No agents defined*"),
+        (HEAD, "no agent is defined: *@fast.agent*"),
         (AGENT.format("servers=['unknown']"), "ServerConfigError: *unknown*"),
         (
             HEAD + "@fast.chain(name='demo', sequence=['nobody'])\nasync def demo(): ...\n",
@@ -112,7 +112,7 @@ def test_arguments_of_the_process_are_not_the_agents(
         assert text(call(worker.url, "auto", "demo", message="x")) == "x"
 
 
-def test_the_agent_of_that_name_is_served_or_else_the_default(tmp_path: Path) -> None:
+def test_the_agent_of_that_name_is_served_and_no_other(tmp_path: Path) -> None:
     source = (
         "from fast_agent import FastAgent\nfrom fast_agent.agents import McpAgent\n"
         "from fast_agent.mcp.prompt import Prompt\nfast = FastAgent('tests')\n"
@@ -125,8 +125,14 @@ def test_the_agent_of_that_name_is_served_or_else_the_default(tmp_path: Path) ->
     directory = project(tmp_path, agents=source)
     with run_worker(directory, agent="first") as worker:
         assert text(call(worker.url, "auto", "first", message="who?")) == "first"
+    with run_worker(directory, agent="somebody", ready=False) as worker:
+        report = failure(worker)
+        assert report.permanent
+        assert "no agent called 'somebody'" in report.message
+        assert "first, second" in report.message
+    (directory / "agents" / "demo.py").write_text(source.partition("@fast.custom(Named, name='second'")[0])
     with run_worker(directory, agent="somebody") as worker:
-        assert text(call(worker.url, "auto", "somebody", message="who?")) == "second"
+        assert text(call(worker.url, "auto", "somebody", message="who?")) == "first"
 
 
 def test_collections_look_at_nothing_that_was_there_at_readiness(tmp_path: Path) -> None:

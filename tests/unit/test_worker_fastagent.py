@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
 
 import pytest
 from fast_agent.agents.agent_types import AgentConfig
@@ -63,26 +62,6 @@ def test_a_shortcut_that_has_moved_is_only_logged(
     shortcuts.take_shortcuts()
     assert "_subscription_filter has moved" in caplog.text
     assert not hasattr(mcp_connection_manager, "_subscription_filter")
-
-
-@pytest.mark.parametrize("variable", ["HOME", "FAST_AGENT_HOME", "FAST_AGENT_RUNTIME_HOME", "NO_HOME"])
-def test_where_skills_are_is_read_once_and_as_fast_agent_reads_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
-) -> None:
-    monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".env").write_text(f"{variable}={tmp_path / 'third'}\n")
-    read = Mock(wraps=shortcuts._read_skill_paths)
-    monkeypatch.setattr(shortcuts, "_read_skill_paths", read)
-    shortcuts._usual_skill_paths.cache_clear()
-    first = shortcuts._default_skill_paths(cwd=tmp_path)
-    assert first == read(cwd=tmp_path)
-    first.clear()
-    assert shortcuts._default_skill_paths(cwd=tmp_path) == read(cwd=tmp_path)
-    assert read.call_count == 3
-    shortcuts._default_skill_paths(cwd=tmp_path, override=tmp_path / "home")
-    assert read.call_count == 4
-    shortcuts._usual_skill_paths.cache_clear()
 
 
 def test_configurations_of_two_calls_share_no_container() -> None:

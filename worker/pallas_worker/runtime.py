@@ -24,7 +24,8 @@ from mcp_types import Implementation
 from pallas_registry.logs import get_logger
 from pallas_worker.errors import AgentError
 from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
-from pallas_worker.fastagent.application import check_names, make_instance, runtime_of, settings_of
+from pallas_worker.fastagent.application import make_instance, runtime_of, settings_of
+from pallas_worker.fastagent.inlets import leave_out_uninvited
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.instances import Instance
 from pallas_worker.models import model_reference
@@ -227,22 +228,20 @@ class AgentRuntime:
 
 @asynccontextmanager
 async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntime]:
-    """Enter fast-agent's runtime for this process, and choose the agent called `agent`, or else its default.
+    """Enter fast-agent's runtime for this process, and choose the agent called `agent`, or else the only one.
 
     Raises:
-        AgentError: this version of fast-agent is not supported, or no agent is defined.
+        AgentError: none of the agents that the module defines is meant, or it defines none.
         fast_agent.core.exceptions.FastAgentError: a definition is wrong.
     """
-    check_names()
     use_own_aggregator()
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")
     write_no_files(settings_of(fast))
+    served = _served(agent, fast.agents)
+    leave_out_uninvited(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
-        name = agent if agent in fast.agents else fast.get_default_agent_name()
-        if name is None:
-            raise AgentError("no agent is defined: decorate a function with @fast.agent(...)", permanent=True)
-        runtime = AgentRuntime(fast, runtime_of(harness), name)
+        runtime = AgentRuntime(fast, runtime_of(harness), served)
         try:
             yield runtime
         finally:
@@ -270,6 +269,22 @@ class _App:
     """Stands for fast-agent's application object."""
 
     context: Context
+
+
+def _served(agent: str, agents: Mapping[str, Any]) -> str:
+    """The agent that the entry `agent` of agents.yaml stands for."""
+    if agent in agents:
+        return agent
+    if not agents:
+        raise AgentError("no agent is defined: decorate a function with @fast.agent(...)", permanent=True)
+    if len(agents) > 1:
+        found = ", ".join(sorted(agents))
+        raise AgentError(
+            f"the module has no agent called {agent!r}, but several others: {found}; "
+            "give the entry in agents.yaml the name of one of them",
+            permanent=True,
+        )
+    return next(iter(agents))
 
 
 def _needed_by(agent: str, agents: Mapping[str, Any]) -> dict[str, Any]:

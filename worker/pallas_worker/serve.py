@@ -29,7 +29,8 @@ from pallas_worker.admission import Admission
 from pallas_worker.app import WorkerApp
 from pallas_worker.calls import Calls
 from pallas_worker.errors import AgentError
-from pallas_worker.fastagent.application import settings_of
+from pallas_worker.fastagent.application import check_names, settings_of
+from pallas_worker.fastagent.inlets import close_inlets
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.health import Health
 from pallas_worker.heartbeat import beat
@@ -73,6 +74,8 @@ async def serve(
         AgentError: the agent cannot be served; its text is what people need to know.
     """
     report(StageReport(stage="importing"))
+    check_names()
+    close_inlets()
     fast = _import_agent(spec.module)
     report(StageReport(stage="creating"))
     settings = settings_of(fast)

@@ -11,12 +11,15 @@ import inspect
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from fast_agent import config, paths
 from fast_agent.agents import mcp_agent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator
+from fast_agent.skills import registry as skill_registry
+from fast_agent.skills import scope as skill_scope
 from mcp.client.session import ClientSession
 
 from pallas_worker.errors import AgentError
@@ -32,6 +35,11 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),
     (RunRuntime, "__init__", ("managed_instances", "instance_lock", "global_prompt_context")),
     (AgentHarness, "__init__", ("fast_agent",)),
+    (AgentHarness, "_load_environment_agent_cards", ()),
+    (paths, "default_skill_paths", ("settings", "cwd")),
+    (skill_registry, "default_skill_paths", ()),
+    (skill_scope, "default_skill_paths", ()),
+    (config, "_merge_home_plugin_settings", ("settings", "global_plugin_home", "active_config_file")),
     (mcp_agent, "MCPAggregator", ("server_names", "context")),
     (MCPAggregator, "load_servers", ("force_connect",)),
     (MCPAggregator, "_attach_server_locked", ("server_name", "server_config", "options")),

@@ -14,13 +14,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from fast_agent import paths
-from fast_agent.config import Settings
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.llm import fastagent_llm
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.client_connection import MCPClientConnection
-from fast_agent.skills import registry as skill_registry
 from fast_agent.tools import function_tool_loader
 from mcp.client.session import ClientSession
 
@@ -31,7 +28,6 @@ from pallas_worker.tls import shared_context
 from pallas_worker.tracing import add_trace_headers
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
 
     from fast_agent.types import RequestParams
@@ -55,8 +51,6 @@ def take_shortcuts(*, debug: bool = False) -> None:
     _replace(client_gateway, "httpx2", _SharedTls())
     if not debug:
         _replace(FastAgentLogger, "event", _log_event)
-    for module in (paths, skill_registry):
-        _replace(module, "default_skill_paths", _default_skill_paths)
     _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
     _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
     for model in COPIED:
@@ -125,26 +119,6 @@ async def _initialized(connection: Any, startup_timeout_seconds: float | None, *
     """Wait for the connection's own event; fast-agent looks every 100 ms, to leave time for a browser."""
     async with asyncio.timeout(startup_timeout_seconds):
         await connection.wait_for_initialized()
-
-
-def _default_skill_paths(
-    settings: Settings | None = None, *, cwd: Path | None = None, override: str | Path | None = None
-) -> list[Path]:
-    """Where skills are looked for; fast-agent reads environment and `.env` again for it each time that it asks.
-
-    Of those settings it looks at those alone that neither of the two may set.
-    """
-    if settings is not None or override is not None:
-        return _read_skill_paths(settings, cwd=cwd, override=override)
-    return list(_usual_skill_paths(cwd))
-
-
-@functools.cache
-def _usual_skill_paths(cwd: Path | None) -> list[Path]:
-    return _read_skill_paths(Settings.model_construct(), cwd=cwd)
-
-
-_read_skill_paths = paths.default_skill_paths
 
 
 def _no_subscription(connection: object) -> None:
