@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from pallas_registry import rules
 from pallas_registry.deployment import Agent, DependencyLossPolicy, RestartPolicy
-from pallas_registry.problems import did_you_mean, quoted
+from pallas_registry.problems import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -115,7 +115,7 @@ def _with_shared(agent: Agent, fields: Fields) -> Agent:
 
 
 def _dependencies(name: str, fields: Fields, agents: Collection[str]) -> tuple[str, ...]:
-    found: list[str] = []
+    found: dict[str, None] = {}
     for dependency, line in fields.texts("depends_on"):
         shown = quoted(dependency)
         if dependency == name:
@@ -123,11 +123,15 @@ def _dependencies(name: str, fields: Fields, agents: Collection[str]) -> tuple[s
         elif dependency in found:
             fields.add(line, "depends_on", f"names {shown} twice", "remove one of the two")
         elif dependency not in agents:
-            near = did_you_mean(dependency, [agent for agent in agents if agent != name])
-            remedy = f"did you mean `{near}`?" if near else "describe it under `agents:`, or remove it"
+            near = fields.near(dependency, agents)
+            remedy = (
+                f"did you mean `{near}`?"
+                if near not in (None, name)
+                else "describe it under `agents:`, or remove it"
+            )
             fields.add(line, "depends_on", f"there is no agent {shown}", remedy)
         else:
-            found.append(dependency)
+            found[dependency] = None
     return tuple(found)
 
 
@@ -158,8 +162,10 @@ def _environment(fields: Fields) -> dict[str, str]:
         value = section.scalar(name)
         if complaint := rules.environment_name(name):
             section.refuse(name, *complaint)
-        elif value is not None and "\0" in value:
-            section.refuse(name, "contains a NUL character", "remove it: no environment can carry it")
-        elif value is not None:
+        elif value is None:
+            continue
+        elif complaint := rules.environment_value(name, value):
+            section.refuse(name, *complaint)
+        else:
             variables[name] = value
     return variables

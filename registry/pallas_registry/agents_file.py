@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from pallas_registry import rules
 from pallas_registry.agent_fields import BUILT_IN, UNREAD_PORT, read_agent, read_defaults
+from pallas_registry.configuration_file import read_file
 from pallas_registry.dependencies import cycles
 from pallas_registry.deployment import Agent, Deployment, slug
 from pallas_registry.fields import Fields
 from pallas_registry.problems import ConfigurationError, Problem
-from pallas_registry.yaml_nodes import MAXIMUM_BYTES, compose
+from pallas_registry.yaml_nodes import compose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +41,18 @@ def read_deployment(path: Path) -> Deployment:
         ConfigurationError: the file cannot be read, or anything in it is wrong; all problems, in file order.
     """
     return parse_deployment(_read(path), path)
+
+
+def deployment_name(path: Path) -> str | None:
+    """The deployment's name in the file at `path`, even if the rest of it is wrong; None if there is none."""
+    try:
+        root = compose(_read(path), str(path))
+    except ConfigurationError:
+        return None
+    if root is None:
+        return None
+    fields = Fields(root, file=str(path), field="", line=1, problems=[])
+    return fields.text("name")
 
 
 def parse_deployment(
@@ -164,18 +177,8 @@ def _check_cycles(agents: Mapping[str, Agent], sections: Mapping[str, Fields]) -
 
 
 def _read(path: Path) -> bytes:
-    def refuse(message: str, remedy: str) -> ConfigurationError:
-        return ConfigurationError([Problem(str(path), None, "", message, remedy)])
-
     here = f"run it in the folder that holds {DEFAULT_FILE}, or set {PATH_VARIABLE} to the file's path"
-    try:
-        with path.open("rb") as file:
-            return file.read(MAXIMUM_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        raise refuse("there is no such file", here) from None
-    except IsADirectoryError:
-        raise refuse("is a folder", here) from None
-    except PermissionError:
-        raise refuse("may not be read by this user", "grant read permission, or run as its owner") from None
-    except (OSError, ValueError) as error:
-        raise refuse(f"cannot be read: {error}", here) from None
+    data = read_file(path, here)
+    if data is None:
+        raise ConfigurationError([Problem(str(path), None, "", "there is no such file", here)])
+    return data

@@ -9,10 +9,10 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-import yaml
-
+from pallas_registry.configuration_file import read_file
 from pallas_registry.known_secrets import secrets_in
-from pallas_registry.yaml_nodes import MAXIMUM_BYTES
+from pallas_registry.problems import ConfigurationError
+from pallas_registry.yaml_nodes import compose, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,7 +47,8 @@ def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[
 def _secrets_of(path: Path, _changed: int, _inode: int) -> tuple[str, ...]:
     """What the file names as secret; read once for each of its states, since every start of an agent asks."""
     try:
-        with path.open("rb") as file:
-            return tuple(secrets_in(yaml.safe_load(file.read(MAXIMUM_BYTES))))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        data = read_file(path)
+        root = None if data is None else compose(data, str(path))
+    except ConfigurationError:
         return ()
+    return () if root is None else tuple(secrets_in(plain(root)))

@@ -10,8 +10,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_registry.configuration_file import read_file
 from pallas_registry.problems import ConfigurationError, Problem
-from pallas_registry.rules import belongs_to_supervisor
+from pallas_registry.rules import belongs_to_supervisor, environment_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DIRECTORY_VARIABLE = "CREDENTIALS_DIRECTORY"
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_AS_A_FILE = "give it a name in small letters, and read it as a file"
 
 
 def load_credentials(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -39,13 +41,15 @@ def load_credentials(environ: Mapping[str, str]) -> Mapping[str, str]:
         if not _VARIABLE.fullmatch(path.name) or belongs_to_supervisor(path.name) or path.name in environ:
             continue
         try:
-            values[path.name] = _value(path.read_bytes())
-        except OSError as error:
-            problems.append(_problem(path, f"cannot be read: {error.strerror}", "grant read permission"))
+            value = _value(read_file(path) or b"")
+        except ConfigurationError as error:
+            problems += [_problem(path, problem.message, problem.remedy) for problem in error.problems]
         except ValueError as error:
-            problems.append(
-                _problem(path, str(error), "give it a name in small letters, and read it as a file")
-            )
+            problems.append(_problem(path, str(error), _AS_A_FILE))
+        else:
+            if complaint := environment_value(path.name, value):
+                problems.append(_problem(path, complaint.message, _AS_A_FILE))
+            values[path.name] = value
     if problems:
         raise ConfigurationError(problems)
     return values
@@ -66,8 +70,6 @@ def _value(data: bytes) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8, and no variable can carry it") from None
-    if "\0" in text:
-        raise ValueError("holds a NUL character, and no variable can carry it")
     return text.removesuffix("\n").removesuffix("\r")
 
 

@@ -7,53 +7,79 @@ out.
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING
 
-from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 
-from pallas_registry.problems import ConfigurationError, Problem
-from pallas_registry.rules import belongs_to_supervisor
+from pallas_registry.configuration_file import read_file, text_of
+from pallas_registry.problems import LONGEST_WORD, ConfigurationError, Problem
+from pallas_registry.rules import belongs_to_supervisor, environment_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+DOTENV = ".env"
+
+MOST_BLANKS = 256
+"""In a row, on one line of `.env`."""
 
 
 def load_dotenv(directory: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
     """The variables of `.env` in `directory` that `environ` does not hold yet; none without such a file.
 
     Values are taken literally: `${NAME}` stays as it is, so that a password with a dollar sign survives, and
-    a name without `=` is passed over. A line that cannot be understood is skipped with a warning of the
-    logger `dotenv.main`, which names the line.
+    a name without `=` is passed over. A folder of that name is somebody's virtual environment, and passed over too.
 
     Raises:
-        ConfigurationError: the file cannot be read, is not UTF-8, or holds a NUL character.
+        ConfigurationError: the file cannot be read, or a line in it; all problems, and no value in any of them.
     """
-    path = directory / ".env"
+    path = directory / DOTENV
+    data = None if path.is_dir() else read_file(path)
+    return {} if data is None else parse_dotenv(data, str(path), environ)
 
-    def refuse(line: int | None, message: str, remedy: str) -> ConfigurationError:
-        return ConfigurationError([Problem(str(path), line, "", message, remedy)])
 
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return {}
-    except PermissionError:
-        raise refuse(None, "may not be read by this user", "grant read permission, or remove it") from None
-    except OSError as error:
-        raise refuse(None, f"cannot be read: {error.strerror}", "mend or remove it") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise refuse(line, "is not UTF-8", "save the file as UTF-8") from None
-    if (position := text.find("\0")) >= 0:
-        line = text.count("\n", 0, position) + 1
-        raise refuse(line, "holds a NUL character", "remove it: no environment can carry it")
-    values = dotenv_values(stream=io.StringIO(text), interpolate=False)
-    return {
-        name: value for name, value in values.items() if name and value is not None and name not in environ
-    }
+def parse_dotenv(data: bytes, file: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables in `data`, the content of `file`, that `environ` does not hold yet.
+
+    Raises:
+        ConfigurationError: something in it cannot be used; all problems, and no value in any of them.
+    """
+    text = text_of(data, file)
+    problems: list[Problem] = []
+    values: dict[str, str] = {}
+
+    def refuse(line: int, field: str, message: str, remedy: str) -> None:
+        problems.append(Problem(file, line, field, message, remedy))
+
+    # python-dotenv looks for a comment behind each blank of a value again, in all the blanks that follow it.
+    for blanks in re.finditer(r"[^\S\r\n]+", text):
+        if len(blanks[0]) > MOST_BLANKS:
+            line = text.count("\n", 0, blanks.start()) + 1
+            refuse(line, "", f"has more than {MOST_BLANKS} blanks in a row", "remove them")
+            raise ConfigurationError(problems)
+    for binding in parse_stream(io.StringIO(text)):
+        stated = binding.original.string
+        line = binding.original.line + stated.count("\n", 0, len(stated) - len(stated.lstrip()))
+        if binding.error:
+            refuse(
+                line,
+                "",
+                "cannot be understood",
+                "write the line as `NAME=value`, with quotes that are closed",
+            )
+        elif binding.key is None or binding.value is None:
+            continue
+        elif "=" in binding.key:
+            refuse(line, "", "names a variable with a `=` in it", "write the line as `NAME=value`")
+        elif complaint := environment_value(binding.key, binding.value):
+            refuse(line, binding.key if len(binding.key) <= LONGEST_WORD else "", *complaint)
+        else:
+            values[binding.key] = binding.value
+    if problems:
+        raise ConfigurationError(problems)
+    return {name: value for name, value in values.items() if name not in environ}
 
 
 def worker_environment(environ: Mapping[str, str], agent_env: Mapping[str, str]) -> dict[str, str]:

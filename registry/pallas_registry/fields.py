@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from pallas_registry.problems import Problem, did_you_mean, quoted
+from pallas_registry.problems import MOST_PROBLEMS, Problem, did_you_mean, quoted, shortened
 from pallas_registry.sizes import describe_size, is_ambiguous_size, parse_size
 from pallas_registry.yaml_nodes import Entry, Mappings, joined, kind_of, line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pallas_registry.rules import Complaint
 
@@ -24,6 +24,12 @@ type Rule = Callable[[str], Complaint | None]
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,999})")
 _DECIMAL = re.compile(r"[+-]?((0|[1-9][0-9]{0,999})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+LARGEST_NUMBER = 2**53
+"""What every reader of JSON keeps exact (RFC 8259, section 6), and nothing that is counted comes near it."""
+
+LONGEST_TIME = 1e9
+"""Seconds, about 32 years: timers of the operating system end not far above."""
+
 _A_SIZE = "an amount as in `512MiB`, `2GB`, or plain bytes"
 
 
@@ -74,11 +80,15 @@ class Fields:
         """Note a problem with the value of `key`, on its line."""
         self.add(self.line(key), key, message, remedy)
 
+    def near(self, word: str, known: Collection[str]) -> str | None:
+        """What was probably meant; not asked any more once there are more problems than anybody is told."""
+        return did_you_mean(word, known) if len(self._problems) < MOST_PROBLEMS else None
+
     def only(self, known: Sequence[str]) -> None:
         """Refuse every key that is not in `known`."""
         for entry in self._entries.values():
             if entry.key not in known:
-                near = did_you_mean(entry.key, known)
+                near = self.near(entry.key, known)
                 remedy = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
                 self.add(entry.line, entry.key, "is not a known key", remedy)
 
@@ -97,7 +107,7 @@ class Fields:
             return None
         node = self._entries[key].value
         if not isinstance(node, yaml.ScalarNode) or kind_of(node) != "text":
-            remedy = f'put it in quotes: "{node.value}"' if _quotable(node) else "write a text"
+            remedy = f'put it in quotes: "{shortened(node.value)}"' if _quotable(node) else "write a text"
             self._wrong_kind(key, "text", remedy)
             return None
         value = str(node.value)
@@ -123,8 +133,10 @@ class Fields:
         if text is None:
             return None
         value = int(text)
-        if value < minimum or (maximum is not None and value > maximum):
-            self.refuse(key, f"{value} is out of range", f"use {wanted}")
+        if not minimum <= value <= (LARGEST_NUMBER if maximum is None else maximum):
+            too_large = value > minimum and maximum is None
+            bounds = f"a whole number from {minimum} to {LARGEST_NUMBER}" if too_large else wanted
+            self.refuse(key, f"{shortened(text)} is out of range", f"use {bounds}")
             return None
         return value
 
@@ -141,6 +153,9 @@ class Fields:
             return None
         if value < minimum:
             self.refuse(key, f"{quoted(text)} is out of range", f"use at least {minimum:g} seconds")
+            return None
+        if value > LONGEST_TIME:
+            self.refuse(key, f"{quoted(text)} is out of range", f"use at most {LONGEST_TIME:.0f} seconds")
             return None
         return value
 
@@ -163,6 +178,9 @@ class Fields:
             remedy = f"use at least {describe_size(minimum)}"
             self.refuse(key, f"{quoted(text)} is out of range", remedy)
             return None
+        if value > LARGEST_NUMBER:
+            self.refuse(key, f"{quoted(text)} is out of range", "use what a machine has")
+            return None
         return value
 
     def says_none(self, key: str) -> bool:
@@ -177,7 +195,7 @@ class Fields:
         value = self.text(key)
         if value is None or value in choices:
             return value
-        near = did_you_mean(value, choices)
+        near = self.near(value, choices)
         remedy = f"did you mean `{near}`?" if near else f"use one of {', '.join(choices)}"
         self.refuse(key, f"{quoted(value)} is not one of {', '.join(choices)}", remedy)
         return None
@@ -246,7 +264,7 @@ class Fields:
             text = str(node.value)
             kind_found = kind_of(node)
             # YAML 1.1 takes a bare 1e3 for a text, and 010 or 1:30 for numbers in bases of 8 and 60.
-            bare = node.style is None and kind_found in {"a whole number", "a number", "text"}
+            bare = not node.style and kind_found in {"a whole number", "a number", "text"}
             if bare and form.fullmatch(text):
                 return text
             if kind_found == "a whole number":

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pallas_registry.configuration_file import read_file
 from pallas_registry.deployment import ModelCapabilities, ModelSettings
 from pallas_registry.fields import Fields
 from pallas_registry.log_levels import LEVEL_NAMES, level_name
 from pallas_registry.problems import ConfigurationError, Problem, quoted
 from pallas_registry.rules import Complaint
-from pallas_registry.yaml_nodes import MAXIMUM_BYTES, compose
+from pallas_registry.yaml_nodes import compose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,15 +38,9 @@ def read_model_settings(directory: Path, environ: Mapping[str, str] | None = Non
         ConfigurationError: the file cannot be read or is not YAML, or one of our keys is wrong; all problems.
     """
     path = directory / FILE_NAME
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAXIMUM_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    data = read_file(path)
+    if data is None:
         return ModelSettings()
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-        problem = Problem(str(path), None, "", message, "grant read permission, or remove it")
-        raise ConfigurationError([problem]) from None
     return parse_model_settings(data, path, environ or {})
 
 

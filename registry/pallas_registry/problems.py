@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
+
+
+MOST_PROBLEMS = 100
+"""Of one run; what follows is counted. Nobody reads more, and a broken file can have thousands."""
+
+LONGEST_WORD = 64
+MOST_WORDS = 500
+"""Limits of what is searched for the word that was meant: the search is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +47,22 @@ class Problem:
 
 
 class ConfigurationError(Exception):
-    """A configuration that cannot be used. `problems` holds all that was found in one run, in file order."""
+    """A configuration that cannot be used.
+
+    `problems` holds all that was found in one run, in file order; of more than `MOST_PROBLEMS`, the last one says how
+    many were left out.
+    """
 
     problems: tuple[Problem, ...]
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
+        every = tuple(problems)
+        if left_out := every[MOST_PROBLEMS:]:
+            more = Problem(
+                left_out[0].file, None, "", f"{len(left_out)} more problems", "mend those above first"
+            )
+            every = (*every[:MOST_PROBLEMS], more)
+        self.problems = every
         super().__init__(*self.problems)
 
     def __str__(self) -> str:
@@ -61,15 +79,22 @@ def collect[T](read: Callable[[], T], problems: list[Problem]) -> T | None:
         return None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+def did_you_mean(word: str, known: Collection[str]) -> str | None:
     """The known word that `word` is most likely a slip of, or None if nothing is near."""
+    if len(word) > LONGEST_WORD or len(known) > MOST_WORDS:
+        return None
     matches = difflib.get_close_matches(word.lower(), sorted(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 
 def quoted(text: str, limit: int = 60) -> str:
     """The text in quotes, on one line and shortened to about `limit` characters, for a message."""
-    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
+    return repr(shortened(text, limit))
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """The text, or its beginning and an ellipsis, in at most `limit` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _escaped(character: str) -> str:

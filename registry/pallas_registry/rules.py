@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import ipaddress
 import keyword
+import os
 import re
 import unicodedata
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from pallas_registry.problems import quoted, shortened
+
 SERVER_NAME_LENGTH = 200
+VARIABLE_BYTES = 128 * 1024
+"""What one variable may take in the environment of a process, its name and NUL included (execve(2), MAX_ARG_STRLEN)."""
 RESERVED_AGENT_NAMES = frozenset({"send_message", "get_health"})
 """Tools that every worker lists beside the one that is named after its agent."""
 
@@ -59,7 +64,7 @@ def namespace(value: str) -> Complaint | None:
     """What stands before the slash of a server name (ServerDetail.name)."""
     if not _NAMESPACE.fullmatch(value):
         return Complaint(
-            f"{value!r} cannot start a server name",
+            f"{quoted(value)} cannot start a server name",
             "use letters, digits, `.` and `-` only, as in `com.example.project`",
         )
     return None
@@ -72,9 +77,11 @@ def version(value: str) -> Complaint | None:
     if len(value) > 255:
         return Complaint(f"has {len(value)} characters", "use at most 255")
     if value.lower() == "latest" or _VERSION_RANGE.search(value):
-        return Complaint(f"{value!r} is not one version", 'write the exact version, as in "1.2.3"')
+        return Complaint(f"{quoted(value)} is not one version", 'write the exact version, as in "1.2.3"')
     if not _VERSION.fullmatch(value):
-        return Complaint(f"{value!r} is not a version", 'write digits, letters and `.+-_`, as in "1.2.3"')
+        return Complaint(
+            f"{quoted(value)} is not a version", 'write digits, letters and `.+-_`, as in "1.2.3"'
+        )
     return None
 
 
@@ -84,8 +91,10 @@ def module(value: str) -> Complaint | None:
         return None
     guess = value.removesuffix(".py").strip("./").replace("/", ".")
     if guess != value and module(guess) is None:
-        return Complaint(f"{value!r} is a file, not a module", f"write `{guess}`")
-    return Complaint(f"{value!r} is not a Python module's dotted path", "write it as in `agents.jarvis`")
+        return Complaint(f"{quoted(value)} is a file, not a module", f"write `{shortened(guess)}`")
+    return Complaint(
+        f"{quoted(value)} is not a Python module's dotted path", "write it as in `agents.jarvis`"
+    )
 
 
 def icon(value: str) -> Complaint | None:
@@ -93,37 +102,43 @@ def icon(value: str) -> Complaint | None:
     if not 0 < len(value) <= 255:
         return Complaint(f"has {len(value)} characters", "use a URL of 1 to 255 characters")
     if not value.isprintable() or " " in value:
-        return Complaint(f"{value!r} is not a URL", "percent-encode spaces and control characters")
+        return Complaint(f"{quoted(value)} is not a URL", "percent-encode spaces and control characters")
     try:
         parts = urlsplit(value)
     except ValueError:
-        return Complaint(f"{value!r} is not a URL", "write a URL, as in `https://example.com/icon.svg`")
+        return Complaint(f"{quoted(value)} is not a URL", "write a URL, as in `https://example.com/icon.svg`")
     if parts.scheme not in {"", "http", "https"}:
-        return Complaint(f"{value!r} is not a web address", "use http, https or a relative URL")
+        return Complaint(f"{quoted(value)} is not a web address", "use http, https or a relative URL")
     if parts.scheme and not parts.hostname:
-        return Complaint(f"{value!r} names no host", "write a URL, as in `https://example.com/icon.svg`")
+        return Complaint(
+            f"{quoted(value)} names no host", "write a URL, as in `https://example.com/icon.svg`"
+        )
     return None
 
 
 def host(value: str) -> Complaint | None:
     """A host name, or an IP address without brackets: what stands in the published URLs."""
     if "://" in value:
-        return Complaint(f"{value!r} is a URL", "write the host name alone; each agent has its own port")
+        return Complaint(
+            f"{quoted(value)} is a URL", "write the host name alone; each agent has its own port"
+        )
     if _is_address(value):
         return None
     if value.startswith("[") and _is_address(value.strip("[]")):
-        return Complaint(f"{value!r} has brackets", f"write {value.strip('[]')!r}")
+        return Complaint(f"{quoted(value)} has brackets", f"write {quoted(value.strip('[]'))}")
     name, colon, port = value.partition(":")
     if colon and port.isdigit():
-        return Complaint(f"{value!r} names a port", f"write `{name}` alone; each agent has its own port")
+        return Complaint(
+            f"{quoted(value)} names a port", f"write `{shortened(name)}` alone; each agent has its own port"
+        )
     labels = value.removesuffix(".").split(".")
     if len(value) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
         return Complaint(
-            f"{value!r} is not a host name", "write a name as in `agents.example.com`, or an address"
+            f"{quoted(value)} is not a host name", "write a name as in `agents.example.com`, or an address"
         )
     if labels[-1].isdigit():
         return Complaint(
-            f"{value!r} is neither a host name nor an address", "write an address as in `192.0.2.7`"
+            f"{quoted(value)} is neither a host name nor an address", "write an address as in `192.0.2.7`"
         )
     return None
 
@@ -132,7 +147,9 @@ def bind(value: str) -> Complaint | None:
     """An IP address of this machine, `0.0.0.0` or `::` for all of them."""
     if _is_address(value):
         return None
-    return Complaint(f"{value!r} is not an IP address", "write an address, as in `127.0.0.1` or `0.0.0.0`")
+    return Complaint(
+        f"{quoted(value)} is not an IP address", "write an address, as in `127.0.0.1` or `0.0.0.0`"
+    )
 
 
 def environment_name(value: str) -> Complaint | None:
@@ -143,6 +160,17 @@ def environment_name(value: str) -> Complaint | None:
         return Complaint(
             "cannot be the name of a variable", "use letters, digits and `_`, not starting with a digit"
         )
+    return None
+
+
+def environment_value(name: str, value: str) -> Complaint | None:
+    """What the environment of a process can carry (execve(2)); `name` is the variable's."""
+    if "\0" in value:
+        return Complaint("contains a NUL character", "remove it: no environment can carry it")
+    length = len(os.fsencode(name)) + len(value.encode("utf-8", "surrogateescape")) + 2
+    if length > VARIABLE_BYTES:
+        message = f"takes {length} bytes, {VARIABLE_BYTES} are allowed"
+        return Complaint(message, "put it into a file, and the file's path into the variable")
     return None
 
 

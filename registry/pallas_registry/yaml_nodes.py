@@ -1,32 +1,41 @@
 """YAML text as nodes that remember their lines, with everything refused that YAML lets slip silently.
 
-Knows YAML, and nothing of what the keys mean. Duplicate keys, keys that are no text, unknown tags and endless
-merges become problems; aliases and merge keys (`<<`) work as in YAML 1.1.
+Knows YAML, and nothing of what the keys mean. Duplicate keys, keys that are no text and unknown tags become problems,
+and so does what is too large, too deep or endless once its aliases are followed; aliases and merge keys (`<<`) work as
+in YAML 1.1.
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from pallas_registry.configuration_file import text_of
 from pallas_registry.problems import ConfigurationError, Problem, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAXIMUM_BYTES = 1 << 20
-"""A configuration file beyond this is taken for a mistake."""
+MAXIMUM_DEPTH = 64
+"""Levels of lists and mappings within each other, aliases followed. A person's file has ten."""
 
-_MERGE_DEPTH = 16
+MAXIMUM_VALUES = 50_000
+"""Keys and values of a file, aliases followed."""
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's where it is there: ten times as fast, and PyYAML's own takes seconds for some texts of a megabyte."""
+
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _CORE_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq")
 )
-_LINE_END = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
+_NOT_ALLOWED = yaml.reader.Reader.NON_PRINTABLE
+_INDENTATION = "check the indentation: entries of one mapping or list start in the same column"
+_OPEN = "close the quote or the bracket that is open there, and put commas between its entries"
 _REMEDIES = (
     ("'\\t'", "indent with spaces, not with tabs"),
+    ("a tab character", "indent with spaces, not with tabs"),
     (
         "mapping values are not allowed",
         "check the indentation, and put a value that contains a colon in quotes",
@@ -35,11 +44,16 @@ _REMEDIES = (
     ("undefined alias", "define the anchor (&name) further up, or put the value in quotes"),
     ("duplicate anchor", "give each anchor a name of its own"),
     ("another document", "keep one document in the file: remove what follows the second `---`"),
-    ("end of stream", "close the quote or the bracket that is open there"),
-    ("<stream end>", "close the quote or the bracket that is open there"),
-    ("block end", "check the indentation: entries of one mapping or list start in the same column"),
+    ("end of stream", _OPEN),
+    ("<stream end>", _OPEN),
+    ("expected ',' or", _OPEN),
+    ("block end", _INDENTATION),
+    ("expected '-' indicator", _INDENTATION),
+    ("expected key", _INDENTATION),
     ("could not find expected ':'", "write the line as `key: value`"),
+    ("escape", "check the escapes inside double quotes"),
 )
+"""By a part of what libyaml says, or PyYAML's own parser."""
 
 
 class Entry(NamedTuple):
@@ -53,48 +67,114 @@ class Entry(NamedTuple):
 def compose(data: bytes, file: str) -> yaml.Node | None:
     """The root node of the one YAML document in `data`, or None if there is nothing in it.
 
+    Whoever follows its nodes, also through aliases, comes to an end soon.
+
     Raises:
-        ConfigurationError: not UTF-8, a byte order mark, too large, nested too deeply, or not YAML; one
-            problem, as nothing after it can be trusted.
+        ConfigurationError: not UTF-8, too large, nested too deeply, endless, or not YAML; one problem, as nothing
+            after it can be trusted.
     """
 
     def refuse(line: int | None, message: str, remedy: str) -> ConfigurationError:
         return ConfigurationError([Problem(file, line, "", message, remedy)])
 
-    if len(data) > MAXIMUM_BYTES:
-        raise refuse(
-            None,
-            f"has {len(data)} bytes, more than any real configuration",
-            "check that it is the right file",
-        )
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise refuse(1, "is UTF-16", "save the file as UTF-8")
-    if data.startswith(b"\xef\xbb\xbf"):
-        raise refuse(1, "starts with a byte order mark", "save the file as UTF-8 without one")
+    text = text_of(data, file)
+    if (strange := _NOT_ALLOWED.search(text)) is not None:
+        line = text.count("\n", 0, strange.start()) + 1
+        message = f"the character U+{ord(strange[0]):04X} is not allowed in YAML"
+        raise refuse(line, message, "remove it, or write it as an escape inside double quotes")
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise refuse(
-            line, f"the byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8"
-        ) from None
-    try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
+        for _ in bounded_events(text):
+            pass  # before a parser that recurses sees it
+        root = yaml.compose(text, Loader=LOADER)
+        if root is not None:
+            _measure(root)
+    except TooMuchError as error:
+        raise refuse(error.line, error.message, error.remedy) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
+        line = min(mark.line, text.count("\n")) + 1 if mark else 1  # libyaml's end may be a line too far
         message = " ".join(part for part in (error.context, error.problem) if part)
         remedy = next((remedy for part, remedy in _REMEDIES if part in message), "correct the YAML there")
         raise refuse(line, f"not valid YAML: {message}", remedy) from None
-    except yaml.reader.ReaderError as error:
-        line = len(_LINE_END.findall(text, 0, error.position)) + 1
-        message = f"the character U+{ord(text[error.position]):04X} is not allowed in YAML"
-        raise refuse(line, message, "remove it, or write it as an escape inside double quotes") from None
-    except RecursionError:
-        raise refuse(None, "nests too deeply", "check the file for a run of opening brackets") from None
-    except (ValueError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         remedy = "check the escapes inside double quotes, and the %YAML line if there is one"
         raise refuse(None, f"not valid YAML: {error}", remedy) from None
+    return root
+
+
+class TooMuchError(yaml.YAMLError):
+    """More than a person writes: deeper, longer, or endless."""
+
+    def __init__(self, line: int, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+        self.remedy = remedy
+
+
+def bounded_events(text: str | bytes) -> Iterator[yaml.Event]:
+    """What a YAML parser meets in the text.
+
+    Raises:
+        TooMuchError: the text nests too deeply, or holds too much; at once, where a parser would take long.
+        yaml.YAMLError: it is not YAML.
+    """
+    depth = values = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.NodeEvent):
+            values += 1
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            _refuse_too_much(event.start_mark.line + 1 if event.start_mark else 1, depth, values)
+        yield event
+
+
+def _measure(root: yaml.Node) -> None:
+    """Refuse what nests too deeply, holds too much or holds itself where aliases are followed to their ends."""
+    sizes: dict[int, tuple[int, int]] = {}
+    """By node: the values in it, and the levels below it. -1 while it is being looked at."""
+    waiting = [(root, line_of(root))]
+    while waiting:
+        node, line = waiting[-1]
+        children = list(_children(node))
+        if id(node) not in sizes:
+            sizes[id(node)] = (-1, -1)
+            for child, line_there, verb_there in children:
+                if id(child) not in sizes:
+                    waiting.append((child, line_there))
+                elif sizes[id(child)][0] < 0:
+                    raise TooMuchError(
+                        line_there, f"{verb_there} itself", "use another mapping or list there"
+                    )
+            continue
+        waiting.pop()
+        if sizes[id(node)][0] < 0:
+            inner = [sizes[id(child)] for child, _, _ in children]
+            levels = 1 + max((levels for _, levels in inner), default=0) if children else 0
+            values = 1 + sum(values for values, _ in inner)
+            _refuse_too_much(line, levels, values)
+            sizes[id(node)] = (values, levels)
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[yaml.Node, int, str]]:
+    """The nodes in a node, each with the line and the verb to say where and how they got there."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key, line_of(key), "holds"
+            yield value, line_of(key), "merges" if key.tag == _MERGE_TAG else "holds"
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield item, line_of(node), "holds"
+
+
+def _refuse_too_much(line: int, depth: int, values: int) -> None:
+    if depth > MAXIMUM_DEPTH:
+        remedy = "check the line for a run of opening brackets, and the file for aliases of aliases"
+        raise TooMuchError(line, f"nests too deeply: more than {MAXIMUM_DEPTH} levels", remedy)
+    if values > MAXIMUM_VALUES:
+        remedy = "check that it is the right file, and the file for aliases of aliases"
+        raise TooMuchError(line, f"holds more than {MAXIMUM_VALUES} values", remedy)
 
 
 def line_of(node: yaml.Node) -> int:
@@ -113,7 +193,6 @@ class Mappings:
         self._file = file
         self._problems = problems
         self._done: dict[int, dict[str, Entry]] = {}
-        self._open: list[int] = []
 
     def entries(self, node: yaml.MappingNode, field: str) -> dict[str, Entry]:
         """The entries of `node` by key, in file order, its own before the merged ones.
@@ -121,9 +200,7 @@ class Mappings:
         Of a key that is given twice the first entry is kept. `field` is the path of the mapping.
         """
         if id(node) not in self._done:
-            self._open.append(id(node))
             self._done[id(node)] = self._entries(node, field)
-            self._open.pop()
         return self._done[id(node)]
 
     def _entries(self, node: yaml.MappingNode, field: str) -> dict[str, Entry]:
@@ -150,16 +227,11 @@ class Mappings:
     ) -> dict[str, Entry]:
         """What the merges add to `own`; an earlier source wins over a later one."""
         merged: dict[str, Entry] = {}
-        for line, value in merges:
+        for _, value in merges:
             for source in self._sources(value, field):
-                if id(source) in self._open:
-                    self._add(line, field, "merges itself", "merge another mapping")
-                elif len(self._open) > _MERGE_DEPTH:
-                    self._add(line, field, "merges (`<<`) too deeply", "write the keys out")
-                else:
-                    for name, entry in self.entries(source, field).items():
-                        if name not in own:
-                            merged.setdefault(name, entry)
+                for name, entry in self.entries(source, field).items():
+                    if name not in own:
+                        merged.setdefault(name, entry)
         return merged
 
     def _sources(self, value: yaml.Node, field: str) -> Iterator[yaml.MappingNode]:
@@ -177,6 +249,23 @@ class Mappings:
 
     def _add(self, line: int, field: str, message: str, remedy: str) -> None:
         self._problems.append(Problem(self._file, line, field, message, remedy))
+
+
+def plain(root: yaml.Node) -> object:
+    """What a composed node says, as dictionaries, lists and the texts of its scalars; aliases lead to one object."""
+    made: dict[int, object] = {}
+
+    def value(node: yaml.Node) -> object:
+        if id(node) not in made:
+            if isinstance(node, yaml.MappingNode):
+                made[id(node)] = {str(key.value): value(item) for key, item in node.value}
+            elif isinstance(node, yaml.SequenceNode):
+                made[id(node)] = [value(item) for item in node.value]
+            else:
+                made[id(node)] = str(node.value)
+        return made[id(node)]
+
+    return value(root)
 
 
 def joined(field: str, key: str) -> str:

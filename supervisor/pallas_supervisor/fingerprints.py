@@ -10,9 +10,13 @@ import hashlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
+
+from pallas_registry.configuration_file import read_file
+from pallas_registry.problems import ConfigurationError
+from pallas_registry.yaml_nodes import bounded_events
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +27,7 @@ type Fingerprint = bytes | None
 SETTLED = 0.1
 """Seconds without a change after which a file's times can be trusted to show the next one."""
 
-LARGEST = 1 << 20
-"""Bytes of a file that are looked at; none that is meant is as large."""
-
 YAML = frozenset({".yaml", ".yml"})
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Known(NamedTuple):
@@ -59,10 +58,11 @@ class Fingerprints:
             return known.fingerprint
         settled = time.time() - found.st_ctime > SETTLED
         try:
-            with path.open("rb") as file:
-                content = file.read(LARGEST)
-        except OSError as error:
-            content, settled = f"unreadable {error.errno}".encode(), False
+            content = read_file(path)
+            if content is None:  # it has just gone
+                return None
+        except ConfigurationError as error:
+            content, settled = f"unreadable: {error}".encode("utf-8", "replace"), False
         fingerprint = self._digest(_meaning(content) if path.suffix in YAML else content)
         self._known[path] = _Known(marks, fingerprint, settled)
         return fingerprint
@@ -74,7 +74,7 @@ class Fingerprints:
 def _meaning(content: bytes) -> bytes:
     """What the YAML text says, without its comments and layout; the text itself if it is none."""
     try:
-        return "\n".join(map(_said, yaml.parse(content, Loader=_LOADER))).encode("utf-8", "surrogatepass")
+        return "\n".join(map(_said, bounded_events(content))).encode("utf-8", "surrogatepass")
     except (yaml.YAMLError, UnicodeError):
         return content
 

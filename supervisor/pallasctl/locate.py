@@ -73,16 +73,9 @@ def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 def _deployment_here(environ: Mapping[str, str]) -> str | None:
     """The deployment's name in the `agents.yaml` of this directory, even if the rest of it is wrong."""
-    import yaml
+    from pallas_registry.agents_file import deployment_name, deployment_path
 
-    from pallas_registry.agents_file import deployment_path
-
-    try:
-        document = yaml.safe_load(deployment_path(environ).read_bytes())
-    except (OSError, ValueError, yaml.YAMLError):
-        return None
-    name = document.get("name") if isinstance(document, dict) else None
-    return name if isinstance(name, str) else None
+    return deployment_name(deployment_path(environ))
 
 
 def _by_rule(deployment: str, environ: Mapping[str, str]) -> Path:

@@ -204,10 +204,11 @@ def test_a_look_reads_only_what_has_changed(made: Provenance, tmp_path: Path):
 
 def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Provenance, tmp_path: Path):
     (tmp_path / "fastagent.config.yaml").write_text("logger: {type: none}\n")
+    (tmp_path / ".env").write_text("# nothing\n")
     start(made)
     with (
         patch("pallas_supervisor.fingerprints.SETTLED", -1.0),
-        patch("pathlib.Path.open", side_effect=OSError(24, "Too many open files")),
+        patch("os.open", side_effect=OSError(24, "Too many open files")),
     ):
         look(made)
         assert made.document()["problems"] == 3

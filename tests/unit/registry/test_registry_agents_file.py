@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -348,7 +349,8 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    (tmp_path / "agents.yaml").touch()
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(ConfigurationError, match="may not be read by this user; grant read permission"):
         read_deployment(tmp_path / "agents.yaml")
 

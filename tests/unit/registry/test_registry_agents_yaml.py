@@ -7,7 +7,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from unit.registry.agents_text import problems, problems_or_none
+from unit.registry.agents_text import parse, problems, problems_or_none
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,21 @@ def test_what_is_no_deployment(text: str, line: int | None, part: str) -> None:
         (b"- a\nb: c\n", 2, "check the indentation"),
         (b"name: a\nfoo\nbar: 1\n", 3, "write the line as `key: value`"),
         (b"name: a\n\xff: b\n", 2, "the byte 0xff is not UTF-8"),
-        (b"\xef\xbb\xbfname: a\n", 1, "byte order mark"),
         ("name: a\n".encode("utf-16"), 1, "is UTF-16"),
+        ("name: a\n".encode("utf-32"), 1, "is UTF-32"),
         (b"name: a\nb: \x01\n", 2, "U+0001 is not allowed"),
-        (b'name: "\\UFFFFFFFF"\n', None, "check the escapes"),
-        (b"[" * 5000, None, "nests too deeply"),
+        (b"name: a\n\nb: \0\n", 3, "holds a NUL character"),
+        (b"name: a\nb: \xed\xa0\xbd\n", 2, "the byte 0xed is not UTF-8"),
+        (b'name: "\\UFFFFFFFF"\n', 1, "check the escapes"),
+        (b'name: "\\q"\n', 1, "check the escapes"),
+        (b"name: {a: b\n", 2, "close the quote or the bracket"),
+        (b"a: [-1", 1, "close the quote or the bracket"),
+        (b"%YAML " + b"9" * 5000 + b".1\n---\na", 1, "not valid YAML"),
+        (b"name: a\nb: " + b"[" * 50_000, 2, "nests too deeply"),
+        (b"- " * 50_000, 1, "nests too deeply"),
+        (b"{a: " * 50_000, 1, "nests too deeply"),
+        (b"a:\n - &a {b: [c]}\n" + b" - &a {b: [c]}\n", 3, "give each anchor a name of its own"),
+        (b"name: a\n" + b"b: [" + b"a," * 50_000 + b"]\n", 2, "holds more than 50000 values"),
         (b"# " + b"x" * (1 << 20), None, "more than any real configuration"),
     ],
 )
@@ -63,7 +73,17 @@ def test_bombs_of_aliases_and_merges_end_soon() -> None:
     rows = ["a0: &a0 {k0: v}"]
     rows += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}], k{n}: v}}" for n in range(1, 40)]
     found = problems("\n".join(["name: demo", *rows, "agents: {x: {<<: *a39, module: m, port: 1}}"]))
-    assert any("too deeply" in problem.message for problem in found)
+    assert ["holds more than" in problem.message for problem in found] == [True]
+    rows = [*rows[:1], *(f"a{n}: &a{n} {{<<: *a{n - 1}}}" for n in range(1, 100))]
+    found = problems("\n".join(["name: demo", *rows, "agents: {x: {<<: *a99, module: m, port: 1}}"]))
+    assert ["nests too deeply" in problem.message for problem in found] == [True]
+    rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else 'lol')}]" for n in range(40)]
+    found = problems("\n".join(["name: demo", *rows]))
+    assert ["holds more than" in problem.message for problem in found] == [True]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file() -> None:
+    assert parse(b"\xef\xbb\xbfname: demo\nagents: {a: {module: m, port: 1}}\n").name == "demo"
 
 
 def test_a_mapping_that_merges_itself_is_refused() -> None:
@@ -71,8 +91,34 @@ def test_a_mapping_that_merges_itself_is_refused() -> None:
     assert [(problem.line, problem.message) for problem in found] == [(6, "merges itself")]
 
 
-def test_a_node_that_holds_itself_is_refused() -> None:
-    assert problems("name: demo\nagents: &a\n  x: *a\n")
+@pytest.mark.parametrize(
+    "text", ["name: demo\nagents: &a\n  x: *a\n", "name: demo\nx: &a [b]\ny: &b\n  - [*b]\n"]
+)
+def test_a_node_that_holds_itself_is_refused(text: str) -> None:
+    found = problems(text)
+    assert [(problem.line, problem.message) for problem in found] == [(text.count("\n"), "holds itself")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: d\nagents: {}\n" + "".join(f"unknown{n}: 1\n" for n in range(20_000)),
+        "name: d\nagents:\n" + "".join(f" a{n}: {{module: m, port: 1}}\n" for n in range(6_000)),
+        f"name: d\nagents:\n a: {{depends_on: [{','.join(map(str, range(40_000)))}]}}\n",
+        "name: d\nagents:\n" + "".join(f" a{n}: {{depends_on: [b{n}]}}\n" for n in range(8_000)),
+        "name: d\nagents:\n" + "".join(f" a{n}: {{depends_on: [a{n ^ 1}]}}\n" for n in range(8_000)),
+        "name: " + "x" * 1_000_000,
+        "x" * 1_000_000 + ": 1",
+        "host: " + "a." * 500_000,
+        "version: " + "1" * 1_000_000,
+        f"agents: {{a: {{module: {'1.' * 160_000}, port: {'1.' * 160_000}, start_timeout: {'1.' * 160_000}}}}}",
+        f"agents: {{a: {{icon: {'a/' * 160_000}, python: {'a/' * 160_000}, restart: {'a/' * 160_000}}}}}",
+    ],
+)
+def test_a_broken_file_of_any_size_has_few_and_short_problems(text: str) -> None:
+    found = problems(text)
+    assert len(found) <= 101
+    assert max(len(str(problem)) for problem in found) < 600
 
 
 MARKS = [*"[]{}:,-?&*!|>'\"%@`#\n\t ~", "  ", "\n  ", ": ", "- ", "<<: ", "*a", "&a ", "!!str ", "---\n"]

@@ -62,6 +62,42 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     assert load_dotenv(tmp_path, {}) == {"A": "1"}
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("A=1\n\n\nthis is no line\n", 4, "cannot be understood; write the line as `NAME=value`"),
+        ("A='open\nB=2\n", 1, "cannot be understood"),
+        ('A=1\nB="open\nC=2', 2, "cannot be understood"),
+        ("=value\n", 1, "cannot be understood"),
+        ("'A=B'=1\n", 1, "names a variable with a `=` in it"),
+        ("A=1\nKEY=" + "x" * 140_000, 2, "KEY: takes 140005 bytes, 131072 are allowed"),
+        ("A=1\nB=2" + " " * 300_000 + "x", 2, "more than 256 blanks in a row"),
+    ],
+)
+def test_what_is_no_assignment_is_refused_with_its_line_and_without_a_value(
+    tmp_path: Path, text: str, line: int, part: str
+) -> None:
+    (tmp_path / ".env").write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_dotenv(tmp_path, {})
+    [problem] = caught.value.problems
+    assert (problem.file, problem.line) == (str(tmp_path / ".env"), line)
+    assert part in str(problem)
+    assert "open" not in str(problem)
+
+
+def test_every_line_that_is_wrong_is_named_and_there_is_an_end_to_it(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1\nno line\nB=2\nneither this\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_dotenv(tmp_path, {})
+    assert [problem.line for problem in caught.value.problems] == [2, 4]
+    (tmp_path / ".env").write_text("no line\n" * 100_000)
+    with pytest.raises(ConfigurationError) as caught:
+        load_dotenv(tmp_path, {})
+    assert len(caught.value.problems) == 101
+    assert str(caught.value.problems[-1]).endswith("99900 more problems; mend those above first")
+
+
 def test_the_service_managers_variables_stop_at_the_supervisor() -> None:
     environ = {
         "PATH": "/bin",

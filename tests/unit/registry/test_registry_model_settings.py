@@ -136,7 +136,7 @@ def test_variables_are_expanded_as_fast_agent_does(written: str, model: str) -> 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / PATH).mkdir()
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="is a folder, not a file"):
         read_model_settings(tmp_path)
 
 
