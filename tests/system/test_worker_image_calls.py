@@ -111,19 +111,23 @@ def test_a_type_that_the_model_does_not_take_is_refused(worker: RunningWorker, s
     assert len(stub.asked) == before
 
 
-def test_a_row_with_a_malformed_image_is_skipped_and_named(worker: RunningWorker, stub: LlmStub) -> None:
+def test_a_row_with_a_malformed_image_keeps_its_text_and_is_named(
+    worker: RunningWorker, stub: LlmStub
+) -> None:
     false = {"data": BASE64["image/png"], "mime_type": "image/jpeg"}
     history = [
-        {"role": "user", "content": "kept", "images": [image("image/png")]},
-        {"role": "user", "content": "skipped", "images": [image("image/png"), false]},
+        {"role": "user", "content": "look", "images": [image("image/png"), false]},
+        {"role": "assistant", "content": "I see"},
+        {"role": "user", "content": "", "images": [false]},
     ]
     call(worker.url, "auto", "demo", message="x", history=history)
     asked = stub.asked[-1]
-    assert (asked.messages, asked.images) == (3, 1)
-    expected = (
-        "history[1] skipped: images[1].data is image/png by its content, and its mime_type says image/jpeg"
-    )
-    worker.wait_until(lambda it: expected in it.messages("WARNING"))
+    assert (asked.messages, asked.images) == (4, 1)
+    (first, _) = asked.body["messages"][1]["content"]
+    assert first["text"] == "look\n\n[left out, because they cannot be read: 1 image]"
+    why = "data is image/png by its content, and its mime_type says image/jpeg"
+    for expected in (f"history[0] images left out: images[1].{why}", f"history[2] skipped: images[0].{why}"):
+        worker.wait_until(lambda it, expected=expected: expected in it.messages("WARNING"))
 
 
 @pytest.mark.parametrize(

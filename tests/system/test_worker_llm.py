@@ -166,10 +166,10 @@ def test_a_model_without_vision(tmp_path: Path) -> None:
             assert text(call(worker.url, "auto", "demo", message="y", history=history)) == "echo: y"
             assert (stub.asked[-1].images, stub.asked[-1].messages) == (0, 3)
             assert (
-                "left out, because the model does not take them: 1 images"
+                "left out, because the model does not take them: 1 image"
                 in stub.asked[-1].body["messages"][1]["content"]
             )
-            expected = "history[0]: 1 images left out, which the model does not take"
+            expected = "history[0]: 1 image left out, which the model does not take"
             worker.wait_until(lambda it: expected in it.messages("WARNING"))
 
 

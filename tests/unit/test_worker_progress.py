@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fast_agent.mcp.tool_execution_handler import ToolExecutionHandler
 
-from pallas_worker.progress import Progress
+from pallas_worker.progress import MAX_RELAYED, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,6 +93,22 @@ def test_a_tool_that_is_announced_twice_begins_once() -> None:
         assert await progress.get_tool_call_id_for_tool_use("tu") is None
 
     assert [message for _, _, message in collect(act)] == ["s/a: started", "s/a: completed"]
+
+
+def test_what_an_agent_behind_a_server_tells_of_its_tools_ends_as_they_do() -> None:
+    async def act(progress: Progress) -> None:
+        tool = await progress.on_tool_start("harper", "research", None, "tu_1")
+        for message in ("argos/search: started", "argos/search: completed", "argos/fetch: failed"):
+            await progress.on_tool_progress(tool, 1, 1, message)
+        await progress.on_tool_progress(tool, 1, 1, f"argos/{'x' * MAX_RELAYED}: completed")
+
+    assert collect(act) == [
+        (0, None, "research/harper: started"),
+        (1, None, "argos/search: started"),
+        (2, 2, "argos/search: completed"),
+        (3, 3, "argos/fetch: failed"),
+        (4, None, None),
+    ]
 
 
 def test_what_is_still_open_at_the_end_has_failed() -> None:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from pallas_worker.errors import ArgumentError
-from pallas_worker.history import Row, Skipped
+from pallas_worker.history import History, LeftOut, Row
 from pallas_worker.tools import (
     GET_HEALTH_SCHEMA,
     SEND_MESSAGE_SCHEMA,
@@ -52,13 +52,13 @@ def test_all_arguments_of_send_message() -> None:
     jsonschema.validate(arguments | {"history": arguments["history"][:1]}, SEND_MESSAGE_SCHEMA)
     request = parse_send_message(arguments)
     assert (request.message, request.conversation_id, len(request.images)) == ("hello", "c-1", 1)
-    assert request.history == (Row("user", "a"),)
-    assert request.skipped == (Skipped(1, 'role must be "user" or "assistant", not \'nobody\''),)
+    assert request.history.rows == (Row("user", "a"),)
+    assert request.history.left_out == (LeftOut(1, 'role must be "user" or "assistant", not \'nobody\''),)
 
 
 def test_an_optional_argument_may_be_null() -> None:
     request = parse_send_message({"message": "x", "images": None, "history": None, "conversation_id": None})
-    assert (request.images, request.history, request.conversation_id) == ((), (), None)
+    assert (request.images, request.history, request.conversation_id) == ((), History(), None)
 
 
 @pytest.mark.parametrize(

@@ -120,13 +120,22 @@ def test_images_of_the_history_that_the_model_does_not_take_leave_a_note(
         Row("user", "", (image("image/gif"),), 7),
     ]
     messages = history_messages(rows, Vision(STILL))
-    note = "[left out, because the model does not take them: 1 images]"
+    note = "[left out, because the model does not take them: 1 image]"
     assert [message.all_text() for message in messages] == [f"look\n\n{note}", "I see", note]
     kept = [block for message in messages for block in message.content if isinstance(block, ImageContent)]
     assert [(block.data, block.mime_type) for block in kept] == [(PNG, "image/png")]
     assert caplog.messages == [
-        f"history[{index}]: 1 images left out, which the model does not take" for index in (0, 7)
+        f"history[{index}]: 1 image left out, which the model does not take" for index in (0, 7)
     ]
+
+
+def test_malformed_images_of_the_history_leave_a_note_too() -> None:
+    rows = [Row("user", "look", (image(), image("image/gif")), unreadable=2)]
+    (message,) = history_messages(rows, Vision(STILL))
+    assert message.all_text() == (
+        "look\n\n[left out, because they cannot be read: 2 images]"
+        "\n\n[left out, because the model does not take them: 1 image]"
+    )
 
 
 def said(role: Any, text: str, *images: Image) -> PromptMessageExtended:

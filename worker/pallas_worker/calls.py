@@ -27,7 +27,7 @@ from pallas_worker.tracing import span, tell_outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fast_agent.types import PromptMessageExtended
+    from mcp_types import ContentBlock
 
     from pallas_worker.admission import Admission
     from pallas_worker.instances import Instance
@@ -86,9 +86,9 @@ class Calls:
                 _announce(request)
                 self._vision.refuse(request.images)
                 async with self._admission.place():
-                    answer = await self._run(request, bearer, Progress(send_progress))
+                    content = await self._run(request, bearer, Progress(send_progress))
                 outcome = "ok"
-                return CallToolResult(content=result_content(answer))
+                return CallToolResult(content=content)
             except (ArgumentError, BusyError) as error:
                 return self._failed(str(error), bearer)
             except CallError as error:
@@ -105,9 +105,7 @@ class Calls:
                     bearer,
                 )
 
-    async def _run(
-        self, request: SendMessage, bearer: str | None, progress: Progress
-    ) -> PromptMessageExtended:
+    async def _run(self, request: SendMessage, bearer: str | None, progress: Progress) -> list[ContentBlock]:
         with offered_to_llm(bearer):
             async with AsyncExitStack() as stack:
                 with span("prepare instance"):
@@ -116,11 +114,12 @@ class Calls:
                             self._runtime.instance(bearer, self.observe)
                         )
                 stack.callback(self._count, instance)
-                instance.load_history(history_messages(request.history, self._vision))
+                instance.load_history(history_messages(request.history.rows, self._vision))
                 try:
-                    return await instance.generate(user_turn(request.message, request.images), progress)
+                    answer = await instance.generate(user_turn(request.message, request.images), progress)
                 finally:
                     await progress.close()
+                return result_content(instance.turn_behind(answer), answer)
 
     def _count(self, instance: Instance) -> None:
         for turn in instance.turns():
@@ -139,7 +138,11 @@ class Calls:
 
 
 def _announce(request: SendMessage) -> None:
-    """Log that the call has begun, and which history rows are not used."""
-    _log.info("send_message: %d history rows", len(request.history))
-    for row in request.skipped:
-        _log.warning("history[%d] skipped: %s", row.index, row.reason)
+    """Log that the call has begun, and what of the history is not used."""
+    history = request.history
+    _log.info("send_message: %d history rows", len(history.rows))
+    for fault in history.left_out:
+        what = "images left out" if fault.images_only else "skipped"
+        _log.warning("history[%d] %s: %s", fault.index, what, fault.reason)
+    if history.more:
+        _log.warning("history: %d more malformed rows", history.more)

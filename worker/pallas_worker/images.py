@@ -9,6 +9,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pallas_worker.errors import ArgumentError
 
@@ -47,10 +48,37 @@ def parse_images(value: object, where: str = "images") -> tuple[Image, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise ArgumentError(f"{where} must be a list of objects, not {_kind(value)}")
+        raise _no_list(where, value)
     if len(value) > MAX_IMAGES:
-        raise ArgumentError(f"{where} has {len(value)} images; {MAX_IMAGES} are allowed in one message")
+        raise _too_many(where, len(value))
     return tuple(_parse_image(entry, f"{where}[{index}]") for index, entry in enumerate(value))
+
+
+class Readable(NamedTuple):
+    """What a message keeps that is not to be lost for an image of it."""
+
+    images: tuple[Image, ...]
+    left_out: int = 0
+    reason: str | None = None
+    """What is wrong with the first that is left out."""
+
+
+def readable_images(value: object) -> Readable:
+    """The images of an argument without those that are malformed; of more than `MAX_IMAGES`, the first ones."""
+    if value is None:
+        return Readable(())
+    if not isinstance(value, list):
+        return Readable((), 1, str(_no_list("images", value)))
+    images: list[Image] = []
+    reason: str | None = None
+    for index, entry in enumerate(value[:MAX_IMAGES]):
+        try:
+            images.append(_parse_image(entry, f"images[{index}]"))
+        except ArgumentError as error:
+            reason = reason or str(error)
+    if len(value) > MAX_IMAGES:
+        reason = reason or str(_too_many("images", len(value)))
+    return Readable(tuple(images), len(value) - len(images), reason)
 
 
 def _parse_image(entry: object, where: str) -> Image:
@@ -101,6 +129,14 @@ def _why(data: str) -> str | None:
     if len(data) % 4:
         return "its length is no multiple of 4; pad it with ="
     return None
+
+
+def _no_list(where: str, value: object) -> ArgumentError:
+    return ArgumentError(f"{where} must be a list of objects, not {_kind(value)}")
+
+
+def _too_many(where: str, count: int) -> ArgumentError:
+    return ArgumentError(f"{where} has {count} images; {MAX_IMAGES} are allowed in one message")
 
 
 def _too_large(where: str) -> ArgumentError:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason, RequestParams
 
 from pallas_worker.errors import CallError
-from pallas_worker.kinds import models_needed, told
+from pallas_worker.kinds import models_needed, told, turn_behind
 from pallas_worker.outages import Outages
 from pallas_worker.usage import Turn, turn_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fast_agent.types import PromptMessageExtended
 
@@ -64,6 +64,10 @@ class Instance:
             raise CallError(answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})")
         outages.refuse()
         return answer
+
+    def turn_behind(self, answer: PromptMessageExtended) -> Sequence[PromptMessageExtended]:
+        """The messages that led to an answer of `generate`."""
+        return turn_behind(answer, self._agent)
 
     def turns(self) -> list[Turn]:
         """The LLM round-trips of all agents of this instance so far."""

@@ -1,4 +1,4 @@
-"""What an agent of each of fast-agent's kinds does with a conversation: who reads its images, how it is told it.
+"""What an agent of each of fast-agent's kinds does with a conversation: how it is told it, who looks, who speaks.
 
 Knows fast-agent's kinds of agents and their definitions; must not know models, instances or requests.
 """
@@ -53,6 +53,40 @@ def models_needed(agent: str, kind: AgentType | None, agents: Iterable[str]) -> 
     if kind in _PASS_ON:
         return tuple(agents)
     return (agent,) if kind in _PLAN else ()
+
+
+def turn_behind(answer: PromptMessageExtended, agent: Any) -> Sequence[PromptMessageExtended]:
+    """The messages of the turn that an agent's answer ends: its own, or that of the agent whose answer it hands on.
+
+    None where the answer is put together from several agents': by a planner, or a cumulative chain.
+    """
+    kind = getattr(agent, "agent_type", None)
+    if kind in _PLAN:
+        return ()
+    if kind not in _PASS_ON:
+        return getattr(agent, "last_turn_messages", ())
+    for part in _last_speakers(kind, agent):
+        turn = turn_behind(answer, part)
+        if turn and turn[-1].all_text() == answer.all_text():
+            return turn
+    return ()
+
+
+def _last_speakers(kind: AgentType | None, agent: Any) -> Sequence[Any]:
+    """Whose answer may be that of an agent that is made of others."""
+    match kind:
+        case AgentType.CHAIN:
+            return () if agent.cumulative else agent.agents[-1:]
+        case AgentType.ROUTER:
+            return tuple(agent.agents)
+        case AgentType.PARALLEL:
+            return (agent.fan_in_agent,)
+        case AgentType.EVALUATOR_OPTIMIZER:
+            return (agent.generator_agent,)
+        case AgentType.MAKER:
+            return (agent.worker_agent,)
+        case _:
+            return ()
 
 
 def image_readers(agent: str, definitions: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, bool]]:

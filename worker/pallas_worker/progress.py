@@ -24,6 +24,9 @@ _log = get_logger("pallas.worker.progress")
 SEND_TIMEOUT = 5.0
 """Seconds after which a client that does not read is given up: it must not hold the agent."""
 
+MAX_RELAYED = 64 * 1024
+"""Characters of a message that a downstream server may have passed on."""
+
 LOOP = "agent_loop"
 """fast-agent's name for the tool that stands for the agent's own loop."""
 
@@ -76,12 +79,15 @@ class Progress:
         del progress, total
         tool = self._open.get(tool_call_id)
         is_loop = tool is not None and tool.is_loop
+        if message is not None and len(message) > MAX_RELAYED:
+            message = None
         if step := _STEP.fullmatch(message or ""):
             agent = f"{tool.label} " if tool is not None and is_loop else step["agent"]
             await self._report(f"{agent}{step['step']}({step['kind']})" if agent else None)
+        elif not is_loop and (known := _TOOL.fullmatch(message or "")):
+            await self._report(message, ended=known[1] != "started")
         else:
-            known = message is not None and not is_loop and _TOOL.fullmatch(message)
-            await self._report(message if known else None)
+            await self._report(None)
 
     async def on_tool_complete(
         self, tool_call_id: str, success: bool, content: list[Any] | None, error: str | None

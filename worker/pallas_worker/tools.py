@@ -6,13 +6,13 @@ server checks no argument against a schema, so that this is the place where it i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_types import Prompt, Tool
 
 from pallas_worker.errors import ArgumentError
-from pallas_worker.history import Row, Skipped, parse_history
+from pallas_worker.history import History, parse_history
 from pallas_worker.images import MIME_TYPES, Image, parse_images
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class SendMessage:
 
     message: str
     images: tuple[Image, ...] = ()
-    history: tuple[Row, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    """The rows of the history that are malformed."""
+    history: History = field(default_factory=History)
     conversation_id: str | None = None
 
 
@@ -125,10 +123,8 @@ def parse_send_message(arguments: Mapping[str, object] | None) -> SendMessage:
     images = parse_images(arguments.get("images"))
     if not message and not images:
         raise ArgumentError("message is empty and there are no images")
-    history, skipped = parse_history(arguments.get("history"))
-    return SendMessage(
-        message=message, images=images, history=history, skipped=skipped, conversation_id=conversation_id
-    )
+    history = parse_history(arguments.get("history"))
+    return SendMessage(message=message, images=images, history=history, conversation_id=conversation_id)
 
 
 def refuse_arguments(arguments: Mapping[str, object] | None) -> None:
