@@ -87,6 +87,25 @@ def did_you_mean(word: str, known: Collection[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def no_such_agent(names: Iterable[str], known: Iterable[str]) -> str:
+    """The one wording for agents that are not deployed, and the way out: `there is no agent 'x'; did you mean 'y'?`.
+
+    Args:
+        names: what was asked for and is not there, one name at least.
+        known: the agents that there are.
+    """
+    wanted, agents = list(names), list(known)
+    said = f"there is no agent {', '.join(map(quoted, wanted))}"
+    if len(wanted) == 1 and (near := did_you_mean(wanted[0], agents)):
+        return f"{said}; did you mean {near!r}?"
+    return f"{said}; the agents are: {', '.join(agents) or 'none'}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, `1 agent` or `2 agents`; for nouns that take an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def quoted(text: str, limit: int = 60) -> str:
     """The text in quotes, on one line and shortened to about `limit` characters, for a message."""
     return repr(shortened(text, limit))

@@ -1,4 +1,4 @@
-"""Text that others have written, made safe for a person's terminal: `terminal_text` and `terminal_line`.
+"""Text that others have written, made safe for a person's terminal: `terminal_text`, `terminal_line`, `terminal_json`.
 
 Pure. For whatever is printed and comes from an agent, a model, a file, a name of a process, or a caller: a control
 sequence in it could repaint the screen, a bidirectional control (Unicode Standard Annex 9) shows words in another
@@ -7,6 +7,7 @@ order than they have, and a line feed makes up a line of its own.
 
 from __future__ import annotations
 
+import json
 import re
 
 # C0 and C1 controls; bidirectional controls; line and paragraph separators; surrogates, which no encoding can write;
@@ -27,6 +28,12 @@ def terminal_text(text: str) -> str:
 def terminal_line(text: str) -> str:
     r"""The text as one line: like `terminal_text`, and line feeds and tabs are escapes too, `\n`."""
     return _IN_LINE.sub(_escape, text)
+
+
+def terminal_json(document: object) -> str:
+    """The document as indented JSON, the same to whoever parses it, with escapes as `terminal_text` has them."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return _IN_TEXT.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def _escape(match: re.Match[str]) -> str:

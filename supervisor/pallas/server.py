@@ -19,7 +19,7 @@ from pallas_registry.agents_file import deployment_path, read_deployment
 from pallas_registry.credentials import load_credentials
 from pallas_registry.environment import load_dotenv
 from pallas_registry.model_settings import read_model_settings
-from pallas_registry.problems import ConfigurationError
+from pallas_registry.problems import ConfigurationError, no_such_agent
 from pallas_registry.terminal_text import terminal_line
 from pallas_supervisor.activation import take_inheritance
 from pallas_supervisor.executing import keep_descriptors, open_standard_descriptors
@@ -52,8 +52,8 @@ def main(agent: str | None, config: Path | None) -> None:
     except ConfigurationError as error:
         _give_up(str(error), EXIT_CONFIGURATION)
     if agent is not None and agent not in deployment.agents:
-        known = ", ".join(deployment.agents)
-        _give_up(f"{deployment.path}: there is no agent {agent!r}; choose one of {known}", EXIT_CONFIGURATION)
+        message = f"{deployment.path}: {no_such_agent([agent], deployment.agents)}"
+        _give_up(message, EXIT_CONFIGURATION)
 
     keep_descriptors()
     alone = agent is not None

@@ -113,7 +113,7 @@ def _crash(agent: Agent, at: Moment, why: str, *, permanent: bool) -> Step:
     if permanent or policy.restart == "never":
         return _fail(agent, at, why)
     if budget_spent(failures, policy.max_failures):
-        return _fail(agent, at, f"{failures} failures in a row; the last: {why}")
+        return _fail(agent, at, why if failures == 1 else f"{failures} failures in a row; the last: {why}")
     delay = backoff_seconds(failures, at.draw, was_ready=agent.was_ready)
     starved = agent.last_exit is not None and agent.last_exit.reason == OUT_OF_MEMORY
     cause = agent.cause or ("oom" if starved else "crash")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from pallas_registry.problems import no_such_agent
 from pallas_supervisor.events import Replace, Restart, Start, Stop
 from pallas_supervisor.refusals import RefusedError, UnknownAgentError
 from pallas_supervisor.states import RESTING, Desired, State
@@ -37,7 +38,7 @@ class Operations:
         agents = self._fleet.agents
         wanted = set(names)
         if unknown := sorted(wanted - set(agents)):
-            raise UnknownAgentError(f"no agent {', '.join(unknown)} here; there are {', '.join(agents)}")
+            raise UnknownAgentError(no_such_agent(unknown, agents))
         return tuple(name for name in self._fleet.engine.graph.start_order if not wanted or name in wanted)
 
     def start(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -60,8 +61,9 @@ class Operations:
         targets = graph.needing(named)
         others = [name for name in targets if name not in named and self._is_wanted(name)]
         if others and not cascade:
+            need, them = ("needs", "it") if len(others) == 1 else ("need", "them")
             raise RefusedError(
-                f"{', '.join(others)} would lose what they depend on; stop them as well with --cascade, or name them"
+                f"{', '.join(others)} {need} {', '.join(named)}; stop {them} as well with --cascade, or name {them}"
             )
         for name in reversed(targets if cascade else named):
             self._fleet.engine.post(name, Stop())

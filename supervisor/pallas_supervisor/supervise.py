@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import configure_logging, get_logger, levels
+from pallas_registry.problems import counted
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
 from pallas_supervisor.activation import Inheritance
 from pallas_supervisor.cgroups import Groups, delegated_groups
@@ -164,9 +165,9 @@ class _Supervisor:
         self._handle_signals(fleet, reloading)
         fleet.change_observers.append(lambda: self._notifier.status(fleet.summary()))
         _log.info(
-            "%s: supervising %d agents, control socket %s",
+            "%s: supervising %s, control socket %s",
             fleet.deployment.name,
-            len(fleet.agents),
+            counted(len(fleet.agents), "agent"),
             socket_path,
         )
         fleet.engine.start(fleet.agents)

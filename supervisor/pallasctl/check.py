@@ -30,7 +30,7 @@ def check(file: Path | None) -> None:
     from pallas_registry.agents_file import deployment_path, read_deployment
     from pallas_registry.environment import load_dotenv
     from pallas_registry.model_settings import read_model_settings
-    from pallas_registry.problems import collect
+    from pallas_registry.problems import collect, counted
 
     problems: list[Problem] = []
     directory = file.parent if file is not None else Path()
@@ -43,4 +43,6 @@ def check(file: Path | None) -> None:
         count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise InvalidConfiguration(f"{path}: {count}", details=[str(problem) for problem in problems])
     agents = ", ".join(deployment.agents)
-    click.echo(f"{path}: good: deployment {deployment.name} with {len(deployment.agents)} agents ({agents})")
+    click.echo(
+        f"{path}: good: deployment {deployment.name} with {counted(len(deployment.agents), 'agent')} ({agents})"
+    )

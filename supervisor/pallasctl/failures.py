@@ -9,6 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from pallas_registry.terminal_text import terminal_line, terminal_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,9 +36,9 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Writes the message and its details to stderr."""
-        click.echo(f"pallasctl: {self.message}", file=file, err=True)
+        click.echo(f"pallasctl: {terminal_line(self.message)}", file=file, err=True)
         for line in self.details:
-            click.echo(f"  {line}", file=file, err=True)
+            click.echo(f"  {terminal_text(line)}", file=file, err=True)
 
 
 class Unreachable(Failure):

@@ -5,12 +5,12 @@ Knows the health document, which the registry port serves to everyone as `GET /h
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pallas_registry.terminal_text import terminal_json
 from pallasctl.failures import EXIT_FAILED
 from pallasctl.options import control, output_option, socket_option
 from pallasctl.status import HEALTH_COLOURS, STATE_COLOURS
@@ -34,7 +34,7 @@ def health(ctx: click.Context, output: str) -> None:
     """
     document = control().get("/v1/health", accept=(200, 503))
     if output == "json":
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        click.echo(terminal_json(document))
     else:
         now = datetime.now(UTC)
         click.echo(

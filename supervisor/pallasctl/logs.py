@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pallas_registry.log_levels import LEVEL_NAMES, level_name
+from pallas_registry.terminal_text import terminal_text
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
 from pallasctl.options import agents_argument, control, output_option, socket_option
-from pallasctl.text import Colour, one_line, paint, parse_duration, printable
+from pallasctl.text import Colour, one_line, paint, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -172,7 +173,7 @@ def _render(line: bytes) -> str:
         record = json.loads(line)
         moment = datetime.fromisoformat(record["time"]).astimezone()
     except (ValueError, KeyError, TypeError):
-        return printable(line.decode(errors="replace").rstrip("\n"))
+        return terminal_text(line.decode(errors="replace").rstrip("\n"))
     level = str(record.get("level", "")).upper()
     time = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
     source = one_line(str(record.get("agent") or "pallas"))
@@ -181,7 +182,7 @@ def _render(line: bytes) -> str:
     }
     fields = "".join(f" {name}={_value(value)}" for name, value in others.items())
     blocks = "".join(f"\n{record[name]}" for name in _BLOCKS if record.get(name))
-    text = printable(f"{record.get('message', '')}{fields}{blocks}").replace("\n", "\n    ")
+    text = terminal_text(f"{record.get('message', '')}{fields}{blocks}").replace("\n", "\n    ")
     return f"{paint(time, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source}: {text}"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, override
 
 import click
 
+from pallas_registry.problems import did_you_mean, quoted
 from pallasctl.options import socket_option
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ class _Verbs(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(VERBS[cmd_name]), cmd_name)
         return command
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Click suggests among commands that are loaded; here they are loaded only when they are used.
+        if (name := args[0]) not in VERBS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = did_you_mean(name, VERBS)
+            way_out = f"did you mean {near!r}?" if near else f"the verbs are: {', '.join(VERBS)}"
+            ctx.fail(f"there is no verb {quoted(name)}; {way_out}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

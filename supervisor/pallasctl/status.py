@@ -5,12 +5,13 @@ Knows the status document and how people read it; asks nothing else of the super
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from pallas_registry.problems import no_such_agent
+from pallas_registry.terminal_text import terminal_json
 from pallasctl.failures import EXIT_NOT_RUNNING, Failure, StatusUnknown
 from pallasctl.options import agents_argument, control, output_option, socket_option
 from pallasctl.text import Cell, Colour, format_duration, format_size, one_line, table
@@ -56,7 +57,7 @@ def status(ctx: click.Context, agents: tuple[str, ...], output: str) -> None:
     except Failure as failure:
         raise StatusUnknown(failure.message, details=failure.details) from failure
     if output == "json":
-        click.echo(json.dumps({**document, "agents": shown}, indent=2, ensure_ascii=False))
+        click.echo(terminal_json({**document, "agents": shown}))
     else:
         click.echo(_render(document, shown, datetime.now(UTC), wide=output == "wide"))
         for line in _notes(document, shown):
@@ -70,9 +71,8 @@ def _choose(known: Sequence[AgentStatus], names: Sequence[str]) -> list[AgentSta
     if not names:
         return list(known)
     by_name = {agent["name"]: agent for agent in known}
-    for name in names:
-        if name not in by_name:
-            raise Failure(f"no agent is called `{name}`; the agents are: {', '.join(by_name) or 'none'}")
+    if unknown := [name for name in dict.fromkeys(names) if name not in by_name]:
+        raise Failure(no_such_agent(unknown, by_name))
     return [by_name[name] for name in dict.fromkeys(names)]
 
 

@@ -1,6 +1,6 @@
 """Words and columns for people: durations, sizes, tables, colour.
 
-Knows no document and no verb. What comes from agents may hold terminal control characters: `printable`.
+Knows no document and no verb. What comes from agents may hold what a terminal obeys or hides: `one_line`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pallas_registry.terminal_text import terminal_line
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,7 +20,6 @@ Colour = Literal["red", "green", "yellow", "dim", "bold"]
 
 _CODES = {"red": 31, "green": 32, "yellow": 33, "dim": 2, "bold": 1}
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
@@ -34,14 +35,9 @@ def paint(text: str, colour: Colour | None) -> str:
     return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
 
 
-def printable(text: str) -> str:
-    """The text with its control characters, line feed and tab excepted, made visible."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-
-
 def one_line(text: str) -> str:
-    """The text as one printable line."""
-    return printable(" ".join(text.split()))
+    """The text as one line that a terminal shows as it is."""
+    return terminal_line(" ".join(text.split()))
 
 
 def parse_duration(text: str) -> float | None:

@@ -20,6 +20,13 @@ def test_a_good_file():
     )
 
 
+def test_one_agent_is_one(tmp_path):
+    file = tmp_path / "agents.yaml"
+    (tmp_path / "one.py").touch()
+    file.write_text("name: demo\nagents:\n  a: {module: one, port: 24201}\n")
+    assert run("check", str(file)).stdout == f"{file}: good: deployment demo with 1 agent (a)\n"
+
+
 def test_all_problems_at_once(tmp_path):
     file = tmp_path / "agents.yaml"
     file.write_text(

@@ -138,7 +138,7 @@ def test_unknown_agent(fake: FakeControl):
     fake.answer("/v1/status", status(agent("research")))
     result = fake.run("status", "reserch")
     assert result.exit_code == 4
-    assert result.stderr == "pallasctl: no agent is called `reserch`; the agents are: research\n"
+    assert result.stderr == "pallasctl: there is no agent 'reserch'; did you mean 'research'?\n"
     assert result.stdout == ""
 
 
@@ -212,3 +212,12 @@ def test_health_as_json_is_the_document(fake: FakeControl):
 
 def test_health_without_a_supervisor(tmp_path):
     assert run("health", "--socket", str(tmp_path / "none.sock")).exit_code == 1
+
+
+def test_json_is_the_document_and_safe_on_a_terminal(fake: FakeControl) -> None:
+    document = status(agent("a", message="\u202e \U000e0041 \x9b ü"))
+    fake.answer("/v1/status", document)
+    shown = fake.run("status", "-o", "json").stdout
+    assert json.loads(shown) == document
+    assert all(character.isprintable() or character == "\n" for character in shown)
+    assert "ü" in shown

@@ -174,3 +174,23 @@ def test_reload_of_a_wrong_file(fake: FakeControl):
         "pallasctl: agents.yaml is wrong; nothing was changed",
         *(f"  {problem}" for problem in problems),
     ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("statsu", "there is no verb 'statsu'; did you mean 'status'?"),
+        ("frobnicate", "there is no verb 'frobnicate'; the verbs are: status, start, stop"),
+        ("st\u202eart", r"there is no verb 'st\u202eart'; did you mean 'start'?"),
+    ],
+)
+def test_a_verb_that_is_none(fake: FakeControl, typed: str, said: str) -> None:
+    result = fake.run(typed)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_an_error_cannot_write_on_the_terminal(fake: FakeControl) -> None:
+    fake.answer("/v1/start", {"error": "no\x1b[2J\u202e", "problems": ["a\x07\tb\nc"]}, 409)
+    result = fake.run("start", "a")
+    assert result.stderr == "pallasctl: no\\x1b[2J\\u202e\n  a\\x07\tb\nc\n"

@@ -156,9 +156,7 @@ def test_what_others_need_is_stopped_only_with_them(tmp_path: Path, caplog: pyte
         with caplog.at_level("INFO", "pallas.supervisor.control"):
             refused = await bench.post("/v1/stop", {"agents": ["library"]}, status=409)
         assert caplog.messages == ["stop of library, asked for by somebody"]
-        assert refused["error"] == (
-            "research would lose what they depend on; stop them as well with --cascade, or name them"
-        )
+        assert refused["error"] == ("research needs library; stop it as well with --cascade, or name it")
         assert set(bench.rig.states().values()) == {"ready"}
         stopping = asyncio.ensure_future(bench.post("/v1/stop", {"agents": ["library"], "cascade": True}))
         await settled()
@@ -284,7 +282,7 @@ def test_a_body_that_is_no_json(content: bytes, tmp_path: Path):
 def test_unknown_agents_are_404(tmp_path: Path):
     async def do(bench: Bench) -> None:
         answer = await bench.post("/v1/start", {"agents": ["nobody"]}, status=404)
-        assert answer == {"error": "no agent nobody here; there are library, research"}
+        assert answer == {"error": "there is no agent 'nobody'; the agents are: library, research"}
         await bench.get("/v1/logs?agent=nobody", status=404)
 
     on_bench(tmp_path, do)

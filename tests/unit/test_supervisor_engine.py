@@ -308,3 +308,17 @@ def test_a_machine_that_has_run_out_of_something_does_not_spend_an_agents_failur
         loop.advance(40.0)
     come_up(engine, world, "library")
     assert states(engine) == {"library": "ready"}
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"), [(1, "exit status 9"), (2, "2 failures in a row; the last: exit status 9")]
+)
+def test_failures_are_counted_in_words_where_there_are_several(budget: int, said: str) -> None:
+    engine, world, loop = started({"library": ()}, max_failures=budget)
+    for _ in range(budget):
+        end(engine, world, "library", Exit(status=9))
+        loop.advance(1.0)
+        if engine.agents["library"].state is State.STARTING:
+            come_up(engine, world, "library")
+    assert states(engine) == {"library": "failed"}
+    assert engine.agents["library"].message == said

@@ -25,7 +25,7 @@ def test_unknown_agents_are_named_with_those_that_there_are(
 ):
     async def do(rig: Rig) -> None:
         with pytest.raises(
-            UnknownAgentError, match="no agent jarvis, nobody here; there are library, research"
+            UnknownAgentError, match="there is no agent 'jarvis', 'nobody'; the agents are: library, research"
         ):
             rig.operations.start(["nobody", "research", "jarvis"])
         assert set(rig.states().values()) == {"stopped"}
@@ -106,7 +106,7 @@ def test_what_others_need_is_not_stopped_alone(tmp_path: Path, two: dict[str, di
         rig.operations.start([])
         rig.come_up("library")
         rig.come_up("research")
-        with pytest.raises(RefusedError, match="research would lose"):
+        with pytest.raises(RefusedError, match="research needs library; stop it as well"):
             rig.operations.stop(["library"])
         assert rig.operations.stop(["library"], cascade=True) == ("library", "research")
         rig.end("research")
