@@ -26,6 +26,7 @@ BUILT_IN = Agent(name="", module="", port=UNREAD_PORT, title="", description="")
 
 MINIMUM_REQUEST_BYTES = 1024
 MINIMUM_LIVENESS_INTERVAL = 0.1
+MINIMUM_SLOW_AFTER = 0.01
 MINIMUM_MEMORY = 192 * 1024**2
 """Bytes; a worker that has only just started takes three quarters of it."""
 
@@ -42,6 +43,7 @@ _SHARED_KEYS = (
     "liveness_interval",
     "liveness_misses",
     "memory_limit",
+    "slow_after",
 )
 _KEYS = ("module", "port", "title", "description", "depends_on", "icon", "python", "env", *_SHARED_KEYS)
 
@@ -111,6 +113,7 @@ def _with_shared(agent: Agent, fields: Fields) -> Agent:
         memory_limit=None
         if fields.says_none("memory_limit")
         else fields.size("memory_limit", MINIMUM_MEMORY) or agent.memory_limit,
+        slow_after=fields.seconds("slow_after", MINIMUM_SLOW_AFTER) or agent.slow_after,
     )
 
 

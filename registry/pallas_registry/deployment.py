@@ -23,6 +23,8 @@ MAX_REQUEST_BYTES = 32 * 1024 * 1024
 """Bytes of one request's body, unless the agent's entry says otherwise: room for images in a long history."""
 LIVENESS_INTERVAL = 5.0
 """Seconds from one heartbeat of a worker to the next, unless the agent's entry says otherwise."""
+SLOW_AFTER = 1.0
+"""Seconds beyond which a health probe counts as slow, unless the agent's entry says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class Agent:
     liveness_interval: float = LIVENESS_INTERVAL
     liveness_misses: int = 6
     memory_limit: int | None = None
+    slow_after: float = SLOW_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from pallas_registry.deployment import (
     MAX_CONCURRENCY,
     MAX_QUEUE,
     MAX_REQUEST_BYTES,
+    SLOW_AFTER,
     ModelCapabilities,
 )
 from pallas_registry.probe_sharing import PROBE_INTERVAL, ProbeResult
@@ -95,6 +96,8 @@ class WorkerSpec:
     """Bytes that it may take; None if that is not limited."""
     probe_interval: float = PROBE_INTERVAL
     """From one probe of what the agent needs to the next."""
+    slow_after: float = SLOW_AFTER
+    """Beyond which such a probe counts as slow."""
     probe_key: str | None = field(default=None, repr=False)
     """Names the targets of probes that workers share; None to share none."""
     cgroup: str | None = None

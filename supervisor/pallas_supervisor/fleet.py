@@ -40,7 +40,7 @@ from pallas_supervisor.rollup import agent_health, roll_up
 from pallas_supervisor.shared_probes import SharedProbes
 from pallas_supervisor.specs import policy_of, worker_spec
 from pallas_supervisor.states import WITH_PROCESS, Desired, State
-from pallas_supervisor.telling import tell_replacement, tell_state
+from pallas_supervisor.telling import tell_inability, tell_replacement, tell_state
 from pallas_supervisor.tracing import StartTraces
 from pallas_supervisor.view import agent_status, say_why, timestamp
 from pallas_supervisor.worker_reports import WorkerReports
@@ -295,6 +295,7 @@ class Fleet:
             case HealthReport():
                 before = self.reports.take_health(name, generation, report)
                 if generation == agent.generation:
+                    tell_inability(name, before, report)
                     self.health_history.take(name, report)
                     self._note_health(agent)
                 if before is None or (before.status, before.message) != (report.status, report.message):

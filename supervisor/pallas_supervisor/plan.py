@@ -34,6 +34,7 @@ ACTIONS: Mapping[str, Action] = {
     "liveness_interval": "respawn",
     "liveness_misses": "live",
     "memory_limit": "respawn",
+    "slow_after": "respawn",
     "port": "rebind",
 }
 """What a change of each field of an agent asks for: nothing, a new process, or a new socket and process."""

@@ -80,6 +80,7 @@ def worker_spec(
         liveness_interval=agent.liveness_interval,
         memory_limit=agent.memory_limit,
         probe_interval=probe_interval(environ),
+        slow_after=agent.slow_after,
         probe_key=probe_key,
         environment=environment,
     )

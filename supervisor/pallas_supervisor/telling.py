@@ -13,6 +13,7 @@ from pallas_supervisor.states import State
 from pallas_supervisor.wording import describe_exit
 
 if TYPE_CHECKING:
+    from pallas_registry.protocol import HealthReport
     from pallas_supervisor.states import Agent
 
 _LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
@@ -34,6 +35,16 @@ def tell_state(before: Agent, after: Agent, why: str) -> None:
         extra["exit"] = describe_exit(after.last_exit)
     text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
     _log.log(_LEVELS.get(after.state, logging.INFO), "%s", text, extra=extra)
+
+
+def tell_inability(name: str, before: HealthReport | None, report: HealthReport) -> None:
+    """An agent that is ready has found that it cannot answer, or that it can again."""
+    was = before.message if before is not None and before.status == "error" else None
+    now = report.message if report.status == "error" else None
+    if now is not None and now != was:
+        _log.error("%s: cannot answer: %s", name, now, extra={"agent": name})
+    elif now is None and was is not None:
+        _log.info("%s: can answer again", name, extra={"agent": name})
 
 
 def tell_replacement(before: Agent, after: Agent) -> None:

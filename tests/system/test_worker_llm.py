@@ -143,15 +143,15 @@ def test_a_vanished_provider_is_an_error_result_and_degrades(tmp_path: Path) -> 
             assert "Traceback" not in text(result)
 
 
-def test_a_missing_key_only_degrades(tmp_path: Path) -> None:
+def test_a_missing_key_is_an_error_of_health(tmp_path: Path) -> None:
     directory = project(tmp_path, config="default_model: openai.stub-model\n")
     with run_worker(directory, **spec()) as worker:
         result = call(worker.url, "auto", "demo", message="x")
         assert result.is_error
         assert "key" in text(result).lower()
         health = text(call(worker.url, "auto", "get_health"))
-        assert '"status": "degraded"' in health
-        assert "no API key is configured" in health
+        assert '"status": "error"' in health
+        assert "no API key is configured for OpenAI: set OPENAI_API_KEY in .env" in health
 
 
 def test_a_model_without_vision(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_added_removed_and_changed_agents():
         ({"max_failures": 9, "env": {"A": "1"}}, "respawn"),
         ({"max_concurrency": 4, "max_queue": 8, "max_request_bytes": 4096}, "respawn"),
         ({"liveness_misses": 0}, "live"),
-        ({"liveness_interval": 1.0, "memory_limit": 2**30}, "respawn"),
+        ({"liveness_interval": 1.0, "memory_limit": 2**30, "slow_after": 2.0}, "respawn"),
         ({"module": "agents.other", "port": 24299}, "rebind"),
     ],
 )

@@ -31,13 +31,14 @@ def spec(**fields: int) -> WorkerSpec:
 def test_the_bounds_of_an_agent_reach_its_worker() -> None:
     told = spec(max_concurrency=3, max_queue=0, max_request_bytes=4096)
     assert (told.max_concurrency, told.max_queue, told.max_request_bytes) == (3, 0, 4096)
-    told = spec(liveness_interval=2, memory_limit=2**30)
-    assert (told.liveness_interval, told.memory_limit) == (2, 2**30)
+    told = spec(liveness_interval=2, memory_limit=2**30, slow_after=0.5)
+    assert (told.liveness_interval, told.memory_limit, told.slow_after) == (2, 2**30, 0.5)
     assert WorkerSpec.from_json(told.to_json()) == told
 
 
 def test_both_sides_have_the_same_defaults() -> None:
     defaults = {field.name: field.default for field in fields(Agent)}
     told = spec()
-    for name in ("max_concurrency", "max_queue", "max_request_bytes", "liveness_interval", "memory_limit"):
+    bounds = ("max_concurrency", "max_queue", "max_request_bytes", "memory_limit")
+    for name in (*bounds, "liveness_interval", "slow_after"):
         assert getattr(told, name) == defaults[name]

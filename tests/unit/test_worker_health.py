@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -19,8 +20,9 @@ from pallas_registry.protocol import (
     encode_report,
 )
 from pallas_worker import metrics
+from pallas_worker.assessment import assess, health_document
 from pallas_worker.downstreams import Downstream
-from pallas_worker.health import Health, assess, health_document
+from pallas_worker.health import Health, Provider
 from peers.downstream import Fault, run_downstream
 
 if TYPE_CHECKING:
@@ -43,12 +45,18 @@ def looked_at[Outcome: (DownstreamHealth, ProviderHealth)](found: Outcome) -> Ou
 
 OPENAI_UP = ProviderHealth(name="openai", up=True)
 OPENAI_DOWN = ProviderHealth(name="openai", up=False, error="model 'bad-model' not found")
+OPENAI_SLOW = ProviderHealth(name="openai", up=True, latency=2.34)
+SLOW = DownstreamHealth(name="neo4j", up=True, latency=1.25)
 
 
 @pytest.mark.parametrize(
     ("downstreams", "provider", "failure", "expected"),
     [
         ([], None, None, ("ok", None)),
+        ([SLOW, outcome("argos")], OPENAI_UP, None, ("degraded", "Slow: neo4j (1.2 s)")),
+        ([], OPENAI_SLOW, None, ("degraded", "LLM: openai: slow (2.3 s)")),
+        ([outcome("a", False), SLOW], None, None, ("degraded", "Unreachable: a; Slow: neo4j (1.2 s)")),
+        ([], OPENAI_DOWN, "no API key", ("error", "no API key")),
         ([outcome("a"), outcome("b")], OPENAI_UP, None, ("ok", None)),
         (
             [outcome("argos"), outcome("neo4j_cypher", False)],
@@ -79,7 +87,7 @@ def test_what_outcomes_mean(
     failure: str | None,
     expected: tuple[str, str | None],
 ) -> None:
-    assert assess(downstreams, provider, failure) == expected
+    assert assess(downstreams, provider, failure, (SLOW, OPENAI_SLOW)) == expected
 
 
 def test_the_document_has_a_message_only_when_there_is_something_to_say() -> None:
@@ -94,7 +102,8 @@ class Outcomes:
 
     def __init__(self) -> None:
         self.up = {"argos": True, "neo4j": True}
-        self.provider: ProviderHealth | None = OPENAI_UP
+        self.latency = 0.01
+        self.provider = OPENAI_UP
         self.gate = asyncio.Event()
         self.gate.set()
         self.reports: asyncio.Queue[HealthReport] = asyncio.Queue()
@@ -108,9 +117,9 @@ class Outcomes:
         await asyncio.sleep(0)
         await self.gate.wait()
         self.under_way -= 1
-        return outcome(downstream.name, self.up[downstream.name])
+        return replace(outcome(downstream.name, self.up[downstream.name]), latency=self.latency)
 
-    async def check(self) -> ProviderHealth | None:
+    async def check(self) -> ProviderHealth:
         if self.errors:
             raise self.errors.pop()
         return self.provider
@@ -118,7 +127,8 @@ class Outcomes:
     def health(self, **fields: Any) -> Health:
         servers = [server(name) for name in self.up]
         defaults: dict[str, Any] = {"now": lambda: NOON, "probe": self.probe, "interval": 0.0}
-        return Health("research", servers, self.check, self.reports.put_nowait, **defaults | fields)
+        providers = [Provider("openai", self.check)]
+        return Health("research", servers, providers, self.reports.put_nowait, **defaults | fields)
 
 
 @asynccontextmanager
@@ -155,17 +165,100 @@ def test_rounds_are_parallel_published_and_answered_from(caplog: pytest.LogCaptu
             assert report.message == "Unreachable: neo4j; LLM: openai: model 'bad-model' not found"
             assert (await health.newest()).status == "degraded"
             outcomes.up["neo4j"] = True
-            outcomes.provider = None
-            while (report := await outcomes.reports.get()).status != "ok":
+            outcomes.provider = OPENAI_UP
+            while (await outcomes.reports.get()).status != "ok":
                 pass
-            assert report.provider is None
 
     asyncio.run(run())
-    assert [record.getMessage() for record in caplog.records] == [
+    told = [re.sub(r"failed: \d+$", "failed: N", record.getMessage()) for record in caplog.records]
+    assert told == [
         "downstream server neo4j is down: HTTP 500",
         "LLM provider openai is down: model 'bad-model' not found",
-        "downstream server neo4j is up again",
+        "downstream server neo4j is up again; probes that failed: N",
+        "LLM provider openai is up again; probes that failed: N",
     ]
+
+
+def test_who_waits_for_the_first_round_is_answered_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pallas_worker.health.FIRST_ROUND_TIMEOUT", 3600.0)
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        outcomes.gate.clear()
+        health = outcomes.health(interval=3600)
+        async with running(health):
+            waiting = asyncio.create_task(health.newest())
+            await asyncio.sleep(0)
+            outcomes.gate.set()
+            async with asyncio.timeout(60):
+                assert (await waiting).status == "ok"
+
+    asyncio.run(run())
+
+
+def test_an_agent_that_needs_nothing_says_so_again_and_again() -> None:
+    async def run() -> None:
+        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        async with running(Health("research", (), (), reports.put_nowait, interval=0.01)):
+            for _ in range(3):
+                report = await reports.get()
+                assert (report.status, report.downstreams, report.provider) == ("ok", (), None)
+
+    asyncio.run(run())
+
+
+def test_what_is_slow_twice_in_a_row_degrades_with_the_time_that_it_took(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "pallas.worker.health")
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        outcomes.latency = 1.25
+        # Nothing is due for an hour, except what was slow for the first time.
+        async with running(outcomes.health(interval=3600, slow_after=1.2)):
+            assert (await outcomes.reports.get()).status == "ok"
+            report = await outcomes.reports.get()
+            assert (report.status, report.message) == ("degraded", "Slow: argos (1.2 s), neo4j (1.2 s)")
+            assert all(server.up for server in report.downstreams)
+        async with running(outcomes.health(interval=0, slow_after=1.2)):
+            while (await outcomes.reports.get()).status == "ok":
+                pass
+            outcomes.latency = 1.2
+            while (await outcomes.reports.get()).status != "ok":
+                pass
+
+    asyncio.run(run())
+    told = [record.getMessage() for record in caplog.records]
+    slow = [f"downstream server {name} is slow: it answers after 1.2 s" for name in ("argos", "neo4j")]
+    assert told == [
+        *slow,
+        *slow,
+        *(f"downstream server {name} is not slow any more" for name in ("argos", "neo4j")),
+    ]
+
+
+def test_a_provider_that_the_agent_itself_does_not_ask_is_only_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gauges: dict[str, bool] = {}
+    monkeypatch.setattr(metrics, "set_llm_provider_up", lambda name, up: gauges.update({name: up}))
+
+    async def child() -> ProviderHealth:
+        return ProviderHealth(name="anthropic", up=False, error="HTTP 500")
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        providers = [Provider("openai", outcomes.check), Provider("anthropic", child, counts=False)]
+        health = Health("research", (), providers, outcomes.reports.put_nowait, interval=60)
+        async with running(health):
+            report = await outcomes.reports.get()
+            assert report.provider is not None
+            assert (report.status, report.provider.name) == ("ok", "openai")
+
+    asyncio.run(run())
+    assert gauges == {"openai": True}
+    assert caplog.messages == ["LLM provider anthropic is down: HTTP 500"]
 
 
 def test_the_gauges_follow_the_probes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,11 +291,6 @@ def test_before_the_first_round_newest_waits_but_not_for_ever(monkeypatch: pytes
                 "The first health probes are still under way",
             )
             assert report.timestamp == "2026-03-12T12:00:00Z"
-            monkeypatch.setattr("pallas_worker.health.FIRST_ROUND_TIMEOUT", 60)
-            waiting = asyncio.create_task(health.newest())
-            await asyncio.sleep(0)
-            outcomes.gate.set()
-            assert (await waiting).status == "ok"
 
     asyncio.run(run())
 
@@ -221,10 +309,10 @@ def test_a_round_that_fails_is_logged_and_the_next_one_is_made(caplog: pytest.Lo
 def test_an_agent_that_cannot_answer_says_so_at_once() -> None:
     async def run() -> None:
         outcomes = Outcomes()
-        health = outcomes.health(interval=60)
-        health.fail("no instance can be made")
+        health = outcomes.health(interval=60, failure="no instance can be made")
         async with running(health):
-            assert (await outcomes.reports.get()).status == "error"
+            assert (await outcomes.reports.get()).message == "no instance can be made"
+            assert (await health.newest()).status == "error"
             health.fail(None)
             assert (await outcomes.reports.get()).status == "ok"
             health.fail(None)
@@ -246,9 +334,6 @@ def test_timestamps_are_utc() -> None:
 
 
 def test_against_real_servers() -> None:
-    async def no_provider() -> None:
-        return None
-
     async def run() -> None:
         reports: asyncio.Queue[HealthReport] = asyncio.Queue()
         with run_downstream(era="modern") as modern, run_downstream(era="legacy") as legacy:
@@ -257,7 +342,7 @@ def test_against_real_servers() -> None:
                 Downstream(name="legacy", transport="http", url=legacy.url),
                 Downstream(name="tool", transport="stdio", command="sh"),
             ]
-            health = Health("research", servers, no_provider, reports.put_nowait, interval=0.05)
+            health = Health("research", servers, (), reports.put_nowait, interval=0.05)
             async with running(health):
                 while (
                     await reports.get()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fast_agent.config import AnthropicSettings, OpenAISettings, Settings
 
-from pallas_worker.preflight import Preflight, check_provider
+from pallas_worker.preflight import MAX_ANSWER, ProviderCheck, check_provider, checks_for
 from pallas_worker.provider_settings import (
     ProviderName,
     ProviderSettings,
@@ -29,7 +28,7 @@ KEY = "sk-s3cret"
 
 @pytest.fixture
 def stub() -> Iterator[LlmStub]:
-    with run_llm_stub(models=["good-model", "claude-sonnet-4-5", "org/model:8b"]) as running:
+    with run_llm_stub(models=["good-model", "org/model:8b"]) as running:
         yield running
 
 
@@ -41,14 +40,13 @@ def anthropic(stub: LlmStub, **fields: Any) -> ProviderSettings:
     return ProviderSettings(**{"name": "anthropic", "api_key": KEY, "base_url": stub.anthropic_url, **fields})
 
 
-def check(provider: ProviderSettings, model: str | None = None) -> str | None:
+def check(provider: ProviderSettings, model: str = "good-model") -> str | None:
     return asyncio.run(check_provider(provider, model))
 
 
 def test_openai_lists_its_models(stub: LlmStub) -> None:
     assert check(openai(stub), "good-model") is None
     assert check(openai(stub), "org/model:8b") is None
-    assert check(openai(stub)) is None
     assert check(openai(stub, base_url=stub.openai_url + "/"), "good-model") is None
     assert check(openai(stub), "bad-model") == "model 'bad-model' not found"
     for request in stub.requests:
@@ -56,13 +54,12 @@ def test_openai_lists_its_models(stub: LlmStub) -> None:
         assert request.headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_anthropic_is_asked_for_the_model_or_for_a_usual_one(stub: LlmStub) -> None:
+def test_anthropic_is_asked_for_the_model(stub: LlmStub) -> None:
     assert check(anthropic(stub), "good-model") is None
-    assert check(anthropic(stub)) is None
     assert check(anthropic(stub, base_url=stub.anthropic_url + "/v1"), "org/model:8b") is None
     assert check(anthropic(stub), "bad-model") == "model 'bad-model' not found"
     paths = [request.path for request in stub.requests]
-    names = ["good-model", "claude-sonnet-4-5", "org/model:8b", "bad-model"]
+    names = ["good-model", "org/model:8b", "bad-model"]
     assert paths == [f"/v1/models/{name}" for name in names]
     for request in stub.requests:
         assert request.headers["x-api-key"] == KEY
@@ -89,13 +86,17 @@ def test_failures_are_said_without_the_key(stub: LlmStub, make: Any, fault: Faul
 def test_openai_compatible_servers_that_answer_something_else(stub: LlmStub) -> None:
     wrong = openai(stub, base_url=stub.anthropic_url)
     assert check(wrong) == "HTTP 404 for the list of models: is base_url right?"
-    for body in ("[]", "{}", '{"data": 1}', '{"data": [{}]}', '{"data": [{"id": []}]}', "<html>"):
+    deep = "[" * 100_000
+    for body in ("[]", "{}", '{"data": 1}', '{"data": [{}]}', '{"data": [{"id": []}]}', "<html>", deep):
         stub.loopback.fault = lambda _, body=body: Fault(status=200, body=body)
         assert check(openai(stub), "good-model") == "the answer is not a list of models"
+    stub.loopback.fault = lambda _: Fault(status=200, body=" " * (MAX_ANSWER + 1))
+    assert check(openai(stub), "good-model") == "the list of models is too long"
 
 
 def test_what_cannot_be_asked(stub: LlmStub) -> None:
-    assert check(openai(stub, api_key=None)) == "no API key is configured"
+    assert check(openai(stub, api_key=None)) == "no API key is configured: set OPENAI_API_KEY in .env"
+    assert check(anthropic(stub, api_key=None)) == "no API key is configured: set ANTHROPIC_API_KEY in .env"
     assert check(openai(stub, api_key="s3crét\n")) == "a configured header is not valid"
     assert check(openai(stub, base_url="nonsense")) == "the URL is not valid"
     port = stub.loopback.port
@@ -107,56 +108,41 @@ def test_what_cannot_be_asked(stub: LlmStub) -> None:
 def test_a_provider_that_does_not_answer_is_given_up(stub: LlmStub) -> None:
     stub.loopback.fault = lambda _: Fault(hold=True)
 
-    async def run() -> ProviderHealth | None:
-        return await Preflight([openai(stub)], "openai.good-model", timeout=0.2).check_active()
-
-    assert outcome(asyncio.run(run())) == ("openai", False, "no answer within 0.2 s")
+    health = asked(ProviderCheck(openai(stub), "good-model", timeout=0.2))
+    assert outcome(health) == ("openai", False, "no answer within 0.2 s")
 
 
-def outcome(health: ProviderHealth | None) -> tuple[str, bool, str | None]:
-    assert health is not None
+def asked(check: ProviderCheck) -> ProviderHealth:
+    async def run() -> ProviderHealth:
+        return await check()
+
+    return asyncio.run(run())
+
+
+def outcome(health: ProviderHealth) -> tuple[str, bool, str | None]:
     assert health.latency is not None
     assert health.latency >= 0
     return health.name, health.up, health.error
 
 
-def test_only_the_active_provider_counts_and_all_with_a_key_are_asked(
-    stub: LlmStub, caplog: pytest.LogCaptureFixture
-) -> None:
-    stub.models.remove("claude-sonnet-4-5")
-    caplog.set_level(logging.INFO, "pallas.worker.preflight")
+def test_a_check_says_how_it_ended_and_how_long_it_took(stub: LlmStub) -> None:
+    (check,) = checks_for(["openai.good-model"], [anthropic(stub), openai(stub)])
+    assert check is not None
+    assert outcome(asked(check)) == ("openai", True, None)
+    stub.models.clear()
+    assert outcome(asked(check)) == ("openai", False, "model 'good-model' not found")
+    assert [request.path for request in stub.requests] == ["/v1/models"] * 2
 
-    async def run() -> None:
-        preflight = Preflight([anthropic(stub), openai(stub)], "openai.good-model")
-        assert [health.name for health in await preflight.check_others()] == ["anthropic"]
-        assert "/v1/models" not in [request.path for request in stub.requests]
-        assert outcome(await preflight.check_active()) == ("openai", True, None)
-        stub.models.clear()
-        assert outcome(await preflight.check_active()) == ("openai", False, "model 'good-model' not found")
 
-    asyncio.run(run())
-    assert [request.path for request in stub.requests].count("/v1/models") == 2
-    said = [record.getMessage() for record in caplog.records if record.name == "pallas.worker.preflight"]
-    assert said == [
-        "LLM provider anthropic failed its check: model 'claude-sonnet-4-5' not found",
-        "LLM provider openai is ready",
+def test_only_providers_of_models_that_are_asked_are_checked(stub: LlmStub) -> None:
+    providers = [anthropic(stub, api_key=None), openai(stub)]
+    assert checks_for(["passthrough", "generic.qwen3", "unknown"], providers) == (None, None, None)
+    checks = checks_for(["openai.good-model", "playback", "anthropic.bad-model"], providers)
+    assert [check and (check.provider.name, check.model) for check in checks] == [
+        ("openai", "good-model"),
+        None,
+        ("anthropic", "bad-model"),
     ]
-    assert KEY not in caplog.text
-
-
-@pytest.mark.parametrize(
-    "model", ["passthrough", "playback", "silent", "slow", "generic.qwen3", "unknown", None]
-)
-def test_without_a_provider_to_check_there_is_nothing_to_report(stub: LlmStub, model: str | None) -> None:
-    preflight = Preflight([anthropic(stub, api_key=None), openai(stub)], model)
-    assert asyncio.run(preflight.check_active()) is None
-    assert [health.name for health in asyncio.run(preflight.check_others())] == ["openai"]
-
-
-def test_an_active_provider_without_a_key_is_down(stub: LlmStub) -> None:
-    preflight = Preflight([openai(stub, api_key=None)], "openai.good-model")
-    assert asyncio.run(preflight.check_others()) == ()
-    assert outcome(asyncio.run(preflight.check_active())) == ("openai", False, "no API key is configured")
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,7 @@ def test_tls_to_a_server_without_tls(downstream: RunningDownstream) -> None:
     [
         ("<html>", "text/html", "does not answer as an MCP server"),
         ("{", "application/json", "the answer is not JSON"),
+        ("[" * 100_000, "application/json", "the answer is not JSON"),
         ("[]", "application/json", "the answer is not a JSON-RPC message"),
         ('{"jsonrpc":"2.0","id":1}', "application/json", "the answer has no result"),
         ('{"error":{"code":-32601,"message":"s3cret"}}', "application/json", "JSON-RPC error -32601"),

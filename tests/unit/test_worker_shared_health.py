@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pallas_registry.probe_sharing import Notice, ProbeResult, encode_notice
 from pallas_registry.protocol import DownstreamHealth, HealthReport, ProbedReport, ProviderHealth, WatchReport
 from pallas_supervisor.shared_probes import SharedProbes
-from pallas_worker import subjects
+from pallas_worker import metrics, subjects
 from pallas_worker.downstreams import Downstream
-from pallas_worker.health import Health
+from pallas_worker.health import Health, Provider
 from pallas_worker.notices import NoticeReader
 from pallas_worker.provider_settings import ProviderSettings
 from pallas_worker.subjects import Subject
@@ -80,7 +80,14 @@ class Supervisor:
 class Worker:
     """One worker's health, with the notices that it hears."""
 
-    def __init__(self, supervisor: Supervisor, name: str, interval: float, *servers: Downstream) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        name: str,
+        interval: float,
+        *servers: Downstream,
+        provider: str | None = None,
+    ) -> None:
         self.supervisor, self.name = supervisor, name
         self.reports: asyncio.Queue[HealthReport] = asyncio.Queue()
         self.deaf = False
@@ -89,7 +96,7 @@ class Worker:
         self.health = Health(
             name,
             servers or (server(),),
-            self.no_provider,
+            [Provider(provider, self.check, "the provider")] if provider else (),
             lambda report: supervisor.published(name, report),
             probe=self.probe,
             interval=interval,
@@ -97,8 +104,10 @@ class Worker:
             key=KEY,
         )
 
-    async def no_provider(self) -> ProviderHealth | None:
-        return None
+    async def check(self) -> ProviderHealth:
+        self.supervisor.probes.append(self.name)
+        await asyncio.sleep(0)
+        return ProviderHealth(name="openai", up=self.supervisor.up, latency=0.02, error="model 'x' not found")
 
     async def probe(self, downstream: Downstream) -> DownstreamHealth:
         self.supervisor.probes.append(self.name)
@@ -167,6 +176,33 @@ def test_workers_with_the_same_server_make_one_probe_and_all_follow(monkeypatch:
     asyncio.run(run())
 
 
+def test_whoever_hears_of_a_provider_calls_it_by_its_name(monkeypatch: pytest.MonkeyPatch):
+    """Also once those before it have gone and the check is its own."""
+    monkeypatch.setattr(subjects, "SILENCE", 3600.0)
+    gauges: dict[str, bool] = {}
+    monkeypatch.setattr(metrics, "set_llm_provider_up", lambda name, up: gauges.update({name: up}))
+
+    async def run() -> None:
+        supervisor = Supervisor()
+        supervisor.up = False
+        first, second = (Worker(supervisor, name, 0.05, provider="openai") for name in ("first", "second"))
+        async with asyncio.timeout(60), second.running():
+            async with first.running():
+                for worker in (first, second):
+                    report = await worker.says("degraded")
+                    assert report.provider is not None
+                    assert (report.provider.name, report.provider.up) == ("openai", False)
+                    assert "LLM: openai: model 'x' not found" in (report.message or "")
+                assert gauges == {"openai": False}
+                assert set(supervisor.probes) == {"second"}
+            supervisor.shared.leave(("first", 1))
+            supervisor.up = True
+            await second.says("ok")
+        assert gauges == {"openai": True}
+
+    asyncio.run(run())
+
+
 def test_different_credentials_are_probed_apart_and_two_names_for_the_same_together():
     async def run() -> None:
         supervisor = Supervisor()
@@ -212,7 +248,7 @@ def test_without_a_supervisor_each_worker_probes_at_once():
         health = Health(
             "one",
             [server()],
-            worker.no_provider,
+            (),
             reports.put_nowait,
             probe=worker.probe,
             interval=60,
@@ -254,8 +290,8 @@ def test_the_reader_takes_lines_as_they_come_and_passes_over_what_it_does_not_kn
 
 
 def subject(**fields: object) -> Subject:
-    async def look() -> None:
-        return None
+    async def look() -> DownstreamHealth:
+        raise NotImplementedError
 
     return Subject(kind=DownstreamHealth, name="library", look=look, interval=15.0, target="t", **fields)  # type: ignore[arg-type]
 

@@ -29,11 +29,11 @@ from starlette.routing import Route
 from pallas_registry.exposition import accepts_gzip, compressed
 from pallas_registry.logs import get_logger
 from pallas_worker import metrics
+from pallas_worker.assessment import health_document
 from pallas_worker.bearer import inbound_bearer
 from pallas_worker.correlation import request_id
 from pallas_worker.envelope import OneMessage
 from pallas_worker.errors import ArgumentError
-from pallas_worker.health import health_document
 from pallas_worker.tools import GET_HEALTH, history_prompt, list_tools, refuse_arguments
 from pallas_worker.tracing import continue_trace
 

@@ -122,7 +122,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[str]:
 def _parse(text: bytes | str) -> dict[str, Any]:
     try:
         message = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise AnswerError("the answer is not JSON") from None
     if not isinstance(message, dict):
         raise AnswerError("the answer is not a JSON-RPC message")

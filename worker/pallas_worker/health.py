@@ -1,7 +1,7 @@
 """The agent's health: background probes at an interval, and the newest of their outcomes.
 
-Knows when to probe and what the outcomes mean together; must not know how a probe is made, nor who is told.
-It never asks the LLM anything. What other workers would probe in the same way is probed by one of them.
+Knows when to probe, and tells what is found; must not know how a probe is made, nor who is told. It never asks the LLM
+anything. What other workers would probe in the same way is probed by one of them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Never, Protocol
 
+from pallas_registry.deployment import SLOW_AFTER
 from pallas_registry.logs import get_logger
 from pallas_registry.probe_sharing import PROBE_INTERVAL
 from pallas_registry.protocol import (
@@ -24,6 +26,7 @@ from pallas_registry.protocol import (
     WatchReport,
 )
 from pallas_worker import metrics
+from pallas_worker.assessment import assess
 from pallas_worker.probes import Prober
 from pallas_worker.subjects import Subject
 from pallas_worker.targets import downstream_target
@@ -32,12 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from pallas_registry.probe_sharing import Notice
-    from pallas_registry.protocol import Status
     from pallas_worker.downstreams import Downstream
-    from pallas_worker.subjects import Outcome
+    from pallas_worker.subjects import Look
 
-    type ProviderCheck = Callable[[], Awaitable[ProviderHealth | None]]
-    """Gives the active LLM provider's state, or None if there is none to check; never raises."""
     type Probe = Callable[[Downstream], Awaitable[DownstreamHealth]]
     """Probes one downstream server; never raises for what the server does."""
 
@@ -45,32 +45,6 @@ FIRST_ROUND_TIMEOUT = 3.0
 """Seconds that `get_health` waits for the first round."""
 
 _log = get_logger("pallas.worker.health")
-
-
-def assess(
-    downstreams: Sequence[DownstreamHealth], provider: ProviderHealth | None, failure: str | None = None
-) -> tuple[Status, str | None]:
-    """What outcomes mean together: the status, and the message that goes with all but `ok`.
-
-    A server or provider that is down degrades the agent, which can still answer with what it has; `failure`,
-    the reason why the agent cannot answer at all, is an error (interface specification, "Result mapping").
-    """
-    parts = [failure] if failure else []
-    if unreachable := [server.name for server in downstreams if not server.up]:
-        parts.append(f"Unreachable: {', '.join(unreachable)}")
-    if provider is not None and not provider.up:
-        parts.append(f"LLM: {provider.name}: {provider.error or 'failed its check'}")
-    if not parts:
-        return "ok", None
-    return ("error" if failure else "degraded"), "; ".join(parts)
-
-
-def health_document(report: HealthReport) -> dict[str, str]:
-    """The JSON object that `get_health` answers: `status`, `timestamp` and, unless ok, `message`."""
-    document = {"status": report.status, "timestamp": report.timestamp}
-    if report.message is not None:
-        document["message"] = report.message
-    return document
 
 
 class Notices(Protocol):
@@ -83,6 +57,18 @@ class Notices(Protocol):
         """Tell nothing more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An LLM provider that the agent needs, as far as it can be asked."""
+
+    name: str
+    check: Look
+    target: str | None = None
+    """Names the check for all workers that make the very same one; None if nobody else does."""
+    counts: bool = True
+    """Whether it is the active one, on which the agent's health depends."""
+
+
 class Health:
     """The health of one agent. `run` keeps it up to date."""
 
@@ -90,42 +76,44 @@ class Health:
         self,
         agent: str,
         downstreams: Sequence[Downstream],
-        provider_check: ProviderCheck,
+        providers: Sequence[Provider],
         publish: Callable[[HealthReport | WatchReport | ProbedReport], None],
         *,
+        failure: str | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         probe: Probe | None = None,
         interval: float = PROBE_INTERVAL,
+        slow_after: float = SLOW_AFTER,
         notices: Notices | None = None,
         key: str | None = None,
-        provider_target: str | None = None,
     ) -> None:
         """Prepare; nothing is probed before `run`.
 
         Args:
             agent: the agent's name, a label of its gauges.
             downstreams: the servers to probe.
-            provider_check: see `ProviderCheck`.
+            providers: the LLM providers to check.
             publish: told of every round's report, and of what may be shared.
+            failure: why the agent cannot answer at all, from the start on; see `fail`.
             now: the wall clock, for the reports' timestamps.
             probe: in place of a `Prober`'s.
             interval: seconds between the starts of two probes.
+            slow_after: seconds beyond which a probe is slow.
             notices: brings what other workers have found; None if nothing is shared.
             key: names the probes of `downstreams` that are shared.
-            provider_target: names that of the provider.
         """
         self._agent = agent
         self._downstreams = tuple(downstreams)
-        self._provider_check = provider_check
+        self._providers = tuple(providers)
         self._publish = publish
         self._now = now
         self._probe = probe
         self._interval = interval
+        self._slow_after = slow_after
         self._notices = notices
         self._key = key
-        self._provider_target = provider_target
         self._subjects: list[Subject] = []
-        self._failure: str | None = None
+        self._failure = failure
         self._newest: HealthReport | None = None
         self._first_round = asyncio.Event()
         self._woken = asyncio.Event()
@@ -141,7 +129,11 @@ class Health:
                     now = time.monotonic()
                     if due := [subject for subject in self._subjects if subject.due <= now]:
                         await self._look_at(due)
-                    await self._rest(min(subject.due for subject in self._subjects))
+                    elif not self._subjects:  # that the agent needs nothing has to be told, too
+                        self._tell()
+                    await self._rest(
+                        min((subject.due for subject in self._subjects), default=now + self._interval)
+                    )
             finally:
                 if self._notices is not None:
                     self._notices.close()
@@ -171,20 +163,26 @@ class Health:
             Subject(
                 kind=DownstreamHealth,
                 name=server.name,
-                look=lambda server=server: probe(server),  # type: ignore[misc]
+                look=partial(probe, server),
                 interval=self._interval,
+                slow_after=self._slow_after,
                 target=downstream_target(self._key, server),
             )
             for server in self._downstreams
         ]
-        provider = Subject(
-            kind=ProviderHealth,
-            name="",
-            look=self._provider_check,
-            interval=self._interval,
-            target=self._provider_target,
-        )
-        return [*servers, provider]
+        providers = [
+            Subject(
+                kind=ProviderHealth,
+                name=provider.name,
+                look=provider.check,
+                interval=self._interval,
+                slow_after=self._slow_after,
+                target=provider.target,
+                counts=provider.counts,
+            )
+            for provider in self._providers
+        ]
+        return [*servers, *providers]
 
     def _begin_sharing(self) -> None:
         shared = [subject for subject in self._subjects if subject.target is not None]
@@ -244,36 +242,32 @@ class Health:
         begun = time.monotonic()
         for subject in subjects:
             subject.postpone(begun)
-        outcome = await subjects[0].look()
-        if outcome is not None:
-            outcome = replace(outcome, checked=self._timestamp("milliseconds"))
+        outcome = replace(await subjects[0].look(), checked=self._timestamp("milliseconds"))
         for subject in subjects:
-            named = outcome if outcome is None or not subject.name else replace(outcome, name=subject.name)
-            subject.found(named, begun)
+            subject.found(replace(outcome, name=subject.name), begun)
 
     # --- what follows -------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         """Have gauges, log and whoever is told follow the newest outcomes."""
-        for outcome in self._outcomes():
+        for subject in self._subjects:
+            outcome = subject.outcome
             if isinstance(outcome, DownstreamHealth):
                 metrics.set_downstream_up(self._agent, outcome.name, outcome.up)
-            else:
+            elif outcome is not None and subject.counts:
                 metrics.set_llm_provider_up(outcome.name, outcome.up)
-        metrics.set_health_checked(self._agent)
-        for subject in self._subjects:
             _log_change(subject)
-        if all(subject.known for subject in self._subjects):
+        metrics.set_health_checked(self._agent)
+        if all(subject.outcome is not None for subject in self._subjects if subject.counts):
             self._announce()
 
-    def _outcomes(self) -> list[Outcome]:
-        return [subject.outcome for subject in self._subjects if subject.outcome is not None]
-
     def _announce(self) -> None:
-        outcomes = self._outcomes()
+        counting = [subject for subject in self._subjects if subject.counts]
+        outcomes = [subject.outcome for subject in counting if subject.outcome is not None]
+        slow = [subject.outcome for subject in counting if subject.outcome and subject.condition == "slow"]
         downstreams = tuple(outcome for outcome in outcomes if isinstance(outcome, DownstreamHealth))
         provider = next((outcome for outcome in outcomes if isinstance(outcome, ProviderHealth)), None)
-        status, message = assess(downstreams, provider, self._failure)
+        status, message = assess(downstreams, provider, self._failure, slow)
         self._newest = HealthReport(
             status=status,
             timestamp=self._timestamp(),
@@ -289,16 +283,17 @@ class Health:
 
 
 def _log_change(subject: Subject) -> None:
-    """One record when a server or provider has gone down or come back; all begin as up."""
-    outcome = subject.outcome
-    up = outcome is None or outcome.up
-    if up == subject.told_up:
-        return
-    subject.told_up = up
-    if outcome is None:
+    """One record when a server or provider has gone down, has become slow, or is well again; all begin as well."""
+    condition, outcome = subject.condition, subject.outcome
+    if condition == subject.told or outcome is None:
         return
     kind = "downstream server" if isinstance(outcome, DownstreamHealth) else "LLM provider"
-    if up:
-        _log.info("%s %s is up again", kind, outcome.name)
-    else:
+    if condition == "down":
         _log.warning("%s %s is down: %s", kind, outcome.name, outcome.error)
+    elif condition == "slow":
+        _log.warning("%s %s is slow: it answers after %.1f s", kind, outcome.name, outcome.latency or 0.0)
+    elif subject.told == "slow":
+        _log.info("%s %s is not slow any more", kind, outcome.name)
+    else:
+        _log.info("%s %s is up again; probes that failed: %d", kind, outcome.name, subject.failed)
+    subject.told = condition

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason, RequestParams
 
 from pallas_worker.errors import CallError
+from pallas_worker.keys import missing_key
 from pallas_worker.kinds import models_needed, told, turn_behind
 from pallas_worker.outages import Outages
 from pallas_worker.usage import Turn, turn_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fast_agent.types import PromptMessageExtended
 
@@ -29,6 +30,7 @@ class Instance:
     def __init__(self, name: str, agents: Mapping[str, Any], unreachable: Mapping[str, str]) -> None:
         self._name = name
         self._agent = agents[name]
+        self._kind = getattr(self._agent, "agent_type", None)
         self._agents = agents
         self._history: list[PromptMessageExtended] = []
         self.unreachable = unreachable
@@ -39,6 +41,13 @@ class Instance:
         self._history = list(messages)
         self._agent.load_message_history(self._history)
 
+    def missing_keys(self) -> Iterator[tuple[str, str, bool]]:
+        """The agents whose LLM has no key: name, remedy, and whether no call can be answered without it."""
+        needed = {self._name, *models_needed(self._name, self._kind, self._agents)}
+        for name, agent in self._agents.items():
+            if (llm := getattr(agent, "llm", None)) is not None and (remedy := missing_key(llm)):
+                yield name, remedy, name in needed
+
     async def generate(self, message: PromptMessageExtended, progress: Progress) -> PromptMessageExtended:
         """The agent's answer to `message`, after all its turns and tool calls.
 
@@ -47,9 +56,8 @@ class Instance:
         """
         params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
         try:
-            kind = getattr(self._agent, "agent_type", None)
-            outages = Outages(self._agents, models_needed(self._name, kind, self._agents))
-            messages = told(kind, self._history, message)
+            outages = Outages(self._agents, models_needed(self._name, self._kind, self._agents))
+            messages = told(self._kind, self._history, message)
             answer: PromptMessageExtended = await self._agent.generate(messages, params)
         except Exception as error:
             # Providers' clients raise their own types for a refusal; an HTTP status is what they share.

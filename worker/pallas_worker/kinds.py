@@ -23,6 +23,9 @@ _PASS_ON = {
 }
 """They hand on the messages that they are given, and never look at a history of their own."""
 
+_ASK_NOTHING = _PASS_ON - {AgentType.ROUTER}
+"""They have no model of their own; a router's decides whose the message is."""
+
 _PLAN = {AgentType.ORCHESTRATOR, AgentType.ITERATIVE_PLANNER}
 """They read the text of the last message as their objective, and nothing else."""
 
@@ -87,6 +90,11 @@ def _last_speakers(kind: AgentType | None, agent: Any) -> Sequence[Any]:
             return (agent.worker_agent,)
         case _:
             return ()
+
+
+def asks_a_model(definition: Mapping[str, Any]) -> bool:
+    """Whether an agent of this definition asks a model itself, and does not only hand on what others say."""
+    return _kind(definition) not in _ASK_NOTHING
 
 
 def image_readers(agent: str, definitions: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, bool]]:

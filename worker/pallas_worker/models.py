@@ -15,7 +15,7 @@ from fast_agent.llm.provider_types import Provider
 
 from pallas_registry.deployment import ModelCapabilities, model_name
 from pallas_worker.images import MIME_TYPES
-from pallas_worker.kinds import image_readers
+from pallas_worker.kinds import asks_a_model, image_readers
 from pallas_worker.vision import Vision, common_vision
 
 if TYPE_CHECKING:
@@ -91,6 +91,19 @@ def vision_of(agent: str, definitions: Mapping[str, Mapping[str, Any]], context:
 
     readers = image_readers(agent, definitions)
     return common_vision(agent, ((name, types(name) if able else None) for name, able in readers))
+
+
+def asked_models(
+    agent: str, definitions: Mapping[str, Mapping[str, Any]], context: Context
+) -> tuple[str, ...]:
+    """The models of `agent` and of the agents that it is made of, each once, its own first.
+
+    An agent that only hands messages on to others asks none, whatever the default is.
+    """
+    order = [agent, *(name for name in definitions if name != agent)]
+    asking = (definitions[name] for name in order if asks_a_model(definitions[name]))
+    models = (resolve_model_spec(context, model=data["config"].model).model for data in asking)
+    return tuple(dict.fromkeys(model for model in models if model is not None))
 
 
 def published_capabilities(

@@ -1,22 +1,24 @@
-"""Whether the LLM providers can be used: keys, addresses and the model's name are tried, no model is asked.
+"""Whether an LLM provider can be used: key, address and the model's name are tried, no model is asked.
 
-Knows the two providers' listing of models (technical reference, "Startup Preflight"); must not know what
-follows from the outcome. It only warns, and never logs or reports a key.
+Knows the two providers' listing of models (technical reference, "Startup Preflight"); must not know what follows from
+the outcome, nor who else makes the same check. Never reports a key, nor the provider's own words.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
 
-from pallas_registry.logs import get_logger
 from pallas_registry.protocol import ProviderHealth
 from pallas_worker.http_errors import HTTP_FAILURES, describe
 from pallas_worker.models import model_reference
 from pallas_worker.provider_settings import active_provider
+from pallas_worker.tls import shared_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,84 +27,54 @@ if TYPE_CHECKING:
 
 CHECK_TIMEOUT = 5.0
 """Seconds that one provider may take to answer."""
-USUAL_ANTHROPIC_MODEL = "claude-sonnet-4-5"
-"""Asked for to try a key where no agent's model is Anthropic's."""
-
-_log = get_logger("pallas.worker.preflight")
+MAX_ANSWER = 16 << 20
+"""Bytes of a list of models that are read before it is given up."""
 
 
 class _FailedError(Exception):
     """The provider cannot be used. The message is the reason: one short line without secrets."""
 
 
-class Preflight:
-    """The checks of one worker's providers."""
+@dataclass(frozen=True, slots=True)
+class ProviderCheck:
+    """A check of one provider for one model."""
 
-    def __init__(
-        self, providers: Iterable[ProviderSettings], model: str | None, *, timeout: float = CHECK_TIMEOUT
-    ) -> None:
-        """Prepare the checks; nothing is asked yet.
+    provider: ProviderSettings
+    model: str
+    """The name that the provider knows it by."""
+    timeout: float = CHECK_TIMEOUT
 
-        Args:
-            providers: all of them, with and without a key.
-            model: the served agent's model, `provider.model-name`; its provider is the active one.
-            timeout: seconds for each answer.
-        """
-        known = {provider.name: provider for provider in providers}
-        self.model = model_reference(model).name if model is not None else None
-        """The name that the provider knows it by."""
-        self.active = known.get(name) if (name := active_provider(model)) else None
-        """The provider that counts; None where the model needs none that can be checked."""
-        self._others = [p for p in known.values() if p.api_key and p is not self.active]
-        self._timeout = timeout
-        self._told = False
-
-    async def check_others(self) -> tuple[ProviderHealth, ...]:
-        """Ask every provider that has a key, but for the active one, and log what is found."""
-        healths = await asyncio.gather(*(self._check(provider, None) for provider in self._others))
-        for health in healths:
-            _tell(health)
-        return tuple(healths)
-
-    async def check_active(self) -> ProviderHealth | None:
-        """Ask the active provider, and log what is found the first time; None where there is none."""
-        if self.active is None:
-            return None
-        health = await self._check(self.active, self.model)
-        if not self._told:
-            self._told = True
-            _tell(health)
-        return health
-
-    async def _check(self, provider: ProviderSettings, model: str | None) -> ProviderHealth:
+    async def __call__(self) -> ProviderHealth:
+        """Ask once."""
         clock = asyncio.get_running_loop().time
         begun = clock()
         try:
-            async with asyncio.timeout(self._timeout):
-                error = await check_provider(provider, model)
+            async with asyncio.timeout(self.timeout):
+                error = await check_provider(self.provider, self.model)
         except TimeoutError:
-            error = f"no answer within {self._timeout:g} s"
-        return ProviderHealth(name=provider.name, up=error is None, latency=clock() - begun, error=error)
+            error = f"no answer within {self.timeout:g} s"
+        return ProviderHealth(name=self.provider.name, up=error is None, latency=clock() - begun, error=error)
 
 
-def _tell(health: ProviderHealth) -> None:
-    if health.up:
-        _log.info("LLM provider %s is ready", health.name)
-    else:
-        _log.warning("LLM provider %s failed its check: %s", health.name, health.error)
+def checks_for(
+    models: Iterable[str], providers: Iterable[ProviderSettings]
+) -> tuple[ProviderCheck | None, ...]:
+    """The check of each model's provider, in the order of `models`; None where there is nothing to ask."""
+    known = {provider.name: provider for provider in providers}
+    return tuple(
+        ProviderCheck(known[name], model_reference(model).name)
+        if (name := active_provider(model)) is not None and name in known
+        else None
+        for model in models
+    )
 
 
-async def check_provider(provider: ProviderSettings, model: str | None) -> str | None:
-    """Ask one provider about its models: why it cannot be used, or None. The caller bounds the time.
-
-    Args:
-        provider: whom to ask, and with which key.
-        model: the model that has to be there; None tries only the address and the key.
-    """
+async def check_provider(provider: ProviderSettings, model: str) -> str | None:
+    """Ask one provider for the model: why it cannot be used, or None. The caller bounds the time."""
     if not provider.api_key:
-        return "no API key is configured"
+        return f"no API key is configured: set {provider.name.upper()}_API_KEY in .env"
     try:
-        async with httpx.AsyncClient(timeout=None) as client:  # noqa: S113
+        async with httpx.AsyncClient(timeout=None, verify=shared_context()) as client:  # noqa: S113
             if provider.name == "anthropic":
                 await _check_anthropic(client, provider, model)
             else:
@@ -114,25 +86,27 @@ async def check_provider(provider: ProviderSettings, model: str | None) -> str |
     return None
 
 
-async def _check_anthropic(client: httpx.AsyncClient, provider: ProviderSettings, model: str | None) -> None:
+async def _check_anthropic(client: httpx.AsyncClient, provider: ProviderSettings, model: str) -> None:
     """`GET /v1/models/{model}` (Anthropic API, "Get a Model")."""
     base = provider.base_url.rstrip("/").removesuffix("/v1")
-    wanted = model or USUAL_ANTHROPIC_MODEL
     headers = {"x-api-key": provider.api_key or "", "anthropic-version": "2023-06-01"}
-    response = await client.get(f"{base}/v1/models/{quote(wanted, safe='')}", headers=headers)
-    if response.status_code == 404:
-        raise _FailedError(f"model {wanted!r} not found")
-    _demand_success(response)
+    url = f"{base}/v1/models/{quote(model, safe='')}"
+    async with client.stream("GET", url, headers=headers) as response:
+        if response.status_code == 404:
+            raise _FailedError(f"model {model!r} not found")
+        _demand_success(response)
 
 
-async def _check_openai(client: httpx.AsyncClient, provider: ProviderSettings, model: str | None) -> None:
+async def _check_openai(client: httpx.AsyncClient, provider: ProviderSettings, model: str) -> None:
     """`GET {base_url}/models` (OpenAI API, "List models"; llama.cpp, vLLM and their like have it too)."""
     headers = {"authorization": f"Bearer {provider.api_key}"}
-    response = await client.get(f"{provider.base_url.rstrip('/')}/models", headers=headers)
-    if response.status_code == 404:
-        raise _FailedError("HTTP 404 for the list of models: is base_url right?")
-    _demand_success(response)
-    if model is not None and model not in _listed(response):
+    url = f"{provider.base_url.rstrip('/')}/models"
+    async with client.stream("GET", url, headers=headers) as response:
+        if response.status_code == 404:
+            raise _FailedError("HTTP 404 for the list of models: is base_url right?")
+        _demand_success(response)
+        listed = _ids(await _read(response))
+    if model not in listed:
         raise _FailedError(f"model {model!r} not found")
 
 
@@ -143,10 +117,19 @@ def _demand_success(response: httpx.Response) -> None:
         raise _FailedError(f"HTTP {response.status_code}")
 
 
-def _listed(response: httpx.Response) -> set[str]:
+async def _read(response: httpx.Response) -> bytes:
+    answer = bytearray()
+    async for chunk in response.aiter_bytes():
+        answer += chunk
+        if len(answer) > MAX_ANSWER:
+            raise _FailedError("the list of models is too long")
+    return bytes(answer)
+
+
+def _ids(answer: bytes) -> set[str]:
     """The ids in a list of models, `{"data": [{"id": …}, …]}`."""
     try:
-        document: Any = response.json()
+        document: Any = json.loads(answer)
         return {entry["id"] for entry in document["data"]}
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise _FailedError("the answer is not a list of models") from None

@@ -28,7 +28,8 @@ from pallas_worker.fastagent.application import make_instance, runtime_of, setti
 from pallas_worker.fastagent.inlets import leave_out_uninvited
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.instances import Instance
-from pallas_worker.models import model_reference
+from pallas_worker.keys import TOKEN_PROVIDERS
+from pallas_worker.models import asked_models, model_reference
 from pallas_worker.pool import Pool
 from pallas_worker.quiet import join_logging, trim_filters, write_no_files
 from pallas_worker.reachability import Attachments, Reachability
@@ -58,9 +59,6 @@ WARM = 4
 """Instances made ahead at a time."""
 WARM_WITH_PROCESSES = 1
 """The same where each of them has processes of its own: servers that are started as a command."""
-
-TOKEN_PROVIDERS = frozenset({"hf", "huggingface"})
-"""fast-agent's names of the LLM providers that take the caller's own token for their key."""
 
 _log = get_logger("pallas.worker.runtime")
 
@@ -95,6 +93,17 @@ class AgentRuntime:
     def model(self) -> str | None:
         """The served agent's model as fast-agent is told of it: its own, or else the default, or None."""
         return resolve_model_spec(self.context, model=self._agents[self.agent]["config"].model).model
+
+    @property
+    def asked_models(self) -> tuple[str, ...]:
+        """The models that an answer may be made of, each once: that of the served agent first, if it asks one."""
+        return asked_models(self.agent, self._agents, self.context)
+
+    @property
+    def takes_callers_keys(self) -> bool:
+        """Whether a model's provider takes the caller's own token for its key."""
+        providers = {model_reference(model).provider for model in self.asked_models}
+        return bool(providers & TOKEN_PROVIDERS)
 
     @property
     def downstreams(self) -> tuple[Downstream, ...]:
@@ -181,11 +190,7 @@ class AgentRuntime:
 
     def _depends_on_caller(self) -> bool:
         """Whether an agent is made otherwise for a caller with a token: by its LLM's key, or by a server's."""
-        models = (
-            resolve_model_spec(self.context, model=d["config"].model).model for d in self._agents.values()
-        )
-        providers = {model_reference(model).provider for model in models if model is not None}
-        return self._knowing > self._opted_in or bool(providers & TOKEN_PROVIDERS)
+        return self._knowing > self._opted_in or self.takes_callers_keys
 
     def _model_factory(self, model: Any = None, request_params: Any = None) -> Any:
         """What makes the LLMs of a model; to find it means reading files, and it is the same for all calls."""

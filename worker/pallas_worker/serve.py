@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fast_agent import FastAgent
 from fast_agent.core.exceptions import (
@@ -32,10 +32,11 @@ from pallas_worker.errors import AgentError
 from pallas_worker.fastagent.application import check_names, settings_of
 from pallas_worker.fastagent.inlets import close_inlets
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
-from pallas_worker.health import Health
+from pallas_worker.health import Health, Provider
 from pallas_worker.heartbeat import beat
+from pallas_worker.keys import key_remedy
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
-from pallas_worker.preflight import Preflight
+from pallas_worker.preflight import checks_for
 from pallas_worker.provider_settings import forget_unresolved, provider_settings
 from pallas_worker.redact import Redactor, known, secrets_in
 from pallas_worker.runtime import open_runtime
@@ -46,7 +47,7 @@ from pallas_worker.tracing import close_tracing, open_tracing, untraced
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
     from fast_agent.config import Settings
 
@@ -86,8 +87,9 @@ async def serve(
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
         with untraced():
             async with open_runtime(fast, spec.agent) as runtime:
-                if await _unless(stopping, _try_one_instance(runtime)):
-                    await _serve(spec, fast, runtime, settings, listener, report, notices, stopping)
+                trial = await _unless(stopping, _try_one_instance(runtime))
+                if trial is not None:
+                    await _serve(spec, fast, runtime, settings, trial, listener, report, notices, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -102,22 +104,22 @@ async def _serve(
     fast: FastAgent,
     runtime: AgentRuntime,
     settings: Settings,
+    trial: _Trial,
     listener: socket.socket,
     report: Callable[[Report], None],
     notices: NoticeReader,
     stopping: asyncio.Event,
 ) -> None:
-    model = _qualified(runtime.model)
-    preflight = Preflight(provider_settings(settings, os.environ), model)
     health = Health(
         spec.agent,
         runtime.downstreams,
-        preflight.check_active,
+        _providers(runtime.asked_models, settings, spec.probe_key),
         report,
+        failure=trial.failure,
         interval=spec.probe_interval,
+        slow_after=spec.slow_after,
         notices=notices,
         key=spec.probe_key,
-        provider_target=provider_target(spec.probe_key, preflight.active, preflight.model),
     )
     redact = Redactor(known)
     vision = vision_of(runtime.agent, fast.agents, runtime.context)
@@ -140,11 +142,10 @@ async def _serve(
                 published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)
                 heart = Heartbeat(interval=spec.liveness_interval)
                 report(heart)
-                report(ReadyReport(model=model, capabilities=published))
+                report(ReadyReport(model=_qualified(runtime.model), capabilities=published))
                 # Only now: nobody should wait for what is done ahead of calls, or beside them.
                 warming = asyncio.create_task(runtime.keep_warm(calls.observe))
                 background += [
-                    asyncio.create_task(preflight.check_others()),
                     asyncio.create_task(health.run()),
                     warming,
                 ]
@@ -202,8 +203,31 @@ def _qualified(model: str | None) -> str | None:
     return f"{reference.provider}.{reference.name}" if reference.provider is not None else reference.name
 
 
-async def _try_one_instance(runtime: AgentRuntime) -> None:
+def _providers(models: Iterable[str], settings: Settings, key: str | None) -> tuple[Provider, ...]:
+    """The LLM providers that the agent needs, each once; the first model's counts for its health."""
+    checks = checks_for(models, provider_settings(settings, os.environ))
+    return tuple(
+        Provider(
+            name=check.provider.name,
+            check=check,
+            target=provider_target(key, check.provider, check.model),
+            counts=check is checks[0],
+        )
+        for check in dict.fromkeys(checks)
+        if check is not None
+    )
+
+
+class _Trial(NamedTuple):
+    """What the first instance has shown."""
+
+    failure: str | None
+    """Why no call can be answered, and what to do about it, in one line; None if nothing speaks against it."""
+
+
+async def _try_one_instance(runtime: AgentRuntime) -> _Trial:
     """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports."""
+    failure: str | None = None
     for server in runtime.downstreams:
         for header, variable in unset_variables(server):
             _log.warning("server %s: the header %s names %s, which is not set", server.name, header, variable)
@@ -211,26 +235,27 @@ async def _try_one_instance(runtime: AgentRuntime) -> None:
         async with runtime.instance(None, lambda *_: None) as instance:
             for name, reason in instance.unreachable.items():
                 _log.warning("downstream server %s cannot be reached: %s", name, reason)
+            for name, remedy, needed in instance.missing_keys():
+                _log.warning("the LLM of %s: %s", name, remedy)
+                failure = failure or (remedy if needed else None)
             share_tls_with_providers()
     except ProviderKeyError as error:
-        # Like preflight, this only warns: some providers take the key of each caller.
-        _log.warning("the agent's LLM has no key: %s", error.message)
+        _log.warning("no instance can be made: %s", key_remedy(error))
+        failure = None if runtime.takes_callers_keys else key_remedy(error)
     except FastAgentError:
         raise
     except Exception as error:
         raise AgentError(_last_line(error), permanent=False) from error
+    return _Trial(failure)
 
 
-async def _unless(stopping: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
-    """Do `work`, but drop it once `stopping` is set; whether it was done."""
+async def _unless[Result](stopping: asyncio.Event, work: Coroutine[None, None, Result]) -> Result | None:
+    """Do `work` and give its result, but drop it once `stopping` is set, and give None."""
     doing = asyncio.create_task(work)
     stopped = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            return False
-        await doing
-        return True
+        return await doing if doing.done() else None
     finally:
         for task in (doing, stopped):
             task.cancel()

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pallas_registry.deployment import SLOW_AFTER
 from pallas_registry.probe_sharing import LONGEST_ERROR, ProbeResult
 from pallas_registry.protocol import DownstreamHealth, ProviderHealth
 
@@ -22,19 +23,29 @@ SPREAD = 3.0
 """Seconds over which those are spread who have waited in vain, so that one of them is the first."""
 
 type Outcome = DownstreamHealth | ProviderHealth
-type Look = Callable[[], Awaitable[Outcome | None]]
-"""Makes one probe; None if there is nothing to probe."""
+type Look = Callable[[], Awaitable[Outcome]]
+"""Makes one probe."""
+
+Condition = Literal["up", "slow", "down"]
+
+SLOW_IN_A_ROW = 2
+"""Slow probes in a row that make a subject slow. After a single one, which may be a hiccup of this machine, it is
+probed again at once."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Subject:
-    """A downstream server, or the active LLM provider."""
+    """A downstream server, or an LLM provider."""
 
     kind: type[Outcome]
     name: str
-    """What the agent calls it; the provider's is known with its first outcome."""
+    """What the agent calls it."""
     look: Look
     interval: float
+    slow_after: float = SLOW_AFTER
+    """Seconds beyond which a probe is slow."""
+    counts: bool = True
+    """Whether the agent's health depends on it."""
     target: str | None = None
     """What all who make the very same probe call it; None if nobody else does."""
     mine: bool = True
@@ -44,32 +55,48 @@ class Subject:
     at: float = -math.inf
     """When the probe began that the newest outcome is of."""
     outcome: Outcome | None = None
-    told_up: bool = True
+    slow_in_a_row: int = 0
+    """How many of the newest probes were slow."""
+    failed: int = 0
+    """How many probes failed while it was down the last time."""
+    told: Condition = "up"
     """What was last told of it; all begin as up."""
 
     @property
-    def known(self) -> bool:
-        """Whether there is an outcome, which may be that there is nothing to probe."""
-        return self.at > -math.inf
+    def condition(self) -> Condition:
+        """How it is, as far as is known."""
+        if self.outcome is not None and not self.outcome.up:
+            return "down"
+        return "slow" if self.slow_in_a_row >= SLOW_IN_A_ROW else "up"
 
-    def found(self, outcome: Outcome | None, begun: float) -> None:
+    def found(self, outcome: Outcome, begun: float) -> None:
         """A probe of this worker's own has ended."""
         if begun >= self.at:
-            self.outcome, self.at = outcome, begun
+            self._take(outcome, begun)
+            if self.slow_in_a_row == 1:
+                self.due = begun
+
+    def _take(self, outcome: Outcome, at: float) -> None:
+        was_down = self.condition == "down"
+        self.outcome, self.at = outcome, at
+        slow = outcome.up and (outcome.latency or 0.0) > self.slow_after
+        self.slow_in_a_row = self.slow_in_a_row + 1 if slow else 0
+        if not outcome.up:
+            self.failed = self.failed + 1 if was_down else 1
 
     def heard(self, result: ProbeResult, now: float) -> bool:
         """Another worker has probed; whether that is news. From now on it is that one's turn."""
         self.mine = False
         if result.at < self.at or now - result.at > self.interval + SILENCE:
             return False
-        self.outcome = self.kind(
+        outcome = self.kind(
             name=self.name,
             up=result.up,
             latency=result.latency,
             error=result.error,
             checked=result.checked,
         )
-        self.at = result.at
+        self._take(outcome, result.at)
         self.wait(result.at + self.interval)
         return True
 

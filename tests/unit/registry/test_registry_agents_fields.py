@@ -63,6 +63,7 @@ AGENT_PROBLEMS = [
     (["max_request_bytes: 1023"], 5, ".max_request_bytes", "use a whole number of at least 1024"),
     (["max_request_bytes: 32MiB"], 5, ".max_request_bytes", "'32MiB' is not a whole number"),
     (["liveness_interval: 0.01"], 5, ".liveness_interval", "is out of range; use at least 0.1 seconds"),
+    (["slow_after: 0.001"], 5, ".slow_after", "is out of range; use at least 0.01 seconds"),
     (["liveness_misses: -1"], 5, ".liveness_misses", "use a whole number of at least 0"),
     (["memory_limit: 512"], 5, ".memory_limit", "'512' is out of range; use at least 192 MiB"),
     (["memory_limit: 100MiB"], 5, ".memory_limit", "'100MiB' is out of range; use at least 192 MiB"),

@@ -83,13 +83,14 @@ def test_what_is_said_once_for_all_agents() -> None:
           max_request_bytes: 2048
           liveness_interval: 2.5
           liveness_misses: 4
+          slow_after: 0.5
         """
     one, two = parse(text).agents.values()
     assert (one.name, one.port, one.restart, one.start_timeout) == ("one", 9000, "on-failure", 120.0)
     assert (one.stop_timeout, one.max_failures, one.reset_after) == (20.0, 3, 30.0)
     assert (one.on_dependency_loss, one.max_concurrency) == ("restart", 4)
     assert (one.max_queue, one.max_request_bytes) == (0, 2048)
-    assert (one.liveness_interval, one.liveness_misses) == (2.5, 4)
+    assert (one.liveness_interval, one.liveness_misses, one.slow_after) == (2.5, 4, 0.5)
     same = replace(one, name="two", title="Two", description="Two", port=9001)
     assert two == replace(same, max_queue=7, restart="always", stop_timeout=5.0)
 
