@@ -36,15 +36,18 @@ class Family(NamedTuple):
 
 def sample_prefix(sample: str, labels: Iterable[tuple[str, str]]) -> str:
     """All of a sample's line but its value."""
-    pairs = ",".join(
-        f'{_NO_LABEL_CHARACTER.sub("_", name)}="{_escaped(text)}"' for name, text in sorted(labels)
-    )
+    pairs = ",".join(f'{label_name(name)}="{_escaped(text)}"' for name, text in sorted(labels))
     return f"{metric_name(sample)}{{{pairs}}} " if pairs else f"{metric_name(sample)} "
 
 
 def metric_name(name: str) -> str:
     """The name with an underscore for whatever a metric's name may not hold."""
     return _NO_METRIC_CHARACTER.sub("_", name)
+
+
+def label_name(name: str) -> str:
+    """The name with an underscore for whatever a label's name may not hold."""
+    return _NO_LABEL_CHARACTER.sub("_", name)
 
 
 def _escaped(text: str) -> str:
@@ -56,6 +59,11 @@ def number(value: float) -> str:
     if math.isfinite(value):
         return repr(value)
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def clean_text(text: str) -> str:
+    """The text as it is when it has been encoded."""
+    return text if text.isascii() else encoded(text).decode()
 
 
 def encoded(text: str) -> bytes:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pallas_registry.logs import get_logger
@@ -26,7 +28,8 @@ _log = get_logger("pallas.metrics")
 def fold(kind: str, ended: Iterable[Path], into: Path) -> None:
     """Add what `ended` say to `into` and remove them; a gauge tells of its process and goes with it.
 
-    Damaged files are set aside. While `into` is being made, its name with `UNFINISHED` is there.
+    A damaged file is set aside, in the place of the last one that was. While `into` is being made, its name with
+    `UNFINISHED` is there.
 
     Raises:
         OSError: there is no room, or the directory cannot be written; nothing is lost.
@@ -35,7 +38,7 @@ def fold(kind: str, ended: Iterable[Path], into: Path) -> None:
     if kind in FAST:
         totals: dict[bytes, float] = {}
         for path in (into, *ended):
-            for key, value in _contents(path):
+            for key, value in _contents(path, into):
                 totals[key] = totals.get(key, 0.0) + value
         unfinished = into.with_name(into.name + UNFINISHED)
         try:
@@ -48,7 +51,7 @@ def fold(kind: str, ended: Iterable[Path], into: Path) -> None:
         unfinished.rename(into)
     else:
         for path in ended:
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def write_reserved(path: Path, data: bytes) -> None:
@@ -62,15 +65,33 @@ def write_reserved(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def set_aside(path: Path) -> None:
+def restore(path: Path, file: ValuesFile) -> None:
+    """Write what was last read of a file that is not there any more; one that is there by now stays.
+
+    Raises:
+        OSError: there is no room, or the directory cannot be written.
+    """
+    unfinished = path.with_name(f"{path.name}.again{UNFINISHED}")
+    try:
+        write_reserved(unfinished, encode(zip(file.keys, file.values, file.timestamps, strict=True)))
+        with suppress(FileExistsError):
+            path.hardlink_to(unfinished)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def set_aside(path: Path, stem: Path | None = None) -> None:
     """Give a damaged file a name under which nobody reads it, in the place of the last one that was.
+
+    Args:
+        stem: what that name begins with, if not the file's own.
 
     Raises:
         OSError: it cannot be renamed.
     """
-    aside = path.with_name(f"{path.name}.damaged")
-    if aside.exists():
-        remove(aside)
+    stem = stem or path
+    aside = stem.with_name(f"{stem.name}.damaged")
+    remove(aside)
     path.rename(aside)
 
 
@@ -86,14 +107,16 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _contents(path: Path) -> list[tuple[bytes, float]]:
-    file = ValuesFile(str(path))
+def _contents(path: Path, into: Path) -> list[tuple[bytes, float]]:
+    file = ValuesFile(str(path), parse=lambda _: None)  # keys are added up, whatever they say
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise DamagedError("it is no regular file")  # noqa: TRY301 - treated like all the rest
         file.read()
     except FileNotFoundError:
         return []
     except DamagedError as error:
         _log.warning("%s is set aside: %s", path, error)
-        set_aside(path)
+        set_aside(path, into)
         return []
     return list(zip(file.keys, file.values, strict=True))

@@ -14,6 +14,7 @@ FOLDED = 0
 _FILE = re.compile(
     r"(?P<kind>[a-z]+(?:_[a-z]+)?)_(?P<agent>[A-Za-z0-9]+?)(?P<slot>s\d+)?(?:\.p(?P<child>\d+))?\.db"
 )
+_OF_SLOT = re.compile(r"(?:[a-z]+_){0,2}(?P<agent>[A-Za-z0-9]+?)s\d+\..*", re.DOTALL)
 _SLOT = re.compile(r"(?P<agent>[A-Za-z0-9]+?)(?:s\d+)?")
 
 
@@ -47,6 +48,12 @@ def agent_of(slot: str) -> str:
     """What all slots of the agent begin with."""
     found = _SLOT.fullmatch(slot)
     return found["agent"] if found is not None else slot
+
+
+def agent_of_file(name: str) -> str | None:
+    """What all slots of the agent begin with to which a file belongs, values file or not; None for other files."""
+    found = _OF_SLOT.fullmatch(name)
+    return None if found is None else found["agent"]
 
 
 def file_name(kind: str, slot: str, child: int) -> str:

@@ -94,9 +94,11 @@ class Shard:
     def _compile(self) -> None:
         """Lay out sums and lines: family by family, and in a histogram's family histogram by histogram."""
         families: dict[str, dict[Labels, tuple[dict[float, _Sources], dict[str, _Sources]]]] = {}
-        position = 0
+        first = 0
         for file in self.files:
-            for series in file.series:
+            for position, series in enumerate(file.series, start=first):
+                if series is None:
+                    continue
                 bound = bound_of(series) if self.kind == "histogram" else None
                 labels = series.labels if bound is None else without_bound(series.labels)
                 buckets, rest = families.setdefault(series.family, {}).setdefault(labels, ({}, {}))
@@ -104,7 +106,7 @@ class Shard:
                     rest.setdefault(series.sample, []).append(position)
                 else:
                     buckets.setdefault(bound, []).append(position)
-                position += 1
+            first += len(file.series)
         sources: list[_Sources] = []
         for family, members in families.items():
             begin = len(self._prefixes)
@@ -114,8 +116,8 @@ class Shard:
             self._slices[family] = (begin, len(self._prefixes))
         for depth in range(max(map(len, sources), default=1)):
             # After the files' numbers stands a 0. Twice more, as the picker of a single one gives no tuple.
-            column = [places[depth] if depth < len(places) else position for places in sources]
-            self._pickers.append(itemgetter(*column, position, position))
+            column = [places[depth] if depth < len(places) else first for places in sources]
+            self._pickers.append(itemgetter(*column, first, first))
 
     def _lay_out(
         self,

@@ -14,12 +14,14 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 HEADER = struct.Struct("ii")
 """Bytes in use, itself included; padding."""
 LENGTH = struct.Struct("i")
 INITIAL_SIZE = 1 << 16
+MAX_BYTES = 1 << 23
+"""What is read of a file: some 30,000 entries."""
 _VALUE = struct.Struct("dd")
 _ALIGNMENT = 8
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -61,7 +63,7 @@ def entry_size(length: int) -> int:
 
 
 def keys(data: bytes | bytearray, start: int, used: int) -> Iterator[bytes]:
-    """The key of each entry between `start` and `used`.
+    """The key of each entry between `start` and `used`, as far as `data` has them.
 
     Raises:
         DamagedError: an entry reaches past the end.
@@ -70,9 +72,13 @@ def keys(data: bytes | bytearray, start: int, used: int) -> Iterator[bytes]:
     while position < used:
         if position + LENGTH.size > used:
             raise DamagedError("an entry reaches past the end")
+        if position + LENGTH.size > len(data):
+            return
         (length,) = LENGTH.unpack_from(data, position)
         if length <= 0 or position + entry_size(length) > used:
             raise DamagedError("an entry reaches past the end")
+        if position + entry_size(length) > len(data):
+            return
         yield bytes(data[position + LENGTH.size : position + LENGTH.size + length])
         position += entry_size(length)
 
@@ -106,16 +112,22 @@ class ValuesFile:
     """A file that others write, read again and again; what was parsed once is kept.
 
     It is copied by one `pread` each time and not mapped: a mapped file that somebody cuts short kills its reader.
+
+    Args:
+        parse: makes of a key what `series` has; None for a series that is left out. Called once for each key.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, parse: Callable[[bytes], Series | None] = parse_key) -> None:
         self.path = path
         self.keys: list[bytes] = []
-        self.series: list[Series] = []
+        self.series: list[Series | None] = []
         self.values: tuple[float, ...] = ()
         """One a key, as `read` last found them."""
         self.version = 0
         """How many times `read` has found something new."""
+        self.is_full = False
+        """Whether there is more in it than is read."""
+        self._parse = parse
         self._data = bytearray()
         self._used = HEADER.size
         self._layout = self._times = struct.Struct("")
@@ -130,7 +142,7 @@ class ValuesFile:
         return self._times.unpack_from(self._data)
 
     def read(self) -> None:
-        """Take in what the file says now.
+        """Take in what the file says now, of its first `MAX_BYTES`.
 
         Raises:
             DamagedError: it is no values file; what was read before stays.
@@ -138,7 +150,7 @@ class ValuesFile:
         """
         descriptor = os.open(self.path, _FLAGS)
         try:
-            data = self._copy(descriptor)
+            data, used = self._copy(descriptor)
         finally:
             os.close(descriptor)
         if data == self._data:
@@ -146,35 +158,37 @@ class ValuesFile:
         if self._layout.unpack_from(data)[::2] != self._lengths:
             raise DamagedError("it was written over")
         if len(data) > self._used:
-            self._grow(data)
+            self._grow(data, used)
         self._data = data
         self.values = self._layout.unpack_from(data)[1::2]
         self.version += 1
 
-    def _copy(self, descriptor: int) -> bytearray:
-        """The used part of the file."""
+    def _copy(self, descriptor: int) -> tuple[bytearray, int]:
+        """The used part of the file as far as it is read, and the size of all of that part."""
         data = bytearray(self._used)
         got = os.preadv(descriptor, [data], 0)
         if got < HEADER.size:
             raise DamagedError(f"it has {got} bytes")
         used = HEADER.unpack_from(data)[0] or HEADER.size  # 0 until its writer has begun
-        if used > self._used:
+        if used > self._used and not self.is_full:
             if used > os.fstat(descriptor).st_size:
                 raise DamagedError("the used part is not inside the file")
-            data = bytearray(used)
+            data = bytearray(min(used, MAX_BYTES))
             got = os.preadv(descriptor, [data], 0)
-        if used < self._used or got < used:
+        if used < self._used or got < len(data):
             raise DamagedError("it was cut short")
         if used % _ALIGNMENT:
             raise DamagedError("an entry reaches past the end")
-        return data
+        return data, used
 
-    def _grow(self, data: bytearray) -> None:
-        new = list(keys(data, self._used, len(data)))
-        self.series += [parse_key(key) for key in new]  # before anything else changes: it may raise
+    def _grow(self, data: bytearray, used: int) -> None:
+        new = list(keys(data, self._used, used))
+        self.series += [self._parse(key) for key in new]  # before anything else changes: it may raise
         self.keys += new
         self._lengths = tuple(len(key) for key in self.keys)
         # Lengths and values in one call, with everything between them passed over.
         gaps = (entry_size(length) - LENGTH.size - _VALUE.size for length in self._lengths)
         self._layout = struct.Struct(f"{HEADER.size}x" + "".join(f"i{gap}xd{_ALIGNMENT}x" for gap in gaps))
-        self._used = len(data)
+        self._used = self._layout.size
+        self.is_full = self._used < used
+        del data[self._used :]

@@ -17,8 +17,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pallas_registry.agent_series import Warnings
 from pallas_registry.exposition import Family, choose, encoded, number, page, sample_prefix
-from pallas_registry.logs import get_logger
+from pallas_registry.served_series import names_taken, shown
 from pallas_supervisor.loop_lag import LoopLag
 from pallas_supervisor.process_metrics import WorkerProcess, WorkerProcessCollector, ZygoteCollector
 from pallas_supervisor.states import State
@@ -46,8 +47,6 @@ RESTART_REASONS = (
 
 START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
-
-_log = get_logger("pallas.supervisor.metrics")
 
 
 class Fleet(Protocol):
@@ -152,6 +151,37 @@ class FleetCollector(Collector):
         yield from (concurrency, queue, used, limit)
 
 
+class _OwnNames:
+    """The names of the supervisor's own metrics, which no other may have."""
+
+    def __init__(self) -> None:
+        self._metrics: set[tuple[str, str]] = set()
+        self._names: set[str] = set()
+        self._verdicts: dict[tuple[str, str], bool] = {}
+        self._warnings = Warnings(None)
+
+    def look(self, families: Iterable[Family]) -> None:
+        """These are its own; one that was keeps its names."""
+        for family in families:
+            metric = (family.name, family.type)
+            if metric not in self._metrics:
+                self._metrics.add(metric)
+                self._names |= names_taken(*metric)
+                self._verdicts.clear()
+
+    def admits(self, family: Family) -> bool:
+        """Whether a worker's metric has none of the names; looked at once."""
+        metric = (family.name, family.type)
+        if (admitted := self._verdicts.get(metric)) is None:
+            admitted = self._verdicts[metric] = self._names.isdisjoint(names_taken(*metric))
+            if not admitted:
+                message = (
+                    f"a worker's metric {shown(family.name)} is left out: the supervisor has one of its names"
+                )
+                self._warnings.warn(family.name, message)
+        return admitted
+
+
 class Metrics:
     """The supervisor's registry, and the whole answer to a scrape. One scrape at a time.
 
@@ -165,7 +195,7 @@ class Metrics:
         self.workers = WorkerProcessCollector(lambda: fleet.processes)
         self._merged = merged
         self._prefixes: dict[tuple[str, ...], str] = {}
-        self._told: set[str] = set()
+        self._taken = _OwnNames()
         for collector in (FleetCollector(fleet), self.workers, ZygoteCollector(lambda: fleet.zygote_pid)):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
@@ -206,14 +236,10 @@ class Metrics:
     def render(self, accept: str) -> tuple[bytes, str]:
         """All series in the format that the Accept header asks for, and its content type."""
         content_type = choose(accept)
-        families = {family.name: family for family in self._own() if family.lines}
-        for family in self._merged():
-            if family.name not in families:
-                families[family.name] = family
-            elif family.name not in self._told:
-                self._told.add(family.name)
-                _log.warning("a worker's metric %s is left out: the supervisor has one", family.name)
-        return page(families.values(), content_type), content_type
+        families = [family for family in self._own() if family.lines]
+        self._taken.look(families)
+        families += [family for family in self._merged() if self._taken.admits(family)]
+        return page(families, content_type), content_type
 
     def _own(self) -> Iterator[Family]:
         """The supervisor's series as text; the part of a line before the value is kept from scrape to scrape."""

@@ -10,22 +10,28 @@ import itertools
 import os
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import Metric
 
-from pallas_registry.folding import fold, remove
+from pallas_registry.agent_series import Warnings
+from pallas_registry.exposition import Family, encoded, number, sample_prefix
+from pallas_registry.folding import fold, remove, restore
 from pallas_registry.logs import get_logger
 from pallas_registry.merged_files import MergedFiles
-from pallas_registry.metric_slots import FOLDED, file_name, parse_name, slot_name
+from pallas_registry.metric_slots import FOLDED, agent_of_file, file_name, slot_name
+from pallas_registry.served_series import LIVE_GAUGES, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from pallas_registry.exposition import Family
+    from pallas_registry.merged_files import Source
     from pallas_registry.merging import Merged
     from pallas_registry.metric_slots import SlotFile
+
+LEFT_OUT = "pallas_metric_series_left_out"
 
 _log = get_logger("pallas.supervisor.metrics")
 
@@ -35,7 +41,7 @@ class Slots:
 
     An agent has as many slots as it ever had live processes at once: one, and a second where an old worker drained
     beside a new one. Slots outlive processes, so that a restart goes on counting where the last process ended.
-    Slots are handed out on the loop's thread; merging is for any thread.
+    Slots are handed out on the loop's thread, where nothing is read; merging is for any thread, by one at a time.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -45,11 +51,15 @@ class Slots:
             remove(stale)
         self._agents: dict[str, str] = {}
         self._held: dict[str, dict[int, str]] = {}
+        self._left: set[str] = set()
+        """What names of slots of removed agents begin with."""
+        self._leaving = False
+        """Whether not all files have been removed of an agent that was."""
         self._made = 0
         self._files = MergedFiles(directory)
         self._merging = threading.Lock()
-        self._strangers: set[str] = set()
         self._told = False
+        self._strangers = Warnings(None)
         self._gone: set[str] = set()
         """Names of files that were removed, and may be another file's by now."""
 
@@ -64,39 +74,26 @@ class Slots:
         held = self._held[agent]
         if generation not in held:
             names = (slot_name(self._agents[agent], index) for index in itertools.count())
-            held[generation] = next(name for name in names if self._is_free(name, held))
+            held[generation] = slot = next(name for name in names if self._is_free(name, held))
+            self._prepare(slot)
         return held[generation]
 
     def process_gone(self, agent: str, generation: int) -> None:
         """Free the slot of a generation of which no process is left, and drop its gauges; all other values stay."""
         if (slot := self._held.get(agent, {}).pop(generation, None)) is None:
             return
-        children = []
-        with os.scandir(self.directory) as entries:
-            ours = [entry for entry in entries if f"_{slot}." in entry.name]
-        for entry in ours:
-            if (named := parse_name(entry.name)) is None:
-                continue
-            if named.kind.startswith("gauge_live"):
-                remove(Path(entry.path))
-                self._gone.add(entry.name)
-            elif named.child not in (None, FOLDED):
-                children.append((entry.path, named))
-        if children and self._merging.acquire(blocking=False):  # or else the next scrape does it
-            try:
-                self._fold(children)
-            finally:
-                self._merging.release()
+        for kind in LIVE_GAUGES:
+            name = f"{kind}_{slot}.db"
+            with suppress(OSError):  # it has none, or something is in its place that a scrape complains of
+                (self.directory / name).unlink()
+            self._gone.add(name)
 
     def remove(self, agent: str) -> None:
         """Drop all that an agent without a process ever wrote; only for one that leaves the deployment."""
         self._held.pop(agent, None)
         if (own := self._agents.pop(agent, None)) is not None:
-            for path in self.directory.iterdir():
-                name = path.name.removesuffix(".new").removesuffix(".damaged")
-                named = parse_name(name)
-                if (named is not None and named.agent == own) or path.match(f"{own}s*.lock"):
-                    remove(path)
+            self._left.add(own)
+            self._leaving = True
 
     def _is_free(self, slot: str, held: dict[int, str]) -> bool:
         """Whether nobody holds the slot: no generation that we know of, and no process that we do not."""
@@ -117,8 +114,8 @@ class Slots:
     # --- what was written ---------------------------------------------------------------------------------
 
     def families(self) -> list[Family]:
-        """The merged series of all slots, as text."""
-        return self._merge(self._files.families)
+        """The merged series of all slots, as text, and how many are left out."""
+        return self._merge(lambda: [*self._files.families(), *_left_out(self._files.left_out)])
 
     def collect(self, names: Collection[str] = ()) -> list[Metric]:
         """The merged series of all slots as numbers, for other readers than scrapes.
@@ -130,15 +127,25 @@ class Slots:
 
     def _merge[T](self, make: Callable[[], T]) -> T:
         with self._merging:
-            gone = {self._gone.pop() for _ in range(len(self._gone))}
-            self._files.forget(gone)
-            self._files.read(set(self._agents.values()))
+            self._files.forget({self._gone.pop() for _ in range(len(self._gone))})
+            self._read()
+            if self._files.is_gone:
+                self._make_directory()
             if self._fold(self._files.children):
-                self._files.read(set(self._agents.values()))
-            for name in self._files.strangers - self._strangers:
-                _log.warning("%s in %s belongs to no agent: it is left out", name, self.directory)
-            self._strangers = self._files.strangers
+                self._read()
+            self._make_missing()
+            self._sweep()
             return make()
+
+    def _read(self) -> None:
+        agents = None
+        while agents != (now := self._agents.copy()):  # an agent may leave meanwhile
+            agents = now
+            self._files.read({own: agent for agent, own in agents.items()}, self._live())
+
+    def _live(self) -> set[str]:
+        """Slots that a generation holds."""
+        return {slot for held in list(self._held.values()) for slot in held.copy().values()}
 
     def _fold(self, children: Iterable[tuple[str, SlotFile]]) -> bool:
         """Take in what children of workers counted that have ended; whether there were any."""
@@ -156,6 +163,66 @@ class Slots:
         else:
             self._told = False
         return bool(ended)
+
+    # --- what others remove -------------------------------------------------------------------------------
+
+    def _prepare(self, slot: str) -> None:
+        """Have what a slot's next writer goes on with, before it begins anew."""
+        if self._merging.acquire(blocking=False):  # or else somebody is looking already
+            try:
+                self._make_directory()
+                for source in self._files.of_slot(slot):
+                    if not os.path.lexists(source.file.path) and source.named.kind not in LIVE_GAUGES:
+                        self._make_again(source)
+            finally:
+                self._merging.release()
+
+    def _make_directory(self) -> None:
+        with suppress(OSError):  # the next scrape tries again, and says what is wrong
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _make_missing(self) -> None:
+        """Write files anew that are missing, but for those of workers that live, which do so themselves."""
+        live = self._live()
+        for source in self._files.missing:
+            if source.named.slot not in live or source.named.child is not None:
+                self._make_again(source)
+
+    def _make_again(self, source: Source) -> None:
+        path = Path(source.file.path)
+        try:
+            restore(path, source.file)
+        except OSError as error:
+            source.agent.warn(f"missing {path}", f"{path} was removed, and cannot be made again: {error}")
+        else:
+            _log.warning("%s was removed: it is made again, as it was last read", path)
+
+    def _sweep(self) -> None:
+        """Remove files of agents that are gone, and name those of nobody."""
+        found = self._files.strangers
+        if self._leaving:
+            self._leaving = False
+            with suppress(OSError):
+                found = {path.name for path in self.directory.iterdir()}
+        for name in found:
+            if agent_of_file(name) in self._left:
+                with suppress(OSError):
+                    remove(self.directory / name)
+            elif name in self._files.strangers:
+                message = (
+                    f"{shown(name)} in {self.directory} belongs to no agent: it is left out of the metrics"
+                )
+                self._strangers.warn(name, message)
+
+
+def _left_out(counts: Mapping[str, int]) -> Iterator[Family]:
+    if counts:
+        text = "Series in the agent's metrics files that are not served: a warning in the log says why."
+        lines = (
+            f"{sample_prefix(LEFT_OUT, [('agent', agent)])}{number(float(count))}\n"
+            for agent, count in counts.items()
+        )
+        yield Family(LEFT_OUT, "gauge", text, encoded("".join(lines)))
 
 
 def _metric(family: Family, merged: Merged) -> Metric:

@@ -24,7 +24,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from pallas_registry.exposition import TEXT, compressed, page
-from pallas_supervisor.slots import Slots
+from pallas_supervisor.slots import LEFT_OUT, Slots
 from pallas_worker import metrics
 
 if TYPE_CHECKING:
@@ -188,11 +188,12 @@ def taken[T](into: list[float], do: Callable[[], T]) -> T:
 
 
 def parsed(body: bytes) -> dict[Any, float]:
-    """Every sample."""
+    """Every sample, but for the count of those that are left out, which prometheus_client does not have."""
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(body.decode())
         for sample in family.samples
+        if family.name != LEFT_OUT
     }
 
 

@@ -68,6 +68,12 @@ class Prometheus:
         before = self.one(scrapes) or 0.0
         self.until(lambda: (self.one(scrapes) or 0.0) >= before + 2, "two more scrapes")
 
+    def duplicates(self) -> float:
+        """Samples so far that one page had twice, which the server drops."""
+        name = "prometheus_target_scrapes_sample_duplicate_timestamp_total "
+        lines = self._client.get("/metrics").text.splitlines()
+        return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
     def firing(self) -> set[tuple[str, str]]:
         """The alerts that fire: their names, and the agent, provider or nothing that they are about."""
         alerts = self._client.get("/api/v1/alerts").json()["data"]["alerts"]

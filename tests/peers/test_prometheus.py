@@ -14,12 +14,14 @@ import signal
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from harness.clients import call, send_message
 from harness.deployment import make_deployment
 from harness.fleet import Fleet
 from harness.prometheus import run_prometheus
+from harness.promtool import promtool
 from peers.downstream import run_downstream
 from peers.llm_stub import Asked, Turn, Usage, by_request, run_llm_stub
 from peers.loopback import Fault
@@ -27,6 +29,7 @@ from unit.test_deploy import queries, rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from harness.deployment import Deployment
     from harness.prometheus import Prometheus
@@ -67,6 +70,48 @@ async def eat() -> str:
 async def main(): ...
 """
 LIMIT = 600 * 2**20
+NAMES = """
+from fast_agent import FastAgent
+from prometheus_client import Counter, Gauge, Histogram, Summary
+
+fast = FastAgent("fleet", parse_cli_args=False)
+
+
+def define(kind, name, labels=(), values=(), **more):
+    metric = kind(name, "Some\\nlines \\\\ of \\x00 help.", labels, registry=None, **more)
+    metric = metric.labels(*values) if labels else metric
+    metric.inc(7) if kind in (Counter, Gauge) else metric.observe(7)
+
+
+{names}
+
+
+@fast.agent(name="{name}", model="passthrough", instruction="You count.")
+async def main(): ...
+"""
+POLITE = """
+define(Counter, "jobs_done", ["agent"], ["polite"])
+define(Histogram, "x")
+"""
+RUDE = """
+define(Counter, "pallas_send_message_total", ["agent", "outcome"], ["polite", "ok"])
+define(Gauge, "pallas.up")
+define(Gauge, "pallas_worker_state", ["agent", "state"], ["polite", "ready"])
+define(Gauge, "process_resident_memory_bytes")
+define(Counter, "jobs.done", ["agent"], ["rude"])
+define(Gauge, "jobs_done_total")
+define(Counter, "jobs", ["http.method", "http_method"], ["GET", "PUT"])
+for suffix in ("_bucket", "_count", "_sum", "_created", "_info"):
+    define(Gauge, "x" + suffix)
+define(Summary, "x")
+define(Gauge, "odd.value", ["v.w"], ["\\x00\\r\\n\\\"\\\\ \\u202e}}{{"])
+Gauge("not_a_number", "Some.", registry=None).set(float("nan"))
+Gauge("endless", "Some.", registry=None).set(float("inf"))
+define(Gauge, "x" * 300)
+many = Counter("many", "Some.", ["n"], registry=None)
+for number in range(11_000):
+    many.labels(str(number)).inc()
+"""
 
 
 def answer(asked: Asked) -> Turn:
@@ -155,6 +200,45 @@ def test_counts_over_kills_equal_the_clients_own_to_the_unit(watched: Watched) -
     # One that took all its time is the machine's affair; a refused or a wrong one takes next to none.
     in_order = "(up == 1 or scrape_duration_seconds > bool 0.9)"
     assert prometheus.one(f"min_over_time({in_order}[5m:1s])") == 1, "no scrape failed"
+
+
+def test_names_of_one_agent_cost_itself_only(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "fleet")
+    for name, names in (("polite", POLITE), ("rude", RUDE)):
+        deployment.add(name)
+        source = NAMES.format(name=name, names=names)
+        (deployment.directory / "agents" / f"{name}.py").write_text(source)
+    deployment.write()
+    url = f"{deployment.registry}/metrics"
+    with Fleet(deployment) as fleet:
+        fleet.wait()
+        asyncio.run(send_message(deployment.url("polite"), "count me"))
+        plain = httpx.get(url, headers={"accept": "text/plain"}, timeout=60)
+        assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+        # What it finds fault with is style alone: a page that it cannot read is an error.
+        assert "error" not in (found := promtool("check", "metrics", given=plain.text)), found
+        target = url.removeprefix("http://").removesuffix("/metrics")
+        with run_prometheus(tmp_path, target, {"groups": []}) as prometheus:
+            prometheus.until(lambda: prometheus.one("up") == 1, "a scrape that succeeds")
+            for query, value in {
+                'pallas_send_message_total{agent="polite",outcome="ok"}': 1,
+                'pallas_worker_state{agent="polite",state="ready"}': 1,
+                "pallas_up": 1,
+                "jobs_done_total": 7,
+                "x_sum": 7,
+                "x_count": 1,
+                "x_info": 7,
+                "odd_value": 7,
+                "endless": float("inf"),
+                "count(not_a_number != not_a_number)": 1,
+                "count(many_total)": 10_000,
+                "process_resident_memory_bytes > bool 1e6": 1,
+            }.items():
+                prometheus.until(lambda query=query, value=value: prometheus.one(query) == value, query)
+            assert prometheus.duplicates() == 0
+        messages = [record["message"] for record in fleet.records() if record["level"] == "WARNING"]
+        for name in ("pallas_send_message", "pallas.up", "jobs.done", "jobs_done_total", "jobs", "x_bucket"):
+            assert len([said for said in messages if f"'{name}' is left out" in said]) == 1, name
 
 
 def test_every_query_of_the_dashboard_is_answered(watched: Watched) -> None:

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.promtool import promtool
 from pallas_supervisor.metrics import RESTART_REASONS, Metrics
 from pallas_supervisor.process_metrics import WorkerProcess
+from pallas_supervisor.slots import Slots
 from unit.test_supervisor_metrics import Facts
 from unit.test_worker_metrics import RECORD_ALL, run
 
@@ -35,12 +36,14 @@ def worker(directory: Path) -> str:
     return run(RECORD_ALL + "print(m.render(None)[0].decode())", directory)
 
 
-def supervisor(_directory: Path) -> str:
+def supervisor(directory: Path) -> str:
     """All that the supervisor adds."""
+    slots = Slots(directory / "metrics")
+    slots.slot("research", 1)
     facts = Facts(zygote_pid=os.getpid())
     facts.add("research")
     facts.processes = [WorkerProcess("research", os.getpid(), 1.0)]
-    metrics = Metrics(facts, list)
+    metrics = Metrics(facts, slots.families)
     metrics.observe_start("research", 1.0)
     return metrics.render("")[0].decode()
 

@@ -16,7 +16,7 @@ from prometheus_client.exposition import generate_latest
 from pallas_registry.exposition import TEXT, page
 from pallas_registry.merged_files import MergedFiles
 from pallas_registry.values_file import encode
-from pallas_supervisor.slots import Slots
+from pallas_supervisor.slots import LEFT_OUT, Slots
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +29,8 @@ os.environ["PROMETHEUS_MULTIPROC_DIR"] = sys.argv[1]
 from prometheus_client import values
 values.ValueClass = values.MultiProcessValue(process_identifier=lambda: sys.argv[2])
 from prometheus_client import Counter, Gauge
-Counter("pallas_calls", "Calls.", ["agent"]).labels(sys.argv[3]).inc(int(sys.argv[4]))
-Gauge("pallas_downstream_up", "Up.", ["agent"], multiprocess_mode="livemostrecent").labels(sys.argv[3]).set(1)
+Counter("jobs_done", "Calls.", ["agent"]).labels(sys.argv[3]).inc(int(sys.argv[4]))
+Gauge("servers_up", "Up.", ["agent"], multiprocess_mode="livemostrecent").labels(sys.argv[3]).set(1)
 """
 
 
@@ -45,7 +45,9 @@ def series(slots: Slots) -> set[str]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(slots)
     slow, fast = generate_latest(registry).decode(), page(slots.families(), TEXT).decode()
-    found = [{line for line in text.splitlines() if not line.startswith("#")} for text in (slow, fast)]
+    found = [
+        {line for line in text.splitlines() if not line.startswith(("#", LEFT_OUT))} for text in (slow, fast)
+    ]
     assert found[0] == found[1]
     return found[1]
 
@@ -101,25 +103,25 @@ def test_counters_outlive_a_process_and_gauges_do_not(tmp_path: Path):
     slots = Slots(tmp_path)
     count(slots, "research", 2)
     count(slots, "jarvis", 5)
-    assert 'pallas_downstream_up{agent="research"} 1.0' in series(slots)
+    assert 'servers_up{agent="research"} 1.0' in series(slots)
     slots.process_gone("research", 1)
     assert series(slots) == {
-        'pallas_calls_total{agent="research"} 2.0',
-        'pallas_calls_total{agent="jarvis"} 5.0',
-        'pallas_downstream_up{agent="jarvis"} 1.0',
+        'jobs_done_total{agent="research"} 2.0',
+        'jobs_done_total{agent="jarvis"} 5.0',
+        'servers_up{agent="jarvis"} 1.0',
     }
     count(slots, "research", 3, generation=2)
-    assert 'pallas_calls_total{agent="research"} 5.0' in series(slots)
+    assert 'jobs_done_total{agent="research"} 5.0' in series(slots)
 
 
 def test_a_drained_generations_gauges_vanish_and_the_live_ones_stay(tmp_path: Path):
     slots = Slots(tmp_path)
     count(slots, "research", 2, generation=1)
     count(slots, "research", 3, generation=2)
-    assert 'pallas_calls_total{agent="research"} 5.0' in series(slots)
+    assert 'jobs_done_total{agent="research"} 5.0' in series(slots)
     slots.process_gone("research", 1)
-    counted = {'pallas_calls_total{agent="research"} 5.0'}
-    assert series(slots) == counted | {'pallas_downstream_up{agent="research"} 1.0'}
+    counted = {'jobs_done_total{agent="research"} 5.0'}
+    assert series(slots) == counted | {'servers_up{agent="research"} 1.0'}
     slots.process_gone("research", 2)
     assert series(slots) == counted
 
@@ -130,6 +132,7 @@ def test_nothing_is_left_of_a_removed_agent(tmp_path: Path):
     (slots.directory / f"{slots.slot('research', 1)}.lock").touch()
     slots.remove("research")
     slots.remove("research")
+    assert series(slots) == set()
     assert list(slots.directory.iterdir()) == []
     assert series(slots) == set()
 
@@ -154,8 +157,8 @@ def test_what_is_no_sound_file_of_an_agent_is_left_out_and_told_once(
     (tmp_path / f"gauge_max_{slot}.db").symlink_to("/dev/zero")
     for _ in range(3):
         assert series(slots) == {
-            'pallas_calls_total{agent="jarvis"} 5.0',
-            'pallas_downstream_up{agent="jarvis"} 1.0',
+            'jobs_done_total{agent="jarvis"} 5.0',
+            'servers_up{agent="jarvis"} 1.0',
         }
     assert len(caplog.records) == 8
     for file in tmp_path.iterdir():
@@ -172,12 +175,12 @@ def test_a_file_that_is_spoilt_between_scrapes_is_left_out_until_it_is_sound(
     count(slots, "research", 2)
     file = tmp_path / f"counter_{slots.slot('research', 1)}.db"
     sound = file.read_bytes()
-    theirs = 'pallas_calls_total{agent="research"} 2.0'
+    theirs = 'jobs_done_total{agent="research"} 2.0'
     for spoilt in (sound[:40], sound[:3], b"", b"\x07" * 4096, sound[:4] + b"\x07" * 4092, bytes(65536)):
         assert theirs in series(slots)
         file.write_bytes(spoilt)
-        assert series(slots) >= {'pallas_calls_total{agent="jarvis"} 5.0'}
-        assert not any(line.startswith('pallas_calls_total{agent="research"') for line in series(slots))
+        assert series(slots) >= {'jobs_done_total{agent="jarvis"} 5.0'}
+        assert not any(line.startswith('jobs_done_total{agent="research"') for line in series(slots))
         file.write_bytes(sound)
     assert theirs in series(slots)
     assert len(caplog.records) >= 1
@@ -208,7 +211,7 @@ def test_an_agent_may_leave_during_a_scrape(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(os, "scandir", leave)
     found = series(slots)
     monkeypatch.undo()
-    assert 'pallas_calls_total{agent="jarvis"} 5.0' in found
+    assert 'jobs_done_total{agent="jarvis"} 5.0' in found
     assert not any("research" in line for line in found)
 
 
@@ -256,15 +259,16 @@ def test_what_children_of_a_worker_counted_is_kept_in_one_file(tmp_path: Path):
     }
 
 
-def test_the_end_of_a_worker_is_enough_to_fold_what_its_children_left(tmp_path: Path):
+def test_what_children_left_is_folded_after_the_end_of_their_worker(tmp_path: Path):
     slots = Slots(tmp_path)
     command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
     subprocess.run(command, input=b"\n", check=True)
     (tmp_path / f"counter_{slots.slot('research', 1)}.p999999999.db").write_bytes(b"spoilt")
     slots.process_gone("research", 1)
-    assert not [file for file in tmp_path.glob("*.p*.db") if ".p0." not in file.name]
     assert 'pallas_llm_turns_total{agent="research",model="gpt-5"} 4.0' in series(slots)
+    assert not [file for file in tmp_path.glob("*.p*.db") if ".p0." not in file.name]
     slots.remove("research")
+    assert series(slots) == set()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -273,8 +277,8 @@ def test_a_file_that_was_removed_is_not_taken_for_the_next_of_its_name(tmp_path:
     merged = MergedFiles(tmp_path)
     file = tmp_path / "gauge_livesum_a1s0.db"
     for server in ("argos", "hades"):
-        key = f'["pallas_downstream_up", "pallas_downstream_up", {{"server": "{server}"}}, "Up."]'
+        key = f'["servers_up", "servers_up", {{"server": "{server}"}}, "Up."]'
         file.write_bytes(encode([(key.encode(), 1.0, 0.0)]))
         merged.forget([file.name])
-        merged.read({"a1"})
+        merged.read({"a1": None})
         assert page(merged.families(), TEXT).endswith(f'{{server="{server}"}} 1.0\n'.encode())

@@ -133,7 +133,7 @@ def _open(slot: _Slot) -> None:
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]
         lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
     )
-    _series = _make_series(AgentFiles(slot.directory, slot.name))
+    _series = _make_series(AgentFiles(slot.directory, slot.name, slot.agent))
     if slot.agent is not None:
         with _recording() as series:
             if series is not None:

@@ -118,9 +118,10 @@ def reserve(filename: str) -> None:
 class AgentFiles:
     """The files of all slots of one agent, as its own port shows them: counts do not begin anew with another slot."""
 
-    def __init__(self, directory: str, slot: str) -> None:
+    def __init__(self, directory: str, slot: str, owner: str | None) -> None:
         self._directory = directory
         self._agent = agent_of(slot)
+        self._owner = owner
         self._ours = re.compile(rf".+_{re.escape(self._agent)}[s.].*")
         self.merged = MergedFiles(directory)
 
@@ -130,7 +131,7 @@ class AgentFiles:
             before = self._names()
             # One that went with its process and came again with the next is another file.
             self.merged.forget([name for name in before if name.startswith("gauge")])
-            self.merged.read({self._agent})
+            self.merged.read({self._agent: self._owner})
             if before == self._names() and not any(name.endswith(UNFINISHED) for name in before):
                 break
 
