@@ -1,4 +1,4 @@
-"""A stand-in for an LLM provider on loopback: the OpenAI and the Anthropic API, scripted, recorded, failing.
+"""A stand-in for an LLM provider on loopback: OpenAI's two APIs and Anthropic's, scripted, recorded, failing.
 
 Knows the two providers' HTTP APIs; must not know anything of Pallas. What it answers it reads from the
 request alone, unless it is scripted, so that any number of callers can use it at once.
@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from peers import llm_anthropic, llm_openai
+from peers import llm_anthropic, llm_openai, llm_responses
 from peers.loopback import Fault, Loopback, Recorded, serve
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request for a turn, the same for both APIs. `user` is the newest user message's text."""
+    """A request for a turn, the same for all APIs. `user` is the newest user message's text."""
 
     model: str
     user: str
@@ -131,12 +131,13 @@ class LlmStub:
         self._script = iter(turns)
 
     def app(self) -> Starlette:
-        """The two APIs as an application."""
+        """The APIs as an application."""
         return Starlette(
             routes=[
                 Route("/v1/models", self._list_models),
                 Route("/v1/models/{model:path}", self._get_model),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/responses", self._responses, methods=["POST"]),
                 Route("/v1/messages", self._messages, methods=["POST"]),
             ]
         )
@@ -163,6 +164,14 @@ class LlmStub:
         if turn.status is not None:
             return JSONResponse(llm_openai.error(turn.text), turn.status)
         return llm_openai.answer(body, turn, next(self._numbers))
+
+    async def _responses(self, request: Request) -> Response:
+        body = await request.json()
+        key = request.headers.get("authorization", "").removeprefix("Bearer ") or None
+        turn = await self._turn(Asked(bearer=key, body=body, **llm_responses.read(body)))
+        if turn.status is not None:
+            return JSONResponse(llm_openai.error(turn.text), turn.status)
+        return llm_responses.answer(body, turn, next(self._numbers))
 
     async def _messages(self, request: Request) -> Response:
         body = await request.json()

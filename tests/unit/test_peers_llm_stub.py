@@ -55,6 +55,28 @@ def test_openai_calls_a_tool_and_is_told_the_result(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
+def test_responses_call_a_tool_and_are_told_the_result(stream: bool) -> None:
+    usage = Usage(input=50, output=9, cached=30, reasoning=4)
+    with run_llm_stub() as stub:
+        client = openai.OpenAI(api_key="k", base_url=stub.openai_url, max_retries=0)
+        asking = [{"role": "user", "content": 'please\nCALL add {"a": 1, "b": 2}'}]
+        tools = [{"type": "function", "strict": False, **TOOL}]
+        if stream:
+            with client.responses.stream(model="m", input=asking, tools=tools) as events:
+                response = events.get_final_response()
+        else:
+            response = client.responses.create(model="m", input=asking, tools=tools)
+        (call,) = response.output
+        assert (call.name, json.loads(call.arguments)) == ("add", {"a": 1, "b": 2})
+        told = {"type": "function_call_output", "call_id": call.call_id, "output": "3"}
+        stub.answer = lambda asked: Turn(text=f"told {asked.tool_results[0]}", usage=usage)
+        answer = client.responses.create(model="m", input=[*asking, call.model_dump(), told])
+        assert answer.output_text == "told 3"
+        assert answer.usage.input_tokens_details.cached_tokens == 30
+        assert (stub.asked[0].tools, stub.asked[0].bearer) == (("add",), "k")
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_anthropic_calls_a_tool_and_is_told_the_result(stream: bool) -> None:
     with run_llm_stub() as stub:
         client = anthropic.Anthropic(api_key="k", base_url=stub.anthropic_url, max_retries=0)

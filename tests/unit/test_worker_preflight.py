@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fast_agent.config import AnthropicSettings, OpenAISettings, Settings
+from fast_agent.config import AnthropicSettings, GenericSettings, OpenAISettings, Settings
 
 from pallas_worker.preflight import MAX_ANSWER, ProviderCheck, check_provider, checks_for
 from pallas_worker.provider_settings import (
@@ -14,12 +14,15 @@ from pallas_worker.provider_settings import (
     ProviderSettings,
     active_provider,
     forget_unresolved,
+    provider_of,
     provider_settings,
+    settle_addresses,
 )
 from peers.llm_stub import Fault, LlmStub, run_llm_stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pallas_registry.protocol import ProviderHealth
 
@@ -204,3 +207,64 @@ def test_unset_variables_count_as_absent_with_a_warning() -> None:
     assert (made.openai.api_key, made.openai.base_url) == (None, None)
     assert forget_unresolved(made) == ()
     assert provider_settings(made, {"OPENAI_API_KEY": "env"})[1].api_key == "env"
+
+
+@pytest.mark.parametrize(
+    ("model", "sections", "environment", "expected"),
+    [
+        ("openai.m", {}, {}, "https://api.openai.com/v1"),
+        ("responses.m", {}, {}, "https://api.openai.com/v1"),
+        ("responses.m", {}, {"OPENAI_BASE_URL": "http://e/v1"}, "http://e/v1"),
+        ("responses.m", {"openai": "http://o/v1"}, {"OPENAI_BASE_URL": "http://e/v1"}, "http://o/v1"),
+        ("responses.m", {"openai": "http://o/v1", "responses": None}, {}, "http://o/v1"),
+        ("responses.m", {"openai": "http://o/v1", "responses": "http://r/v1"}, {}, "http://r/v1"),
+        ("openai.m", {"openai": "http://o/v1", "responses": "http://r/v1"}, {}, "http://o/v1"),
+        ("anthropic.m", {}, {}, "https://api.anthropic.com"),
+        ("anthropic.m", {"anthropic": "http://a1:8011/v1/"}, {}, "http://a1:8011"),
+        ("anthropic.m", {}, {"ANTHROPIC_BASE_URL": "http://e/v1"}, "http://e"),
+    ],
+)
+def test_one_address_for_the_check_and_for_all_clients(
+    model: str, sections: dict[str, str | None], environment: dict[str, str], expected: str
+) -> None:
+    kinds = {"anthropic": AnthropicSettings, "openai": OpenAISettings, "responses": OpenAISettings}
+    settings = Settings(**{name: kinds[name](base_url=url) for name, url in sections.items()})
+    settle_addresses(settings, environment)
+    provider = provider_of(model, settings, environment)
+    assert provider is not None
+    assert provider.base_url == expected
+    settle_addresses(settings, environment)
+    assert provider_of(model, settings, environment) == provider
+    named = model.partition(".")[0]
+    there = getattr(settings, named) or (settings.openai if named == "responses" else None)
+    assert there is None or there.base_url == expected
+
+
+def test_a_generic_section_without_an_address_means_the_local_server() -> None:
+    for environment, expected in (
+        ({}, "http://localhost:11434/v1"),
+        ({"GENERIC_BASE_URL": "http://g"}, "http://g"),
+    ):
+        settings = Settings(generic=GenericSettings(api_key="k"))
+        settle_addresses(settings, environment)
+        assert settings.generic is not None
+        assert settings.generic.base_url == expected
+
+
+def test_a_model_of_an_overlay_has_its_own_address_and_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlays = tmp_path / ".fast-agent" / "model-overlays"
+    overlays.mkdir(parents=True)
+    (overlays / "mine.yaml").write_text(
+        "name: mine\nprovider: openai\nmodel: m\n"
+        "connection: {base_url: 'http://overlay/v1', auth: env, api_key_env: OVERLAY_KEY}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OVERLAY_KEY", "k2")
+    settings = Settings(openai=OpenAISettings(api_key="k1", base_url="http://o/v1"))
+    own = ProviderSettings(name="openai", api_key="k2", base_url="http://overlay/v1")
+    assert provider_of("mine", settings, {}, api_key="k3") == own
+    agents = ProviderSettings(name="openai", api_key="k3", base_url="http://o/v1")
+    assert provider_of("openai.m", settings, {}, api_key="k3") == agents
+    assert provider_of("passthrough", settings, {}) is None

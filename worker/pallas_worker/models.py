@@ -47,6 +47,25 @@ def model_reference(model: str) -> ModelReference:
     return ModelReference(parsed.provider.config_name, parsed.model_name)
 
 
+class Overlay(NamedTuple):
+    """What a model overlay, which is a file in fast-agent's home, says of the connection."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+
+
+def overlay_of(model: str) -> Overlay:
+    """The connection of a model that is called by the name of an overlay; an empty one for all others."""
+    try:
+        options = ModelFactory.resolve_model_spec(model).llm_init_kwargs
+    except ModelConfigError:
+        return Overlay()
+    base_url, api_key = options.get("base_url"), options.get("api_key")
+    return Overlay(
+        base_url if isinstance(base_url, str) else None, api_key if isinstance(api_key, str) else None
+    )
+
+
 def register_model(model: str, capabilities: ModelCapabilities) -> bool:
     """Tell fast-agent of a model that it does not know; True if that was needed.
 

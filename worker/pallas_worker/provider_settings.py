@@ -6,12 +6,13 @@ Pure. Knows the providers that preflight can check; must not ask them anything.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from fast_agent.config import AnthropicSettings, OpenAISettings
 from pydantic import BaseModel
 
-from pallas_worker.models import model_reference
+from pallas_worker.models import model_reference, overlay_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,11 +25,17 @@ DEFAULT_URLS: Mapping[ProviderName, str] = {
     "anthropic": "https://api.anthropic.com",
     "openai": "https://api.openai.com/v1",
 }
+_GENERIC_URL = "http://localhost:11434/v1"
+"""Where fast-agent's `generic` provider finds Ollama, unless somebody says otherwise."""
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 _HINT = "<your-api-key-here>"
 """What fast-agent writes into a new secrets file in place of a key."""
-_SAME_KEY: Mapping[str, ProviderName] = {"anthropic": "anthropic", "openai": "openai", "responses": "openai"}
-"""fast-agent's providers that preflight can check, and whose key and address they use."""
+_CHECKED: Mapping[str, tuple[ProviderName, tuple[str, ...]]] = {
+    "anthropic": ("anthropic", ("anthropic",)),
+    "openai": ("openai", ("openai",)),
+    "responses": ("openai", ("responses", "openai")),
+}
+"""fast-agent's providers that preflight can check: whose API it is, and the sections with key and address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +53,7 @@ def active_provider(model: str | None) -> ProviderName | None:
     `openai.gpt-5` → `openai`; None for `passthrough` and its kind, and for other providers.
     """
     provider = model_reference(model).provider if model is not None else None
-    return _SAME_KEY.get(provider) if provider is not None else None
+    return _CHECKED[provider][0] if provider is not None and provider in _CHECKED else None
 
 
 def provider_settings(settings: Settings, environment: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
@@ -55,14 +62,50 @@ def provider_settings(settings: Settings, environment: Mapping[str, str]) -> tup
     The variables are ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, OPENAI_API_KEY and OPENAI_BASE_URL. A value that
     still holds a `${VAR}` counts as absent: see `forget_unresolved`.
     """
-    return tuple(
-        ProviderSettings(
-            name=name,
-            api_key=_value(settings, name, "api_key", environment),
-            base_url=_value(settings, name, "base_url", environment) or DEFAULT_URLS[name],
-        )
-        for name in DEFAULT_URLS
+    return tuple(_settings_for(name, (name,), settings, environment) for name in DEFAULT_URLS)
+
+
+def provider_of(
+    model: str, settings: Settings, environment: Mapping[str, str], api_key: str | None = None
+) -> ProviderSettings | None:
+    """Where the calls of a model really go, and with which key; None for a provider that preflight cannot check.
+
+    That a model of the responses API, and one of a model overlay, may have an address of its own is in it.
+
+    Args:
+        model: as fast-agent is told of it.
+        settings: after `settle_addresses`.
+        environment: of the process.
+        api_key: the agent's own, which outranks all others.
+    """
+    provider = model_reference(model).provider
+    if provider is None or provider not in _CHECKED:
+        return None
+    found = _settings_for(*_CHECKED[provider], settings, environment)
+    overlay = overlay_of(model)
+    return replace(
+        found,
+        base_url=overlay.base_url or found.base_url,
+        api_key=overlay.api_key or api_key or found.api_key,
     )
+
+
+def settle_addresses(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Write into the settings where calls go, for every client to read it there, and the check as well.
+
+    Left to themselves, some clients know no variable and ask the public address, with prompt and key: the responses
+    API's over a WebSocket, and the one of a `generic` section without an address. fast-agent's client of Anthropic
+    strips single characters off an address that ends in `/v1`, and asks another host or port.
+    """
+    if settings.anthropic is None and _from_environment("anthropic", "base_url", environment):
+        settings.anthropic = AnthropicSettings()
+    if settings.openai is None and _from_environment("openai", "base_url", environment):
+        settings.openai = OpenAISettings()
+    for section, (name, sections) in _CHECKED.items():
+        if (configured := getattr(settings, section)) is not None:
+            configured.base_url = _settings_for(name, sections, settings, environment).base_url
+    if settings.generic is not None and not settings.generic.base_url:
+        settings.generic.base_url = environment.get("GENERIC_BASE_URL") or _GENERIC_URL
 
 
 def forget_unresolved(settings: Settings) -> tuple[str, ...]:
@@ -89,9 +132,35 @@ def _sections(settings: Settings) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in values if isinstance(value, BaseModel)]
 
 
-def _value(settings: Settings, name: ProviderName, key: str, environment: Mapping[str, str]) -> str | None:
-    configured = getattr(getattr(settings, name, None), key, None)
-    for value in (configured, environment.get(f"{name}_{key}".upper())):
-        if isinstance(value, str) and value and value != _HINT and not _PLACEHOLDER.search(value):
-            return value
-    return None
+def _settings_for(
+    name: ProviderName, sections: tuple[str, ...], settings: Settings, environment: Mapping[str, str]
+) -> ProviderSettings:
+    """The provider as the first of its sections that is there says it, else the next ones, else the environment."""
+    base_url = _value(settings, name, sections, "base_url", environment) or DEFAULT_URLS[name]
+    if name == "anthropic":  # whose client adds `/v1` itself
+        base_url = base_url.rstrip("/").removesuffix("/v1")
+    there = [section for section in sections if getattr(settings, section, None) is not None][:1]
+    key = _value(settings, name, (*there,), "api_key", environment)
+    return ProviderSettings(name=name, api_key=key, base_url=base_url)
+
+
+def _value(
+    settings: Settings,
+    name: ProviderName,
+    sections: tuple[str, ...],
+    key: str,
+    environment: Mapping[str, str],
+) -> str | None:
+    for section in sections:
+        if _counts(value := getattr(getattr(settings, section, None), key, None)):
+            return cast("str", value)
+    return _from_environment(name, key, environment)
+
+
+def _from_environment(name: str, key: str, environment: Mapping[str, str]) -> str | None:
+    value = environment.get(f"{name}_{key}".upper())
+    return value if _counts(value) else None
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and value != _HINT and not _PLACEHOLDER.search(value)

@@ -37,7 +37,7 @@ from pallas_worker.heartbeat import beat
 from pallas_worker.keys import key_remedy
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
 from pallas_worker.preflight import checks_for
-from pallas_worker.provider_settings import forget_unresolved, provider_settings
+from pallas_worker.provider_settings import forget_unresolved, provider_settings, settle_addresses
 from pallas_worker.redact import Redactor, known, secrets_in
 from pallas_worker.runtime import open_runtime
 from pallas_worker.self_check import complaint_of
@@ -189,6 +189,7 @@ def _complete(settings: Settings, spec: WorkerSpec) -> None:
     """Put right what fast-agent would misread: placeholders that nothing fills, an unknown model."""
     for warning in forget_unresolved(settings):
         _log.warning("%s", warning)
+    settle_addresses(settings, os.environ)
     if settings.default_model is None:
         settings.default_model = spec.default_model
     if spec.default_model is not None:

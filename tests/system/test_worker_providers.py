@@ -1,0 +1,46 @@
+"""Where a worker's LLM calls go: to the address that its check asks, whichever client of fast-agent makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from peers.llm_stub import run_llm_stub
+from system.worker_process import run_worker
+from system.worker_project import call, project, text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "sk-stub-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "environment"),
+    [
+        ("o3-mini", "", {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "{origin}/v1"}),
+        ("gpt-5.4-mini", "", {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "{origin}/v1"}),
+        ("openai.gpt-4.1", "", {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "{origin}/v1"}),
+        ("o3-mini", "openai: {{api_key: {key}, base_url: '{origin}/v1'}}", {}),
+        ("o3-mini", "openai: {{api_key: {key}}}", {"OPENAI_BASE_URL": "{origin}/v1"}),
+        (
+            "o3-mini",
+            "openai: {{base_url: '{origin}/v1'}}\nresponses: {{api_key: {key}}}",
+            {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
+        ),
+        ("sonnet", "", {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "{origin}/v1/"}),
+        ("sonnet", "anthropic: {{api_key: {key}, base_url: '{origin}/v1'}}", {}),
+        ("generic.m", "generic: {{api_key: {key}}}", {"GENERIC_BASE_URL": "{origin}/v1"}),
+    ],
+)
+def test_calls_go_where_the_settings_say(
+    tmp_path: Path, model: str, settings: str, environment: dict[str, str]
+) -> None:
+    with run_llm_stub() as stub:
+        origin = stub.anthropic_url
+        config = f"default_model: {model}\nllm_retries: 0\n{settings.format(key=KEY, origin=origin)}\n"
+        named = {name: value.format(origin=origin) for name, value in environment.items()}
+        with run_worker(project(tmp_path, config=config), environment=named, default_model=model) as worker:
+            assert text(call(worker.url, "auto", "demo", message="where?")) == "echo: where?"
+        assert [asked.bearer for asked in stub.asked] == [KEY]
