@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from peers.llm_stub import run_llm_stub
+from peers.llm_stub import Turn, run_llm_stub
 from system.worker_process import run_worker
 from system.worker_project import call, project, text
 
@@ -44,3 +44,22 @@ def test_calls_go_where_the_settings_say(
         with run_worker(project(tmp_path, config=config), environment=named, default_model=model) as worker:
             assert text(call(worker.url, "auto", "demo", message="where?")) == "echo: where?"
         assert [asked.bearer for asked in stub.asked] == [KEY]
+
+
+@pytest.mark.parametrize("model", ["o3-mini", "openai.gpt-4.1", "sonnet"])
+def test_a_failure_names_the_host_that_was_asked(tmp_path: Path, model: str) -> None:
+    with run_llm_stub() as stub:
+        origin = stub.anthropic_url
+        config = (
+            f"default_model: {model}\nllm_retries: 0\n"
+            f"openai: {{api_key: {KEY}, base_url: '{origin}/v1'}}\n"
+            f"anthropic: {{api_key: {KEY}, base_url: '{origin}'}}\n"
+        )
+        with run_worker(project(tmp_path, config=config), default_model=model) as worker:
+            stub.script(Turn(status=400, text="too long"))
+            refused = call(worker.url, "auto", "demo", message="x")
+            stub.loopback.stop()
+            silent = call(worker.url, "auto", "demo", message="x")
+        for result in (refused, silent):
+            assert result.is_error
+            assert f"the LLM provider at {origin[7:]} " in text(result)

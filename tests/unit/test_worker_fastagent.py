@@ -199,3 +199,12 @@ def test_clients_of_a_provider_share_the_tls_context() -> None:
     assert made.keywords == {"verify": shared_context()}
     shortcuts.share_tls_with_providers()
     assert llm_openai.DefaultAioHttpClient is made, "once is enough"
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [("https://someone:secret@api.test:81/v1", "api.test:81"), ("nowhere", None), (None, None)],
+)
+def test_the_host_of_an_llm_is_told_without_credentials(url: str | None, host: str | None) -> None:
+    assert application.host_of(SimpleNamespace(_base_url=lambda: url)) == host
+    assert application.host_of(SimpleNamespace()) is None

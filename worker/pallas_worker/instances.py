@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason, RequestParams
 
 from pallas_worker.errors import CallError
+from pallas_worker.fastagent.application import host_of
 from pallas_worker.keys import missing_key
 from pallas_worker.kinds import models_needed, told, turn_behind
 from pallas_worker.outages import Outages
@@ -64,12 +65,13 @@ class Instance:
             status = getattr(error, "status_code", None)
             if not isinstance(status, int):
                 raise
-            raise CallError(f"the LLM provider answered with HTTP {status}: {error}") from error
+            raise CallError(f"the LLM provider{self._at()} answered with HTTP {status}: {error}") from error
         if answer.stop_reason is LlmStopReason.CANCELLED and _is_cancelled():
             # Providers' clients of fast-agent make an answer of a cancellation.
             raise asyncio.CancelledError
         if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
-            raise CallError(answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})")
+            reason = answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})"
+            raise CallError(f"the LLM provider{self._at()} failed: {reason}")
         outages.refuse()
         return answer
 
@@ -85,6 +87,12 @@ class Instance:
             if (accumulator := getattr(agent, "usage_accumulator", None)) is not None
             for usage in accumulator.turns
         ]
+
+    def _at(self) -> str:
+        """Where the models are: who reads of a failure shall see whom the prompt went to."""
+        llms = (getattr(agent, "llm", None) for agent in self._agents.values())
+        hosts = dict.fromkeys(host for llm in llms if llm is not None and (host := host_of(llm)))
+        return f" at {' or '.join(hosts)}" if hosts else ""
 
 
 def _is_cancelled() -> bool:

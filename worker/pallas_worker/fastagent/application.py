@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import inspect
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from fast_agent import config, paths
 from fast_agent.agents import mcp_agent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
+from fast_agent.llm.fastagent_llm import FastAgentLLM
 from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator
@@ -52,6 +54,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (MCPAggregator, "_create_callback_runtime", ("server_name",)),
     (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
     (MCPAggregator, "_execute_session_method", ("client", "method_name")),
+    (FastAgentLLM, "_base_url", ()),
     (MCPClientConnection, "__init__", ("transport", "callbacks")),
     (MCPClientCallbackRuntime, "__init__", ("server_name", "server_config", "aggregator")),
 )
@@ -97,3 +100,12 @@ async def make_instance(fast: FastAgent, runtime: RunRuntime) -> AgentInstance:
     made = await fast._instantiate_agent_instance(runtime)
     await fast._finalize_initial_agent_instance(runtime, made, validate_provider_state=False)
     return made
+
+
+def host_of(llm: Any) -> str | None:
+    """The host, with its port if that is named, which an LLM's requests go to; None where only its client knows."""
+    try:
+        url = llm._base_url()
+    except Exception:  # noqa: BLE001 - of any provider, and only wanted for a message
+        return None
+    return urlsplit(url).netloc.rpartition("@")[2] or None if isinstance(url, str) else None
