@@ -6,6 +6,7 @@ Knows fast-agent's public agents; must not know how they are made, MCP requests 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.types import LlmStopReason, RequestParams
@@ -63,6 +64,9 @@ class Instance:
         except Exception as error:
             # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
             status = getattr(error, "status_code", None)
+            if _is_broken_connection(error):
+                reason = str(error).strip() or type(error).__name__
+                raise CallError(f"the LLM provider{self._at()} cannot be reached: {reason}") from error
             if not isinstance(status, int):
                 raise
             raise CallError(f"the LLM provider{self._at()} answered with HTTP {status}: {error}") from error
@@ -93,6 +97,14 @@ class Instance:
         llms = (getattr(agent, "llm", None) for agent in self._agents.values())
         hosts = dict.fromkeys(host for llm in llms if llm is not None and (host := host_of(llm)))
         return f" at {' or '.join(hosts)}" if hosts else ""
+
+
+def _is_broken_connection(error: Exception) -> bool:
+    """Whether an LLM could not be reached; a client over a WebSocket raises what the connection raised."""
+    if not isinstance(error, OSError) and not type(error).__module__.startswith("websockets."):
+        return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(str(frame.f_globals.get("__name__")).startswith("fast_agent.llm.") for frame in frames)
 
 
 def _is_cancelled() -> bool:
