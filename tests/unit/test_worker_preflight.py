@@ -12,16 +12,14 @@ from pallas_worker.preflight import MAX_ANSWER, ProviderCheck, check_provider, c
 from pallas_worker.provider_settings import (
     ProviderName,
     ProviderSettings,
-    active_provider,
     forget_unresolved,
     provider_of,
-    provider_settings,
     settle_addresses,
 )
 from peers.llm_stub import Fault, LlmStub, run_llm_stub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pallas_registry.protocol import ProviderHealth
@@ -122,6 +120,11 @@ def asked(check: ProviderCheck) -> ProviderHealth:
     return asyncio.run(run())
 
 
+def among(*providers: ProviderSettings) -> Callable[[str], ProviderSettings | None]:
+    """Finds the provider of a model among these."""
+    return lambda model: next((it for it in providers if it.name == model.partition(".")[0]), None)
+
+
 def outcome(health: ProviderHealth) -> tuple[str, bool, str | None]:
     assert health.latency is not None
     assert health.latency >= 0
@@ -129,7 +132,7 @@ def outcome(health: ProviderHealth) -> tuple[str, bool, str | None]:
 
 
 def test_a_check_says_how_it_ended_and_how_long_it_took(stub: LlmStub) -> None:
-    (check,) = checks_for(["openai.good-model"], [anthropic(stub), openai(stub)])
+    (check,) = checks_for(["openai.good-model"], among(anthropic(stub), openai(stub)))
     assert check is not None
     assert outcome(asked(check)) == ("openai", True, None)
     stub.models.clear()
@@ -138,7 +141,7 @@ def test_a_check_says_how_it_ended_and_how_long_it_took(stub: LlmStub) -> None:
 
 
 def test_only_providers_of_models_that_are_asked_are_checked(stub: LlmStub) -> None:
-    providers = [anthropic(stub, api_key=None), openai(stub)]
+    providers = among(anthropic(stub, api_key=None), openai(stub))
     assert checks_for(["passthrough", "generic.qwen3", "unknown"], providers) == (None, None, None)
     checks = checks_for(["openai.good-model", "playback", "anthropic.bad-model"], providers)
     assert [check and (check.provider.name, check.model) for check in checks] == [
@@ -158,11 +161,12 @@ def test_only_providers_of_models_that_are_asked_are_checked(stub: LlmStub) -> N
         ("anthropic.claude-sonnet-4-5", "anthropic"),
         ("passthrough", None),
         ("generic.qwen3", None),
-        (None, None),
+        ("unknown", None),
     ],
 )
-def test_the_active_provider_is_the_models(model: str | None, name: ProviderName | None) -> None:
-    assert active_provider(model) == name
+def test_a_model_has_the_provider_whose_api_it_is_asked_by(model: str, name: ProviderName | None) -> None:
+    provider = provider_of(model, settings(), {})
+    assert (provider and provider.name) == name
 
 
 def settings(**sections: Any) -> Settings:
@@ -173,6 +177,12 @@ def settings(**sections: Any) -> Settings:
     return made
 
 
+def key_for(model: str, made: Settings, **environment: str) -> str | None:
+    provider = provider_of(model, made, environment)
+    assert provider is not None
+    return provider.api_key
+
+
 def test_settings_come_from_the_file_then_the_environment_then_the_default() -> None:
     environment = {
         "OPENAI_API_KEY": "env-openai",
@@ -180,17 +190,14 @@ def test_settings_come_from_the_file_then_the_environment_then_the_default() -> 
         "ANTHROPIC_API_KEY": "",
     }
     made = settings(openai=OpenAISettings(api_key="file-openai"), anthropic=AnthropicSettings())
-    anthropic_, openai_ = provider_settings(made, environment)
-    assert openai_ == ProviderSettings(name="openai", api_key="file-openai", base_url="http://env.example/v1")
-    assert anthropic_ == ProviderSettings(
+    assert provider_of("openai.m", made, environment) == ProviderSettings(
+        name="openai", api_key="file-openai", base_url="http://env.example/v1"
+    )
+    assert provider_of("anthropic.m", made, environment) == ProviderSettings(
         name="anthropic", api_key=None, base_url="https://api.anthropic.com"
     )
-    assert [provider.base_url for provider in provider_settings(settings(), {})] == [
-        "https://api.anthropic.com",
-        "https://api.openai.com/v1",
-    ]
     hinted = settings(openai=OpenAISettings(api_key="<your-api-key-here>"))
-    assert provider_settings(hinted, {})[1].api_key is None
+    assert key_for("openai.m", hinted) is None
 
 
 def test_unset_variables_count_as_absent_with_a_warning() -> None:
@@ -198,7 +205,7 @@ def test_unset_variables_count_as_absent_with_a_warning() -> None:
         openai=OpenAISettings(api_key="${OPENAI_API_KEY}", base_url="${OPENAI_BASE_URL}"),
         anthropic=AnthropicSettings(api_key="resolved"),
     )
-    assert [provider.api_key for provider in provider_settings(made, {})] == ["resolved", None]
+    assert (key_for("anthropic.m", made), key_for("openai.m", made)) == ("resolved", None)
     assert forget_unresolved(made) == (
         "openai.api_key refers to ${OPENAI_API_KEY}, which is not set: it counts as absent",
         "openai.base_url refers to ${OPENAI_BASE_URL}, which is not set: it counts as absent",
@@ -206,7 +213,7 @@ def test_unset_variables_count_as_absent_with_a_warning() -> None:
     assert made.openai is not None
     assert (made.openai.api_key, made.openai.base_url) == (None, None)
     assert forget_unresolved(made) == ()
-    assert provider_settings(made, {"OPENAI_API_KEY": "env"})[1].api_key == "env"
+    assert key_for("openai.m", made, OPENAI_API_KEY="env") == "env"
 
 
 @pytest.mark.parametrize(

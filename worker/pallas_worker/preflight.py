@@ -17,11 +17,10 @@ import httpx
 from pallas_registry.protocol import ProviderHealth
 from pallas_worker.http_errors import HTTP_FAILURES, describe
 from pallas_worker.models import model_reference
-from pallas_worker.provider_settings import active_provider
 from pallas_worker.tls import shared_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pallas_worker.provider_settings import ProviderSettings
 
@@ -57,13 +56,12 @@ class ProviderCheck:
 
 
 def checks_for(
-    models: Iterable[str], providers: Iterable[ProviderSettings]
+    models: Iterable[str], provider_of: Callable[[str], ProviderSettings | None]
 ) -> tuple[ProviderCheck | None, ...]:
     """The check of each model's provider, in the order of `models`; None where there is nothing to ask."""
-    known = {provider.name: provider for provider in providers}
     return tuple(
-        ProviderCheck(known[name], model_reference(model).name)
-        if (name := active_provider(model)) is not None and name in known
+        ProviderCheck(provider, model_reference(model).name)
+        if (provider := provider_of(model)) is not None
         else None
         for model in models
     )

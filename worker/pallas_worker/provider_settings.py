@@ -47,30 +47,14 @@ class ProviderSettings:
     base_url: str
 
 
-def active_provider(model: str | None) -> ProviderName | None:
-    """The provider of a model, if it is one that preflight can check.
-
-    `openai.gpt-5` → `openai`; None for `passthrough` and its kind, and for other providers.
-    """
-    provider = model_reference(model).provider if model is not None else None
-    return _CHECKED[provider][0] if provider is not None and provider in _CHECKED else None
-
-
-def provider_settings(settings: Settings, environment: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
-    """Every provider that preflight can check, from its section or else from the environment.
-
-    The variables are ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, OPENAI_API_KEY and OPENAI_BASE_URL. A value that
-    still holds a `${VAR}` counts as absent: see `forget_unresolved`.
-    """
-    return tuple(_settings_for(name, (name,), settings, environment) for name in DEFAULT_URLS)
-
-
 def provider_of(
     model: str, settings: Settings, environment: Mapping[str, str], api_key: str | None = None
 ) -> ProviderSettings | None:
     """Where the calls of a model really go, and with which key; None for a provider that preflight cannot check.
 
-    That a model of the responses API, and one of a model overlay, may have an address of its own is in it.
+    Sections come first, then ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, OPENAI_API_KEY and OPENAI_BASE_URL. A value that
+    still holds a `${VAR}` counts as absent: see `forget_unresolved`. Models of the responses API have a section of
+    their own, and those of a model overlay its address.
 
     Args:
         model: as fast-agent is told of it.

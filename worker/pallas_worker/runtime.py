@@ -100,6 +100,15 @@ class AgentRuntime:
         return asked_models(self.agent, self._agents, self.context)
 
     @property
+    def own_keys(self) -> Mapping[str, str]:
+        """The keys that agents bring along in their definitions, by their models."""
+        configs = [data["config"] for data in reversed(self._agents.values())]
+        models = (
+            (resolve_model_spec(self.context, model=config.model).model, config.api_key) for config in configs
+        )
+        return {model: key for model, key in models if model is not None and key is not None}
+
+    @property
     def takes_callers_keys(self) -> bool:
         """Whether a model's provider takes the caller's own token for its key."""
         providers = {model_reference(model).provider for model in self.asked_models}

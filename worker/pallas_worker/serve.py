@@ -37,7 +37,7 @@ from pallas_worker.heartbeat import beat
 from pallas_worker.keys import key_remedy
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
 from pallas_worker.preflight import checks_for
-from pallas_worker.provider_settings import forget_unresolved, provider_settings, settle_addresses
+from pallas_worker.provider_settings import forget_unresolved, provider_of, settle_addresses
 from pallas_worker.redact import Redactor, known, secrets_in
 from pallas_worker.runtime import open_runtime
 from pallas_worker.self_check import complaint_of
@@ -47,12 +47,13 @@ from pallas_worker.tracing import close_tracing, open_tracing, untraced
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine
 
     from fast_agent.config import Settings
 
     from pallas_registry.protocol import Report, WorkerSpec
     from pallas_worker.notices import NoticeReader
+    from pallas_worker.provider_settings import ProviderSettings
     from pallas_worker.runtime import AgentRuntime
 
 _log = get_logger("pallas.worker.serve")
@@ -113,7 +114,7 @@ async def _serve(
     health = Health(
         spec.agent,
         runtime.downstreams,
-        _providers(runtime.asked_models, settings, spec.probe_key),
+        _providers(runtime, settings, spec.probe_key),
         report,
         failure=trial.failure,
         interval=spec.probe_interval,
@@ -204,9 +205,13 @@ def _qualified(model: str | None) -> str | None:
     return f"{reference.provider}.{reference.name}" if reference.provider is not None else reference.name
 
 
-def _providers(models: Iterable[str], settings: Settings, key: str | None) -> tuple[Provider, ...]:
+def _providers(runtime: AgentRuntime, settings: Settings, key: str | None) -> tuple[Provider, ...]:
     """The LLM providers that the agent needs, each once; the first model's counts for its health."""
-    checks = checks_for(models, provider_settings(settings, os.environ))
+
+    def find(model: str) -> ProviderSettings | None:
+        return provider_of(model, settings, os.environ, runtime.own_keys.get(model))
+
+    checks = checks_for(runtime.asked_models, find)
     return tuple(
         Provider(
             name=check.provider.name,
