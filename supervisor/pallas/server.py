@@ -22,7 +22,11 @@ from pallas_registry.model_settings import read_model_settings
 from pallas_registry.problems import ConfigurationError, no_such_agent
 from pallas_registry.terminal_text import terminal_line
 from pallas_supervisor.activation import take_inheritance
-from pallas_supervisor.executing import keep_descriptors, open_standard_descriptors
+from pallas_supervisor.executing import (
+    keep_descriptors,
+    open_standard_descriptors,
+    raise_descriptor_limit,
+)
 from pallas_supervisor.zygote import zygote_for
 
 EXIT_FAILED = 1
@@ -56,6 +60,7 @@ def main(agent: str | None, config: Path | None) -> None:
         _give_up(message, EXIT_CONFIGURATION)
 
     keep_descriptors()
+    raise_descriptor_limit()
     alone = agent is not None
     zygote = None if alone else zygote_for(deployment, os.environ)
     # Only now, while the zygote is importing beside us: nobody who mistyped a line should wait for these.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+
+MOST_DESCRIPTORS = 65_536
+"""Descriptors that a supervisor may want at the same time."""
+
+_SOFT_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+"""Descriptors that this process was allowed at its start, and that programs are allowed that it starts."""
+
+
+def raise_descriptor_limit() -> None:
+    """Allow this process as many descriptors as it may have; programs that it starts keep the limit of before.
+
+    Whatever uses select(2) cannot look at descriptors from 1024 up, which is why the usual soft limit is so low.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _pass_on_limits(pid: int) -> None:
+    """Allow a program that has just been started what we were allowed; posix_spawn(3) can set no limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != _SOFT_LIMIT:
+        with contextlib.suppress(OSError):  # it has ended already
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (_SOFT_LIMIT, hard))
 
 
 def open_standard_descriptors() -> None:
@@ -63,7 +89,7 @@ def execute(
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
     try:
-        return os.posix_spawn(
+        pid = os.posix_spawn(
             arguments[0],
             list(arguments),
             dict(environment),
@@ -75,3 +101,5 @@ def execute(
     finally:
         for descriptor in kept:
             os.set_inheritable(descriptor, False)
+    _pass_on_limits(pid)
+    return pid

@@ -1,6 +1,6 @@
 """Who is at the other end of the control socket, as the kernel tells it (SO_PEERCRED, unix(7)).
 
-Knows sockets and uvicorn's protocol; nothing of what is asked.
+Knows sockets and HTTP connections; nothing of what is asked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, NamedTuple, override
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from pallas_registry.http_server import BoundedProtocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,7 +43,7 @@ def peer_of(connection: socket.socket) -> Peer | None:
     )
 
 
-class PeerProtocol(H11Protocol):
+class PeerProtocol(BoundedProtocol):
     """HTTP/1.1 whose requests know their peer: `request.state.peer`."""
 
     @override

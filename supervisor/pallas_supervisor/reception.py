@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
+from pallas_registry.connections import Connections
+from pallas_registry.descriptors import share_of_descriptors
 from pallas_supervisor.standin import Absence, StandIn
 from pallas_supervisor.states import State
 
@@ -23,6 +25,9 @@ UNSERVED = frozenset({State.STOPPED, State.BACKOFF, State.FAILED})
 
 In all others connections wait for the worker.
 """
+
+SHARE, MOST = 1 / 8, 512
+"""What all stand-ins together may take of the descriptors, and how many connections they hold at most."""
 
 FAILED_RETRY_AFTER = 30
 """Seconds after which it is worth asking a stopped or failed agent again."""
@@ -53,6 +58,8 @@ class Reception:
     def __init__(self, fleet: Hosts) -> None:
         self._fleet = fleet
         self._stand_ins: dict[str, StandIn] = {}
+        limit = share_of_descriptors(SHARE, MOST)
+        self._connections = Connections("ports of agents that nobody serves", limit)
 
     @property
     def answering(self) -> set[str]:
@@ -66,7 +73,8 @@ class Reception:
 
     def open(self, name: str) -> None:
         """Answer for the agent on its socket whenever no worker does."""
-        self._stand_ins[name] = StandIn(self._fleet.listeners[name], lambda: self._absence(name))
+        listener = self._fleet.listeners[name]
+        self._stand_ins[name] = StandIn(listener, lambda: self._absence(name), self._connections)
         self.switch()
 
     def close(self, name: str) -> None:

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 from typing import TYPE_CHECKING, NamedTuple
+
+from pallas_registry.connections import Phase
+from pallas_registry.descriptors import EXHAUSTED, has_unread
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from pallas_registry.connections import Connections
+
 MAX_HEAD = 64 * 1024
 REQUEST_TIMEOUT = 5.0
-MAX_AT_ONCE = 256
 ACCEPTS_AT_ONCE = 64
-EXHAUSTION_PAUSE = 1.0
-
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+ACCEPT_RETRY = 0.1
 
 
 class Absence(NamedTuple):
@@ -37,13 +38,17 @@ class StandIn:
     Args:
         listener: the shared, non-blocking listening socket.
         absence: asked for every request.
+        connections: how many there may be, of all stand-ins together.
     """
 
-    def __init__(self, listener: socket.socket, absence: Callable[[], Absence]) -> None:
+    def __init__(
+        self, listener: socket.socket, absence: Callable[[], Absence], connections: Connections
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._absence = absence
-        self._answering: set[asyncio.Task[None]] = set()
+        self._connections = connections
+        self._answering: set[_Visitor] = set()
         self._on = False
         self._retired = False
         self._resumption: asyncio.TimerHandle | None = None
@@ -74,41 +79,80 @@ class StandIn:
     def close(self) -> None:
         """Stop for good."""
         self.switch(on=False)
-        for task in self._answering:
-            task.cancel()
+        for visitor in list(self._answering):
+            visitor.abort()
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
+            if not self._connections.has_room():
+                self._pause()
+                return
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:  # nobody there any more, or a worker was quicker
-                if error.errno in _EXHAUSTED:
+                if error.errno in EXHAUSTED and not self._connections.close_one():
                     self._pause()
                 return
-            if len(self._answering) >= MAX_AT_ONCE:
-                connection.close()
-                continue
-            connection.setblocking(False)
-            task = self._loop.create_task(self._answer(connection))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._connections.make_room()
+            visitor = _Visitor(connection, self._absence, self._connections, self._answering.discard)
+            self._answering.add(visitor)
+            if len(self._connections) >= self._connections.limit:
+                return  # what is closed for the next one lets go of its descriptor after this turn
 
     def _pause(self) -> None:
         """Let connections wait: the socket stays readable, and looking at it again at once would be a busy loop."""
         self._loop.remove_reader(self._listener)
-        self._resumption = self._loop.call_later(EXHAUSTION_PAUSE, self._resume)
+        self._resumption = self._loop.call_later(ACCEPT_RETRY, self._resume)
 
     def _resume(self) -> None:
         self._resumption = None
         self._loop.add_reader(self._listener, self._accept)
 
-    async def _answer(self, connection: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_HEAD)
+
+class _Visitor:
+    """A connection on which a stand-in answers once; it takes `REQUEST_TIMEOUT` at most."""
+
+    received = 0
+    unsent = 0
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        absence: Callable[[], Absence],
+        connections: Connections,
+        gone: Callable[[_Visitor], None],
+    ) -> None:
+        self._connection = connection
+        self._absence = absence
+        self._connections = connections
+        self._gone = gone
+        connection.setblocking(False)
+        connections.enter(self, Phase.SILENT)
+        self.task = asyncio.create_task(self._answer())
+        self.task.add_done_callback(self._leave)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the client has sent something that nobody has read."""
+        return has_unread(self._connection.fileno())
+
+    def abort(self) -> None:
+        """Close it without an answer."""
+        self.task.cancel()
+
+    def _leave(self, _: asyncio.Task[None]) -> None:
+        self._connections.leave(self)
+        self._gone(self)
+        self._connection.close()  # if it was cancelled before it began
+
+    async def _answer(self) -> None:
+        reader, writer = await asyncio.open_connection(sock=self._connection, limit=MAX_HEAD)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
                 with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                     await reader.readuntil(b"\r\n\r\n")
                 writer.write(render(self._absence()))
+                self._connections.enter(self, Phase.IDLE)
                 await writer.drain()
                 writer.write_eof()
                 # Take what the client still sends: closing with unread data would reset the connection,
@@ -118,7 +162,7 @@ class StandIn:
         except (OSError, TimeoutError):
             pass
         finally:
-            writer.close()
+            writer.transport.abort()
 
 
 def render(absence: Absence) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import shutil
 import signal
@@ -17,6 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pallas_registry.configured_secrets import configured_secrets
+from pallas_registry.connections import Connections
+from pallas_registry.descriptors import share_of_descriptors
+from pallas_registry.http_server import HttpServer
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import configure_logging, get_logger, levels
 from pallas_registry.problems import counted
@@ -29,14 +33,14 @@ from pallas_supervisor.console import Console
 from pallas_supervisor.control_api import control_api
 from pallas_supervisor.directory import Directory
 from pallas_supervisor.fleet import Fleet
-from pallas_supervisor.http_server import HttpServer
 from pallas_supervisor.hub import HubHandler, LogHub
 from pallas_supervisor.instance_lock import lock_instance
-from pallas_supervisor.listeners import close_listeners, open_listeners
+from pallas_supervisor.listeners import BACKLOG, close_listeners, open_listeners
 from pallas_supervisor.logfile import LogWriter, claim, log_file_path
 from pallas_supervisor.loop_errors import LoopErrors
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.operations import Operations
+from pallas_supervisor.peers import PeerProtocol
 from pallas_supervisor.provenance import Provenance
 from pallas_supervisor.public_api import public_api
 from pallas_supervisor.reloading import Reloading
@@ -54,6 +58,9 @@ if TYPE_CHECKING:
 
 REGISTRY = "registry"
 """Purpose of the public port, beside the agents' names."""
+
+DRAIN_TIMEOUT = 2.0
+"""Seconds that requests in flight get at the end."""
 
 EXTENSION = 30.0
 """Seconds more that the service manager is asked for while agents stop, again and again."""
@@ -156,12 +163,22 @@ class _Supervisor:
         since: float,
     ) -> None:
         control = control_api(fleet, Operations(fleet), reloading, since)
-        servers = [HttpServer(control, _control_listener(socket_path))]
+        control_listener = _control_listener(socket_path)
+        self._stack.callback(control_listener.close)
         self._stack.callback(socket_path.unlink, missing_ok=True)
+        # What these two and the stand-ins do not take is the reserve for workers, logs and scrapes.
+        # Who follows the log may stop reading for as long as a page of it takes.
+        limit = share_of_descriptors(1 / 8, 256)
+        connections = Connections("control socket", limit, stall_timeout=math.inf)
+        servers = [HttpServer(control, control_listener, connections, protocol=PeerProtocol, dates=False)]
         self._stack.callback(fleet.traces.close, fleet.agents)
         directory = Directory(fleet)
         if registry_listener is not None:
-            servers.append(HttpServer(public_api(fleet, directory), registry_listener))
+            connections = Connections("registry port", share_of_descriptors(1 / 4, 1024))
+            public = public_api(fleet, directory)
+            servers.append(HttpServer(public, registry_listener, connections, dates=False))
+        for server in servers:
+            server.start()
         self._handle_signals(fleet, reloading)
         fleet.change_observers.append(lambda: self._notifier.status(fleet.summary()))
         _log.info(
@@ -191,7 +208,7 @@ class _Supervisor:
             fleet.kill_all()
             await stopping
         impatient.cancel()
-        await asyncio.gather(*(server.close() for server in servers))
+        await asyncio.gather(*(server.drain(DRAIN_TIMEOUT) for server in servers))
         extending.cancel()
         fleet.reception.close_all()
         await fleet.launcher.close()
@@ -276,7 +293,7 @@ def _control_listener(path: Path) -> socket.socket:
         listener.bind(str(path))
     finally:
         os.umask(mask)
-    listener.listen(128)
+    listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
 

@@ -60,6 +60,8 @@ class SteadyClients:
     """One thread for each question and manner, from `start` to `stop`."""
 
     questions: Iterable[Question]
+    manners: tuple[bool, ...] = (False, True)
+    """Whether connections are kept."""
     answered: dict[str, int] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     """Connections that could not be made."""
@@ -74,7 +76,7 @@ class SteadyClients:
         self._threads = [
             threading.Thread(target=self._run, args=(question, keep), daemon=True)
             for question in self.questions
-            for keep in (False, True)
+            for keep in self.manners
         ]
 
     def start(self) -> None:

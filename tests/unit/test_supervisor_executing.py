@@ -1,4 +1,4 @@
-"""Descriptors that the supervisor itself was started with, or without."""
+"""Descriptors that the supervisor itself was started with, or without, and how many it and its programs may have."""
 
 from __future__ import annotations
 
@@ -30,3 +30,23 @@ def test_a_missing_standard_descriptor_is_the_null_device(missing: str, tmp_path
     assert found.count("/dev/null") >= missing.count("&-")
     assert rest.startswith("[True, True, True]")
     assert int(rest.split()[-1]) > 2
+
+
+RAISE = """
+import os, resource, sys
+from pallas_supervisor.executing import execute, raise_descriptor_limit
+raise_descriptor_limit()
+show = "import os, resource, sys; os.read(int(sys.argv[1]), 1); print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+print(*resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)
+reading, writing = os.pipe()
+pid = execute([sys.executable, "-ISc", show, str(reading)], {}, [reading], None)
+os.close(writing)  # it looks only now
+os.waitpid(pid, 0)
+"""
+
+
+def test_programs_keep_the_limit_of_descriptors_that_the_supervisor_was_started_with() -> None:
+    """Their own select(2) can look at no more."""
+    command = ["sh", "-c", 'ulimit -Sn 300 && ulimit -Hn 700 && exec "$@"', "sh", sys.executable, "-c", RAISE]
+    shown = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    assert shown.split() == ["700", "700", "300", "700"]

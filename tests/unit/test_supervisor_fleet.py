@@ -12,11 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.ports import free_ports
+from pallas_registry.connections import Connections
+from pallas_registry.http_server import HttpServer
 from pallas_registry.protocol import FailedReport, HealthReport, ReadyReport, Report, StageReport
 from pallas_supervisor import fleet as module
 from pallas_supervisor.directory import Directory
 from pallas_supervisor.events import Stop
-from pallas_supervisor.http_server import HttpServer
 from pallas_supervisor.listeners import open_listeners
 from pallas_supervisor.public_api import public_api
 from pallas_supervisor.states import Exit
@@ -406,12 +407,15 @@ def test_the_server_serves_on_a_given_socket_and_ends_promptly(tmp_path: Path):
     async def do(rig: Rig) -> None:
         listener = open_listeners("127.0.0.1", {"registry": free_ports(1)[0]})["registry"]
         port = listener.getsockname()[1]
-        server = HttpServer(public_api(rig.fleet, Directory(rig.fleet)), listener)
+        api = public_api(rig.fleet, Directory(rig.fleet))
+        server = HttpServer(api, listener, Connections("tests", 10), dates=False)
+        server.start()
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
             assert (await client.get(f"http://127.0.0.1:{port}/livez")).text == "ok"
             assert "server" not in (await client.get(f"http://127.0.0.1:{port}/livez")).headers
-            await server.close()
-        assert server._task.done()
+            await server.drain(PATIENCE)
+        assert server.connections == 0
+        listener.close()
 
     on_rig(tmp_path, do)
 

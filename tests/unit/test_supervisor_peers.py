@@ -12,8 +12,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from pallas_supervisor.http_server import HttpServer
-from pallas_supervisor.peers import Peer, peer_of
+from pallas_registry.connections import Connections
+from pallas_registry.http_server import HttpServer
+from pallas_supervisor.peers import Peer, PeerProtocol, peer_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,9 +47,11 @@ def test_a_request_knows_its_peer(tmp_path: Path) -> None:
             listener.bind(str(path))
             listener.listen()
             listener.setblocking(False)
-            server = HttpServer(Starlette(routes=[Route("/", who)]), listener)
+            app = Starlette(routes=[Route("/", who)])
+            server = HttpServer(app, listener, Connections("tests", 10), protocol=PeerProtocol)
+            server.start()
             async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path))) as client:
                 assert (await client.get("http://pallas/")).text == str(US)
-            await server.close()
+            await server.drain(60)
 
     asyncio.run(run())

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from pallas_registry import connections
+from pallas_registry.connections import Connections
 from pallas_supervisor import standin as module
 from pallas_supervisor.standin import Absence, StandIn, render
 from unit.supervisor_processes import PATIENCE, nothing_leaked
@@ -26,13 +28,15 @@ WHY = Absence("agent research is backoff: killed by SIGKILL; restarting in 2 s, 
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still is no client that says nothing, and ends no pause."""
     monkeypatch.setattr(module, "REQUEST_TIMEOUT", PATIENCE)
-    monkeypatch.setattr(module, "EXHAUSTION_PAUSE", PATIENCE)
+    monkeypatch.setattr(module, "ACCEPT_RETRY", PATIENCE)
+    monkeypatch.setattr(connections, "GRACE", 0.0)
 
 
 class Bench:
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
-        self.stand_in = StandIn(listener, lambda: WHY)
+        self.connections = Connections("tests", 200)
+        self.stand_in = StandIn(listener, lambda: WHY, self.connections)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -49,7 +53,7 @@ def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
                 await do(bench)
                 bench.stand_in.close()
                 while bench.stand_in._answering:
-                    await asyncio.wait(bench.stand_in._answering)
+                    await asyncio.sleep(0)
                 await asyncio.sleep(0)
 
     asyncio.run(run())
@@ -150,16 +154,67 @@ def test_a_client_that_says_nothing_at_all_is_let_go(monkeypatch: pytest.MonkeyP
     on_bench(do)
 
 
-def test_it_answers_only_so_many_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "MAX_AT_ONCE", 2)
+def test_many_that_say_nothing_keep_nobody_from_the_answer():
+    async def do(bench: Bench) -> None:
+        bench.connections.limit = 2
+        bench.stand_in.switch(on=True)
+        silent = [await bench.connect() for _ in range(300)]
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
+            for _ in range(3):
+                is_the_answer(await client.get(bench.url))
+        assert len(bench.connections) <= 2
+        for reader, _ in silent[:298]:
+            assert await reader.read() == b"", "the oldest go first"
+        for _, writer in silent:
+            writer.close()
+
+    on_bench(do)
+
+
+def test_in_a_crowd_everybody_has_a_moment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "GRACE", PATIENCE)
 
     async def do(bench: Bench) -> None:
+        bench.connections.limit = 1
         bench.stand_in.switch(on=True)
-        connections = [await bench.connect() for _ in range(3)]
-        assert await connections[2][0].read() == b""
-        assert len(bench.stand_in._answering) == 2
-        for _, writer in connections:
+        first, second = await bench.connect(), await bench.connect()
+        while bench.stand_in._resumption is None:
+            await asyncio.sleep(0)
+        second[1].write(b"GET / HTTP/1.1\r\n\r\n")
+        first[1].write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await first[0].readline()).startswith(b"HTTP/1.1 503")
+        first[1].close()
+        while bench.connections:
+            await asyncio.sleep(0)
+        bench.stand_in._resumption.cancel()
+        bench.stand_in._resume()
+        assert (await second[0].readline()).startswith(b"HTTP/1.1 503")
+        second[1].close()
+
+    on_bench(do)
+
+
+def test_its_close_ends_the_connections_that_it_has():
+    async def do(bench: Bench) -> None:
+        bench.stand_in.switch(on=True)
+        silent = [await bench.connect() for _ in range(3)]
+        while len(bench.stand_in._answering) < 3:
+            await asyncio.sleep(0)
+        bench.stand_in.close()  # long before their time is over
+        for reader, writer in silent:
+            assert await reader.read() == b""
             writer.close()
+
+    on_bench(do)
+
+
+def test_a_connection_that_it_has_just_accepted_is_closed_with_it():
+    async def do(bench: Bench) -> None:
+        reader, writer = await bench.connect()
+        bench.stand_in._accept()
+        bench.stand_in.close()
+        assert await reader.read() == b""
+        writer.close()
 
     on_bench(do)
 
@@ -186,7 +241,7 @@ class Exhausted:
 def test_without_descriptors_it_pauses_and_does_not_spin():
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        stand_in = bench.stand_in = StandIn(exhausted, lambda: WHY)  # type: ignore[arg-type]
+        stand_in = bench.stand_in = StandIn(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
         stand_in.switch(on=True)
         reader, writer = await bench.connect()
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -208,7 +263,7 @@ def test_without_descriptors_it_pauses_and_does_not_spin():
 def test_a_pause_ends_with_the_switch():
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        stand_in = bench.stand_in = StandIn(exhausted, lambda: WHY)  # type: ignore[arg-type]
+        stand_in = bench.stand_in = StandIn(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
         stand_in.switch(on=True)
         _, writer = await bench.connect()
         while stand_in._resumption is None:

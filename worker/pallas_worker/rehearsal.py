@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from fast_agent.config import Settings
 
+from pallas_registry.connections import Connections
+from pallas_registry.http_server import HttpServer
 from pallas_registry.protocol import WorkerSpec
-from pallas_worker.accept import HttpServer
 from pallas_worker.app import WorkerApp
 from pallas_worker.run import loop_factory
 from pallas_worker.self_check import complaint_of
@@ -51,7 +52,7 @@ async def answered() -> str | None:
     asgi = app.asgi(_SPEC.allowed_hosts)
     with socket.socket() as listener:
         async with app.server.session_manager.run():
-            return await complaint_of(HttpServer(asgi, listener), PORT)
+            return await complaint_of(HttpServer(asgi, listener, Connections("rehearsal", 1)), PORT)
 
 
 class _Nobody:

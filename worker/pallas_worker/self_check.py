@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pallas_registry.readiness_request import readiness_request, says_ready
 
 if TYPE_CHECKING:
-    from pallas_worker.accept import HttpServer
+    from pallas_registry.http_server import HttpServer
 
 TIMEOUT = 10.0
 """Seconds that the answer may take."""

@@ -20,11 +20,13 @@ from fast_agent.core.exceptions import (
     format_fast_agent_error,
 )
 
+from pallas_registry.connections import Connections
 from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.descriptors import share_of_descriptors
+from pallas_registry.http_server import HttpServer
 from pallas_registry.logs import get_logger
 from pallas_registry.protocol import Heartbeat, ReadyReport, StageReport
 from pallas_worker import metrics
-from pallas_worker.accept import HttpServer
 from pallas_worker.admission import Admission
 from pallas_worker.app import WorkerApp
 from pallas_worker.calls import Calls
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
     from pallas_worker.notices import NoticeReader
     from pallas_worker.provider_settings import ProviderSettings
     from pallas_worker.runtime import AgentRuntime
+
+OTHER_CONNECTIONS = 1024
+"""Connections beside those with calls: idle ones, health checks, scrapes."""
 
 _log = get_logger("pallas.worker.serve")
 
@@ -136,7 +141,7 @@ async def _serve(
     background: list[asyncio.Task[Any]] = []
     try:
         async with app.server.session_manager.run():
-            http = HttpServer(asgi, listener)
+            http = HttpServer(asgi, listener, _connections(spec))
             complaint = await complaint_of(http, spec.port)
             if complaint is None:
                 http.start()
@@ -164,6 +169,15 @@ async def _serve(
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+
+
+def _connections(spec: WorkerSpec) -> Connections:
+    """The connections that the port may hold: room for all calls that may run or wait, and for those who look.
+
+    A quarter of the descriptors stays for what the agent opens.
+    """
+    limit = share_of_descriptors(3 / 4, OTHER_CONNECTIONS + spec.max_concurrency + spec.max_queue)
+    return Connections(f"port of {spec.agent}", limit)
 
 
 def _import_agent(module: str) -> FastAgent:

@@ -73,8 +73,8 @@ PRELOAD_TRACED = (
 """The same where traces are made. Importing starts no thread; the worker opens the provider, which does."""
 
 
-QUIET = 0.25
-"""Seconds without a command after which the next worker is forked ahead; while many are started, none is."""
+QUIET = 250
+"""Milliseconds without a command after which the next worker is forked ahead; while many are started, none is."""
 
 
 def main() -> None:
@@ -93,6 +93,10 @@ def main() -> None:
     gc.freeze()
     channel.send(json.dumps({"ready": True}).encode())
     spare = None  # before the first command, nobody may be there yet who would adopt one
+    commands = (
+        select.poll()
+    )  # of any number: the supervisor may have more descriptors than select(2) can look at
+    commands.register(channel, select.POLLIN)
     while True:
         command, descriptors, _, _ = socket.recv_fds(channel, 64, len(Descriptors._fields))
         if not command:
@@ -105,7 +109,7 @@ def main() -> None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         channel.send(json.dumps(answer).encode())
-        spare = None if select.select([channel], [], [], QUIET)[0] else _fork_ahead(channel)
+        spare = None if commands.poll(QUIET) else _fork_ahead(channel)
 
 
 def _preload() -> None:

@@ -63,8 +63,9 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
+from pallas_registry.connections import Connections
+from pallas_registry.http_server import HttpServer
 from pallas_registry.protocol import WorkerSpec
-from pallas_worker.accept import HttpServer
 from pallas_worker.app import WorkerApp
 
 if TYPE_CHECKING:
@@ -446,7 +447,7 @@ async def main(listener: socket.socket) -> None:
     app = FixtureApp(SPEC)
     asgi = app.asgi(SPEC.allowed_hosts)
     async with app.server.session_manager.run():
-        http = HttpServer(asgi, listener)
+        http = HttpServer(asgi, listener, Connections("fixtures", 1000))
         http.start()
         await stopping.wait()
         await http.drain(SPEC.stop_timeout)

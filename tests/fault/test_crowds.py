@@ -1,0 +1,143 @@
+"""Crowds of clients that want nothing, at every kind of port, of a fleet that has few descriptors.
+
+Whatever they keep waiting for, operators, deaths of workers and other clients' calls must not notice. There is one
+fleet for all of it, whose processes may have `DESCRIPTORS` open; a crowd is larger than that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from harness.deployment import make_deployment
+from harness.fleet import PATIENCE, Fleet
+from harness.steady_clients import Question, SteadyClients
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DESCRIPTORS = 256
+CROWD = 400
+
+FEW_DESCRIPTORS = ("sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh")
+
+DOORS = ("registry", "control socket", "port of a worker", "port of nobody")
+
+ACCEPT = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+MANNERS = {
+    "says nothing": b"",
+    "does not end its head": b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+    "keeps its body back": b"POST %s HTTP/1.1\r\nHost: localhost\r\n" + ACCEPT + b"Content-Length: 9\r\n\r\n",
+    "reads no answer": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+"""What each of a crowd does with its connection, and what it sends for that."""
+
+BODY_WANTED = {"control socket": b"/v1/wait", "port of a worker": b"/mcp"}
+"""Where a body is waited for. Elsewhere the answer comes without it, and the connection is idle."""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    deployment = make_deployment(tmp_path_factory.mktemp("crowds") / "fleet", "busy", "down")
+    deployment.add("quiet", max_failures=100, reset_after=0.1)  # it is killed again and again
+    fleet = Fleet(deployment)
+    fleet.wrapper = FEW_DESCRIPTORS
+    with fleet:
+        fleet.wait()
+        assert fleet.ctl("stop", "down").returncode == 0
+        yield fleet
+
+
+def address(fleet: Fleet, door: str) -> tuple[str, int] | str:
+    agents = fleet.deployment.agents
+    ports = {
+        "registry": fleet.deployment.document["registry_port"],
+        "port of a worker": agents["busy"]["port"],
+        "port of nobody": agents["down"]["port"],
+    }
+    return ("127.0.0.1", ports[door]) if door in ports else str(fleet.runtime / "control.sock")
+
+
+@contextmanager
+def crowd(where: tuple[str, int] | str, said: bytes) -> Iterator[list[socket.socket]]:
+    """Many connections, each of which has sent the same and reads nothing."""
+    family = socket.AF_UNIX if isinstance(where, str) else socket.AF_INET
+    with ExitStack() as stack:
+        sockets = []
+        for _ in range(CROWD):
+            one = stack.enter_context(socket.socket(family))
+            one.connect(where)
+            one.settimeout(PATIENCE)  # only now: otherwise a full backlog of a unix socket would be an error
+            with contextlib.suppress(ConnectionError):  # it has been closed for a later one
+                one.sendall(said)
+            sockets.append(one)
+        yield sockets
+
+
+def open_descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def is_closed(one: socket.socket) -> bool:
+    """Whether the other side has closed it; what it has answered is read."""
+    try:
+        while one.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def test_the_limit_is_the_one_that_is_meant(fleet: Fleet) -> None:
+    for process in fleet.processes():
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0] == DESCRIPTORS
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_crowd_keeps_nobody_from_anything(fleet: Fleet, door: str, manner: str) -> None:
+    deployment = fleet.deployment
+    busy, quiet = (deployment.agents[name]["port"] for name in ("busy", "quiet"))
+    registry = deployment.document["registry_port"]
+    where = address(fleet, door)
+    before = fleet.pids()
+    questions = [
+        Question.to_agent(busy),
+        Question(busy),
+        Question(registry),
+        Question(registry, path="/metrics", expected="pallas_"),
+    ]
+    said = MANNERS[manner].replace(b"%s", BODY_WANTED.get(door, b"/"))
+    # A connection that is kept without a request goes with the crowd's, if it has been idle for longer than those.
+    crowd_is_idle = manner == "reads no answer" or (manner.startswith("keeps") and door not in BODY_WANTED)
+    with SteadyClients(questions, (False,) if crowd_is_idle else (False, True)) as clients:
+        clients.until_more(2)
+        with crowd(where, said) as sockets:
+            clients.until_more(2)
+            status = fleet.ctl("status")
+            assert status.returncode in (0, 1), status.stderr
+            assert "busy" in status.stdout
+            refusal = httpx.post(deployment.url("down"), json={}, timeout=PATIENCE)
+            assert refusal.status_code == 503
+            assert before["quiet"] is not None
+            os.kill(before["quiet"], signal.SIGKILL)
+            fleet.wait("quiet")
+            assert open_descriptors(fleet.pid) < DESCRIPTORS * 3 / 4
+            assert open_descriptors(fleet.pids()["busy"] or 0) < DESCRIPTORS
+            assert is_closed(sockets[0]), "the oldest one has gone"
+        clients.until_more(2)
+        with SteadyClients([Question.to_agent(quiet)]) as others:
+            others.until_more(2)
+    assert clients.failures == []
+    after = fleet.pids()
+    assert after["quiet"] != before["quiet"]
+    assert after["busy"] == before["busy"]
