@@ -34,6 +34,21 @@ def deployment_path(environ: Mapping[str, str]) -> Path:
     return Path(environ.get(PATH_VARIABLE) or DEFAULT_FILE)
 
 
+def working_directory() -> Path:
+    """Where this process was started.
+
+    Raises:
+        ConfigurationError: the folder has been removed since.
+    """
+    try:
+        return Path.cwd()
+    except OSError:
+        message = "the working directory no longer exists"
+        raise ConfigurationError(
+            [Problem("", None, "", message, f"cd to the folder that holds {DEFAULT_FILE}")]
+        ) from None
+
+
 def read_deployment(path: Path) -> Deployment:
     """The deployment that the file at `path` describes. Its `path` is absolute.
 

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pallas_registry.configuration_file import read_file
+from pallas_registry.fastagent_files import HOME_VARIABLE, settings_files
 from pallas_registry.known_secrets import secrets_in
 from pallas_registry.problems import ConfigurationError
 from pallas_registry.yaml_nodes import compose, plain
@@ -18,23 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FILES = tuple(
-    f"{name}.yaml"
-    for name in (
-        *("fast-agent", "fast-agent.config", "fastagent.config"),
-        *("fast-agent.secrets", "fastagent.secrets"),
-    )
-)
-"""The names under which fast-agent finds settings, in its home and in the working directory."""
-
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::([^}]*))?\}")
 
 
 def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """The secrets of `environ` and of fast-agent's files for `directory`, `${NAME}` put in as fast-agent does."""
     yield from secrets_in(environ)
-    home = directory / (environ.get("FAST_AGENT_HOME") or ".fast-agent")
-    for path in (folder / name for folder in (home, directory) for name in FILES):
+    for path in settings_files(directory, environ.get(HOME_VARIABLE)):
         try:
             state = path.stat()
         except (OSError, ValueError):

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ PROBE_INTERVAL = 15.0
 INTERVAL_VARIABLE = "PALLAS_PROBE_INTERVAL"
 SHORTEST, LONGEST = 0.1, 3600.0
 """Seconds that the variable may say."""
+
+_NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{0,20})?|\.[0-9]{1,20}")
 
 LONGEST_ERROR = 300
 """Characters of a reason that are passed on."""
@@ -90,10 +93,7 @@ def probe_interval(environ: Mapping[str, str]) -> float:
     given = environ.get(INTERVAL_VARIABLE)
     if not given:
         return PROBE_INTERVAL
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = math.nan
+    seconds = float(given) if _NUMBER.fullmatch(given) else math.nan
     if not SHORTEST <= seconds <= LONGEST:
         remedy = f"give a number of seconds from {SHORTEST:g} to {LONGEST:g}"
         message = f"{quoted(given)} is no interval"

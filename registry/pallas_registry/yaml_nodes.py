@@ -47,6 +47,7 @@ _REMEDIES = (
     ("end of stream", _OPEN),
     ("<stream end>", _OPEN),
     ("expected ',' or", _OPEN),
+    ("expected node content", _OPEN),
     ("block end", _INDENTATION),
     ("expected '-' indicator", _INDENTATION),
     ("expected key", _INDENTATION),

@@ -15,10 +15,8 @@ from typing import NoReturn
 import click
 
 from pallas_registry import __version__
-from pallas_registry.agents_file import deployment_path, read_deployment
-from pallas_registry.credentials import load_credentials
-from pallas_registry.environment import load_dotenv
-from pallas_registry.model_settings import read_model_settings
+from pallas_registry.agents_file import working_directory
+from pallas_registry.configuration import read_start
 from pallas_registry.problems import ConfigurationError, no_such_agent
 from pallas_registry.terminal_text import terminal_line
 from pallas_supervisor.activation import take_inheritance
@@ -46,15 +44,13 @@ def main(agent: str | None, config: Path | None) -> None:
     """Serve every agent of agents.yaml as a supervised MCP server of its own, with a registry."""
     open_standard_descriptors()
     inheritance = take_inheritance(os.environ)  # before one of its numbers can be another's
-    directory = Path.cwd()
     try:
-        os.environ.update(load_credentials(os.environ))
-        dotenv = load_dotenv(directory, os.environ)
-        os.environ.update(dotenv)
-        deployment = read_deployment(config or deployment_path(os.environ))
-        settings = read_model_settings(directory, os.environ)
+        directory = working_directory()
+        configuration, credentials = read_start(directory, os.environ, config)
     except ConfigurationError as error:
         _give_up(str(error), EXIT_CONFIGURATION)
+    os.environ.update({**credentials, **configuration.dotenv})
+    deployment = configuration.deployment
     if agent is not None and agent not in deployment.agents:
         message = f"{deployment.path}: {no_such_agent([agent], deployment.agents)}"
         _give_up(message, EXIT_CONFIGURATION)
@@ -69,11 +65,9 @@ def main(agent: str | None, config: Path | None) -> None:
     from pallas_supervisor.supervise import Assignment, single, supervise
 
     assignment = Assignment(
-        deployment=deployment,
-        settings=settings,
+        configuration=configuration,
         zygote=zygote,
         directory=directory,
-        dotenv=dotenv,
         inheritance=inheritance,
     )
     try:

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 
 from pallas_registry.logs import get_logger
 from pallas_registry.problems import ConfigurationError, Problem
+from pallas_registry.variables import CGROUP_VARIABLE, control_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pallas_supervisor.children import Owner
-
-VARIABLE = "PALLAS_CGROUP"
-"""Environment variable with the path of a group to use, where no service manager marks one as delegated."""
 
 OWN_LEAF = "supervisor"
 _WORKERS_LEAF = re.compile(r"worker-[A-Za-z0-9_-]+\.[0-9]+(\.[0-9]+)?")
@@ -151,13 +149,13 @@ def delegated_groups(environ: Mapping[str, str], pids: Iterable[int]) -> Groups 
     Raises:
         ConfigurationError: `PALLAS_CGROUP` names something that cannot be used.
     """
-    named = environ.get(VARIABLE)
+    named = control_group(environ)
     try:
         own = _own_group()
         if named:
             if own is None:
                 raise FileNotFoundError(2, "there are no control groups of version 2 here")
-            return _take(Path(named), own, pids)
+            return _take(named, own, pids)
         root = None if own is None else _delegated(own)
         if root is None or own is None:
             return None
@@ -166,7 +164,7 @@ def delegated_groups(environ: Mapping[str, str], pids: Iterable[int]) -> Groups 
         if named:
             remedy = "name a cgroup v2 group that this user may write to and nobody else uses, or unset it"
             problem = Problem(
-                "environment", None, VARIABLE, f"{named} cannot be used: {error.strerror}", remedy
+                "environment", None, CGROUP_VARIABLE, f"{named} cannot be used: {error.strerror}", remedy
             )
             raise ConfigurationError([problem]) from error
         _log.warning("the control group cannot be used, workers do not get groups of their own: %s", error)

@@ -248,8 +248,9 @@ class Fleet:
             for generation in agent.generations:
                 self.launcher.kill(name, generation)
 
-    def _describe(self, name: str, generation: int) -> WorkerSpec:
-        self.provenance.record(name, generation, serving=self.agents[name].generation)
+    async def _describe(self, name: str, generation: int) -> WorkerSpec:
+        files = await asyncio.to_thread(self.provenance.fingerprints, name)
+        self.provenance.record(name, generation, files, serving=self.agents[name].generation)
         self.traces.begin(name, generation)
         spec = worker_spec(
             self.deployment,
@@ -264,8 +265,11 @@ class Fleet:
             probe_key=self._probe_key,
         )
         # The files may have changed since the last start, and each agent has an environment of its own.
-        self.hub.secrets.add(configured_secrets(Path(self._directory), spec.environment))
+        await asyncio.to_thread(self._learn_secrets, spec.environment)
         return spec
+
+    def _learn_secrets(self, environment: Mapping[str, str]) -> None:
+        self.hub.secrets.add(configured_secrets(Path(self._directory), environment))
 
     def _gone(self, name: str, generation: int) -> None:
         self.guards.forget(name, generation)

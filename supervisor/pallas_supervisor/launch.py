@@ -37,7 +37,7 @@ from pallas_supervisor.states import OUT_OF_MEMORY
 from pallas_supervisor.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from pallas_registry.protocol import WorkerSpec
     from pallas_supervisor.cgroups import Groups, WorkerGroup
@@ -127,7 +127,7 @@ class Launcher:
         self,
         *,
         zygote: Zygote | None,
-        describe: Callable[[str, int], WorkerSpec],
+        describe: Callable[[str, int], Awaitable[WorkerSpec]],
         interpreter: Callable[[str], str | None],
         listener: Callable[[str], int],
         pipes: WorkerPipes,
@@ -262,7 +262,7 @@ class Launcher:
         self._emit(owner.name, Spawned(owner.generation, pid))
 
     async def _make(self, owner: Owner) -> int:
-        spec = self._describe(*owner)
+        spec = await self._describe(*owner)
         beginning = self._beginnings[owner] = Beginning(spec.memory_limit)
         if (group := self._group_for(owner, spec.memory_limit)) is not None:
             beginning.group = group

@@ -5,21 +5,22 @@ Knows where lines go; nothing of agents. A full queue or a full disk loses lines
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_registry.logs import get_logger
+from pallas_registry.variables import LOG_FILE_VARIABLE
 from pallas_supervisor.background_writer import BackgroundWriter
 from pallas_supervisor.journal import journal_behind
 from pallas_supervisor.rotating_file import RotatingFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 MAX_BYTES = 10 * 1024 * 1024
 BACKUPS = 5
@@ -34,12 +35,6 @@ OUTAGE_OVER = 1.0
 _log = get_logger("pallas.supervisor.logfile")
 
 
-def log_file_path(environ: Mapping[str, str]) -> Path:
-    """`PALLAS_LOG_FILE`, or `~/.local/state/pallas/pallas.log`."""
-    given = environ.get("PALLAS_LOG_FILE")
-    return Path(given).expanduser() if given else Path("~/.local/state/pallas/pallas.log").expanduser()
-
-
 def claim(path: Path, deployment: str) -> tuple[Path, int]:
     """The file that this supervisor alone may write, and the descriptor that holds the claim.
 
@@ -47,18 +42,39 @@ def claim(path: Path, deployment: str) -> tuple[Path, int]:
     that rotate one file lose lines.
 
     Raises:
-        OSError: the folder cannot be made or written.
+        OSError: it cannot be written; the message says what to do.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for candidate in (path, path.with_name(f"{path.stem}-{deployment}{path.suffix}")):
-        lock = os.open(f"{candidate}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            continue
-        return candidate, lock
-    raise BlockingIOError(f"other supervisors write {path} and {candidate}; set PALLAS_LOG_FILE")
+    candidates = (path, path.with_name(f"{path.stem}-{deployment}{path.suffix}"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for candidate in candidates:
+            if (lock := _lock(candidate)) is not None:
+                return candidate, lock
+    except OSError as error:
+        where = error.filename or path
+        reason = f"{where}: {error.strerror}" if str(where) != str(path) else error.strerror
+        remedy = f"set {LOG_FILE_VARIABLE} to a file that this user may write"
+        raise OSError(f"the log file {path} cannot be written ({reason}); {remedy}") from error
+    raise BlockingIOError(
+        f"other supervisors write {' and '.join(map(str, candidates))}; set {LOG_FILE_VARIABLE}"
+    )
+
+
+def _lock(path: Path) -> int | None:
+    """The descriptor that holds the claim, or None where another supervisor has it; the file can be written."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
 
 
 @dataclass(slots=True)

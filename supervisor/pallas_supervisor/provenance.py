@@ -52,15 +52,20 @@ class Provenance:
         self._newest: Configuration | None = taken
         self._problems: tuple[Problem, ...] = ()
 
-    def record(self, name: str, generation: int, serving: int) -> None:
+    def fingerprints(self, name: str) -> Mapping[Path, Fingerprint]:
+        """Of what fast-agent would read now in a worker of this agent. Reads files: not for the event loop."""
+        own = self.taken.deployment.agents[name].env
+        files = self.source.worker_files(own.get(HOME_VARIABLE, os.environ.get(HOME_VARIABLE)))
+        return {file: self._fingerprints.of(file) for file in files}
+
+    def record(self, name: str, generation: int, files: Mapping[Path, Fingerprint], *, serving: int) -> None:
         """Remember what the worker that is about to be started is given.
 
         Args:
+            files: its `fingerprints`, taken before it reads any of them.
             serving: the generation that serves until then, or the same; all others are forgotten.
         """
-        own = self.taken.deployment.agents[name].env
-        files = self.source.worker_files(own.get(HOME_VARIABLE, os.environ.get(HOME_VARIABLE)))
-        origin = Origin(self.taken, {file: self._fingerprints.of(file) for file in files})
+        origin = Origin(self.taken, files)
         before = self._origins.get(name, {}).get(serving)
         kept = {} if before is None else {serving: before}
         self._origins[name] = {**kept, generation: origin}
@@ -89,13 +94,14 @@ class Provenance:
             return self._newest
 
     def _look(self, environ: Mapping[str, str], *, anew: bool) -> None:
-        files = set(self.source.own_files())
+        own = self.source.own_files({**environ, **self.taken.dotenv})
+        files = set(own)
         for origins in list(self._origins.values()):
             for origin in list(origins.values()):
                 files.update(origin.files)
         # Before the files are read: what changes meanwhile has changed since.
         self._seen = {file: self._fingerprints.of(file) for file in files}
-        now = tuple(self._seen[file] for file in self.source.own_files())
+        now = tuple(self._seen[file] for file in own)
         if now == self._read_at and not anew:
             return
         self._read_at = now

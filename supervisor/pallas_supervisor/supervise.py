@@ -17,18 +17,20 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pallas_registry.configuration import alone
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.connections import Connections
 from pallas_registry.descriptors import share_of_descriptors
 from pallas_registry.http_server import HttpServer
 from pallas_registry.known_secrets import KnownSecrets
-from pallas_registry.logs import configure_logging, get_logger, levels
+from pallas_registry.logs import configure_logging, get_logger
 from pallas_registry.problems import counted
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
+from pallas_registry.variables import log_file, logs_to_stderr
 from pallas_supervisor.activation import Inheritance
 from pallas_supervisor.cgroups import Groups, delegated_groups
 from pallas_supervisor.children import become_subreaper
-from pallas_supervisor.configuration import Configuration, Source, alone
+from pallas_supervisor.configuration import Source
 from pallas_supervisor.console import Console
 from pallas_supervisor.control_api import control_api
 from pallas_supervisor.directory import Directory
@@ -36,7 +38,7 @@ from pallas_supervisor.fleet import Fleet
 from pallas_supervisor.hub import HubHandler, LogHub
 from pallas_supervisor.instance_lock import lock_instance
 from pallas_supervisor.listeners import BACKLOG, close_listeners, open_listeners
-from pallas_supervisor.logfile import LogWriter, claim, log_file_path
+from pallas_supervisor.logfile import LogWriter, claim
 from pallas_supervisor.loop_errors import LoopErrors
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.operations import Operations
@@ -49,11 +51,11 @@ from pallas_supervisor.socket_store import SocketStore
 from pallas_supervisor.tracing import StartTraces, open_tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from pallas_registry.deployment import Deployment, ModelSettings
-    from pallas_registry.log_levels import Levels
+    from pallas_registry.configuration import Configuration
+    from pallas_registry.deployment import Deployment
     from pallas_supervisor.zygote import Zygote
 
 REGISTRY = "registry"
@@ -72,13 +74,11 @@ _log = get_logger("pallas.supervisor")
 class Assignment:
     """What this supervisor is to run."""
 
-    deployment: Deployment
-    settings: ModelSettings
+    configuration: Configuration
+    """What `.env` says in it is in the environment already."""
     zygote: Zygote | None
     directory: Path
     """Working directory of the agents."""
-    dotenv: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What `.env` has added to the environment."""
     only: str | None = None
     """The one agent that is run, without registry and dependencies; None for all."""
     inheritance: Inheritance = field(default_factory=Inheritance)
@@ -89,7 +89,7 @@ async def supervise(assignment: Assignment) -> None:
     """Run a deployment until SIGTERM or SIGINT; a second SIGINT or SIGTERM ends it without grace.
 
     Raises:
-        ConfigurationError: a log level, or a path, cannot be used.
+        ConfigurationError: a path cannot be used.
         AlreadyRunningError: another supervisor runs this deployment.
         PortsTakenError: some port is taken; nothing was started.
         OSError: the log file or the runtime directory cannot be written.
@@ -111,10 +111,10 @@ class _Supervisor:
         self._store = SocketStore(self._notifier, assignment.inheritance)
 
     async def run(self) -> None:
-        deployment = self._assignment.deployment
+        deployment = self._assignment.configuration.deployment
+        levels = self._assignment.configuration.levels
         since = self._loop.time()
         become_subreaper()
-        chosen = levels(os.environ, self._assignment.settings.log_level)
         socket_path = control_socket(deployment.name, os.environ)
         ensure_private(socket_path.parent)
         lock = lock_instance(socket_path.parent, deployment.name)
@@ -122,13 +122,13 @@ class _Supervisor:
         listeners = self._listen(deployment)
         hub = self._open_log(deployment.name)
         handler = HubHandler(hub, self._loop)
-        configure_logging(handler, chosen, {}, hub.secrets)
+        configure_logging(handler, levels, {}, hub.secrets)
         self._stack.callback(logging.getLogger().removeHandler, handler)
         tracing = open_tracing(os.environ, deployment.name, hub.secrets)
         if tracing is not None:
             self._stack.callback(tracing.close)
         traces = StartTraces(tracing)
-        if os.environ.get("PALLAS_LOG_STDERR") != "1":
+        if not logs_to_stderr(os.environ):
             logging.getLogger("pallas").addHandler(Console(deployment.name))
         self._store.drop_unclaimed()
         await self._store.open()
@@ -138,15 +138,15 @@ class _Supervisor:
         self._stack.callback(shutil.rmtree, metrics, ignore_errors=True)
         fleet = Fleet(
             deployment,
-            self._assignment.settings,
+            self._assignment.configuration.settings,
             listeners=listeners,
             slots=Slots(metrics),
             hub=hub,
-            levels=chosen,
+            levels=levels,
             zygote=self._assignment.zygote,
             directory=str(self._assignment.directory),
             outlives=self._store.holds,
-            provenance=self._provenance(chosen),
+            provenance=self._provenance(),
             traces=traces,
             groups=self._groups(),
         )
@@ -233,18 +233,15 @@ class _Supervisor:
         self._stack.callback(close_listeners, list(listeners.values()))
         return listeners
 
-    def _provenance(self, chosen: Levels) -> Provenance:
+    def _provenance(self) -> Provenance:
         given = self._assignment
-        taken = Configuration(
-            deployment=given.deployment, settings=given.settings, levels=chosen, dotenv=given.dotenv
-        )
-        source = Source(path=given.deployment.path, directory=given.directory, only=given.only)
-        return Provenance(source, taken)
+        path = given.configuration.deployment.path
+        return Provenance(Source(path=path, directory=given.directory, only=given.only), given.configuration)
 
     def _open_log(self, deployment: str) -> LogHub:
-        path, claimed = claim(log_file_path(os.environ), deployment)
+        path, claimed = claim(log_file(os.environ), deployment)
         self._stack.callback(os.close, claimed)
-        writer = LogWriter(path, stderr=os.environ.get("PALLAS_LOG_STDERR") == "1")
+        writer = LogWriter(path, stderr=logs_to_stderr(os.environ))
         self._stack.callback(writer.close)
         secrets = KnownSecrets(configured_secrets(self._assignment.directory, os.environ))
         return LogHub(writer.put, secrets, lambda: writer.lost)
@@ -300,7 +297,9 @@ def _control_listener(path: Path) -> socket.socket:
 
 def single(assignment: Assignment, name: str) -> Assignment:
     """The same deployment with one agent alone, without registry and dependencies."""
-    return replace(assignment, deployment=alone(assignment.deployment, name), only=name, zygote=None)
+    given = assignment.configuration
+    configuration = replace(given, deployment=alone(given.deployment, name))
+    return replace(assignment, configuration=configuration, only=name, zygote=None)
 
 
 __all__ = ["SOCKET_NAME", "Assignment", "single", "supervise"]

@@ -1,20 +1,16 @@
 """The verb `check`: read a deployment's configuration and report everything that is wrong with it.
 
-Needs no supervisor: reads the files as one would at its start, and starts nothing.
+Needs no supervisor: reads files and environment as one does at its start, and starts nothing.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from pallasctl.failures import InvalidConfiguration
-
-if TYPE_CHECKING:
-    from pallas_registry.problems import Problem
 
 
 @click.command()
@@ -27,21 +23,24 @@ def check(file: Path | None) -> None:
 
     Exit status: 0 it is good, 2 it is not.
     """
-    from pallas_registry.agents_file import deployment_path, read_deployment
-    from pallas_registry.environment import load_dotenv
-    from pallas_registry.model_settings import read_model_settings
-    from pallas_registry.problems import collect, counted
+    from pallas_registry.agents_file import deployment_path, working_directory
+    from pallas_registry.configuration import read_start
+    from pallas_registry.problems import ConfigurationError, counted
 
-    problems: list[Problem] = []
-    directory = file.parent if file is not None else Path()
-    added = collect(lambda: load_dotenv(directory, os.environ), problems)
-    environ = {**os.environ, **(added or {})}
-    path = file if file is not None else deployment_path(environ)
-    deployment = collect(lambda: read_deployment(path), problems)
-    collect(lambda: read_model_settings(directory, environ), problems)
-    if problems or deployment is None:
-        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise InvalidConfiguration(f"{path}: {count}", details=[str(problem) for problem in problems])
+    try:
+        directory = file.parent if file is not None else working_directory()
+    except ConfigurationError as error:
+        raise InvalidConfiguration(str(error)) from None
+    try:
+        configuration, _ = read_start(directory, os.environ, file)
+    except ConfigurationError as error:
+        count = "one problem" if len(error.problems) == 1 else f"{len(error.problems)} problems"
+        path = file or deployment_path(os.environ)
+        raise InvalidConfiguration(
+            f"{path}: {count}", details=[str(problem) for problem in error.problems]
+        ) from None
+    deployment = configuration.deployment
+    path = file or deployment_path({**os.environ, **configuration.dotenv})
     agents = ", ".join(deployment.agents)
     click.echo(
         f"{path}: good: deployment {deployment.name} with {counted(len(deployment.agents), 'agent')} ({agents})"

@@ -59,12 +59,14 @@ def control_socket_path(named: str | None, environ: Mapping[str, str] = os.envir
 
 def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
     """What the supervisor finds in its environment when it is started here."""
-    here = Path.cwd()
-    if not (here / ".env").exists():
-        return environ
+    from pallas_registry.agents_file import working_directory
     from pallas_registry.environment import load_dotenv
     from pallas_registry.problems import ConfigurationError
 
+    try:
+        here = working_directory()
+    except ConfigurationError as error:
+        raise Failure(str(error)) from None
     try:
         return {**load_dotenv(here, environ), **environ}
     except ConfigurationError:

@@ -12,8 +12,9 @@ import pytest
 
 from harness.control_groups import groups_of_a_test, needs_control_groups, subtree
 from pallas_registry.problems import ConfigurationError
+from pallas_registry.variables import CGROUP_VARIABLE as VARIABLE
 from pallas_supervisor import cgroups
-from pallas_supervisor.cgroups import VARIABLE, Groups, delegated_groups
+from pallas_supervisor.cgroups import Groups, delegated_groups
 from pallas_supervisor.children import Owner
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ class Bench:
     def hub(self) -> LogHub:
         return LogHub(self.lines.append)
 
-    def describe(self, name: str, generation: int) -> WorkerSpec:
+    async def describe(self, name: str, generation: int) -> WorkerSpec:
         return WorkerSpec(
             agent=name,
             module="agents.research",
@@ -424,7 +424,7 @@ def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Pat
 
 def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture):
     async def do(bench: Bench) -> None:
-        def refuse(_name: str, _generation: int) -> WorkerSpec:
+        async def refuse(_name: str, _generation: int) -> WorkerSpec:
             raise ValueError("embedded null byte")
 
         bench.launcher._describe = refuse

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_supervisor import logfile
-from pallas_supervisor.logfile import LogWriter, claim, log_file_path
+from pallas_supervisor.logfile import LogWriter, claim
 from unit.supervisor_processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logfile, "CLOSE_TIMEOUT", PATIENCE)
 
 
-def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HOME", "/home/someone")
-    assert str(log_file_path({})) == "/home/someone/.local/state/pallas/pallas.log"
-    assert str(log_file_path({"PALLAS_LOG_FILE": "/var/log/pallas.log"})) == "/var/log/pallas.log"
-    assert str(log_file_path({"PALLAS_LOG_FILE": "~/p.log"})) == "/home/someone/p.log"
-    assert str(log_file_path({"PALLAS_LOG_FILE": ""})) == "/home/someone/.local/state/pallas/pallas.log"
-
-
 def test_two_supervisors_never_write_one_file(tmp_path: Path):
     path = tmp_path / "state" / "pallas.log"
     first, held = claim(path, "demo")
@@ -55,10 +47,28 @@ def test_two_supervisors_never_write_one_file(tmp_path: Path):
     os.close(held_too)
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
-    (tmp_path / "state").write_text("a file")
-    with pytest.raises(OSError, match="state"):
-        claim(tmp_path / "state" / "pallas.log", "demo")
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("file/pallas.log", "{0}/file: File exists"),
+        ("file/below/pallas.log", "{0}/file/below: Not a directory"),
+        ("folder", "is no regular file"),
+        ("pipe", "is no regular file"),
+        ("link", "No such file or directory"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named_with_the_way_out(path: str, reason: str, tmp_path: Path):
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere/at/all")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="the log file") as caught:
+        claim(tmp_path / path, "demo")
+    assert str(caught.value) == (
+        f"the log file {tmp_path / path} cannot be written ({reason.format(tmp_path)}); "
+        "set PALLAS_LOG_FILE to a file that this user may write"
+    )
 
 
 def test_lines_are_written_whole_and_in_order(tmp_path: Path):

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from pallas_registry.configured_secrets import FILES
+from pallas_registry.fastagent_files import FILES
 from pallas_registry.problems import ConfigurationError, Problem
 from pallas_supervisor.configuration import Source
 from pallas_supervisor.fingerprints import Fingerprints
@@ -110,7 +110,7 @@ def both(provenance: Provenance) -> list[tuple[str, ...]]:
 
 def start(provenance: Provenance, generation: int = 1) -> None:
     for name in provenance.taken.deployment.agents:
-        provenance.record(name, generation, serving=1)
+        provenance.record(name, generation, provenance.fingerprints(name), serving=1)
 
 
 @pytest.mark.parametrize("folder", ["", ".fast-agent/"])

@@ -35,10 +35,10 @@ async def until(rig: Rig, **states: str) -> None:
     await rig.fleet.engine.until(lambda: rig.states(states) == states)
 
 
-def serve(rig: Rig, *names: str) -> None:
+async def serve(rig: Rig, *names: str) -> None:
     """Let the agents' workers come up, with what the configuration says at the moment."""
     for name in names:
-        rig.fleet._describe(name, rig.world.newest(name).generation)
+        await rig.fleet._describe(name, rig.world.newest(name).generation)
     rig.come_up(*names)
 
 
@@ -121,7 +121,7 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
-        serve(rig, "research")
+        await serve(rig, "research")
         rig.write({"library": two["library"], "jarvis": {"port": port, "depends_on": ["library"]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
         await until(rig, library="ready", research="stopping")
@@ -250,15 +250,15 @@ def test_workers_get_the_new_settings(
 
     async def do(rig: Rig) -> None:
         rig.operations.start([])
-        serve(rig, "library")
-        assert rig.fleet._describe("library", 1).log_level == "INFO"
+        await serve(rig, "library")
+        assert (await rig.fleet._describe("library", 1)).log_level == "INFO"
         (tmp_path / "fastagent.config.yaml").write_text(
             "default_model: passthrough\nlogger:\n  level: debug\n"
         )
         plan = await rig.reloading.reload(dry_run=False)
         assert plan.changed["library"].fields == ("fastagent.config.yaml",)
         assert plan.changed["library"].action == "respawn"
-        specification = rig.fleet._describe("library", 2)
+        specification = await rig.fleet._describe("library", 2)
         assert specification.log_level == "DEBUG"
         assert specification.default_model == "passthrough"
         assert ours.level == logging.DEBUG, "and so do we"
@@ -271,8 +271,8 @@ def test_an_agent_is_outdated_until_its_worker_has_been_replaced(
 ):
     async def do(rig: Rig) -> None:
         rig.operations.start([])
-        serve(rig, "library")
-        serve(rig, "research")
+        await serve(rig, "library")
+        await serve(rig, "research")
         (tmp_path / "fastagent.secrets.yaml").write_text("openai: {api_key: new}\n")
         rig.write({**two, "research": {**two["research"], "title": "Research!"}})
         await rig.fleet.provenance.look()
@@ -284,7 +284,7 @@ def test_an_agent_is_outdated_until_its_worker_has_been_replaced(
         assert plan.changed["research"].fields == ("title", secrets)
         assert rig.fleet.provenance.document() == {"changed": [], "problems": 0}
         assert outdated(rig).keys() == set(two), "they still run"
-        serve(rig, "library")
+        await serve(rig, "library")
         assert outdated(rig).keys() == {"research"}
         assert (await rig.reloading.reload(dry_run=True)).changed == {}, "its turn will come"
 
@@ -296,19 +296,19 @@ def test_a_replacement_under_way_is_left_to_it_and_one_that_failed_is_tried_agai
 ):
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
-        serve(rig, "library")
+        await serve(rig, "library")
         (tmp_path / ".env").write_text("ONE=1\n")
         for _ in range(2):
             await rig.reloading.reload(dry_run=False)
             assert [process.generation for process in rig.world.of("library")] == [2, 1]
-            rig.fleet._describe("library", 2)
+            await rig.fleet._describe("library", 2)
             rig.appear("library")
         assert outdated(rig) == {"library": [".env"]}
         rig.end("library", Exit(status=1))
         assert rig.states()["library"] == "ready"
         assert outdated(rig) == {"library": [".env"]}, "it could not be replaced"
         await rig.reloading.reload(dry_run=False)
-        serve(rig, "library")
+        await serve(rig, "library")
         rig.end("library")
         assert outdated(rig) == {}
 
@@ -323,25 +323,25 @@ def test_variables_follow_the_file_but_never_the_environments_own(
         (tmp_path / ".env").write_text(text)
 
     async def do(rig: Rig) -> None:
-        def given() -> dict[str, str]:
-            found = rig.fleet._describe("library", 1).environment
+        async def given() -> dict[str, str]:
+            found = (await rig.fleet._describe("library", 1)).environment
             return {name: value for name, value in found.items() if name.startswith("TEST_")}
 
         write("TEST_A=1\nTEST_B=1\nTEST_OWN=file\n")
         await rig.reloading.reload(dry_run=True)
-        assert given() == {"TEST_OWN": "own"}
+        assert await given() == {"TEST_OWN": "own"}
         await rig.reloading.reload(dry_run=False)
-        assert given() == {"TEST_OWN": "own", "TEST_A": "1", "TEST_B": "1"}
+        assert await given() == {"TEST_OWN": "own", "TEST_A": "1", "TEST_B": "1"}
         write("TEST_B=2\n")
         await rig.reloading.reload(dry_run=False)
-        assert given() == {"TEST_OWN": "own", "TEST_B": "2"}
+        assert await given() == {"TEST_OWN": "own", "TEST_B": "2"}
         write("TEST_B=3\nTEST_C=\0\n")
         with pytest.raises(ConfigurationError, match="NUL"):
             await rig.reloading.reload(dry_run=False)
-        assert given() == {"TEST_OWN": "own", "TEST_B": "2"}
+        assert await given() == {"TEST_OWN": "own", "TEST_B": "2"}
         (tmp_path / ".env").unlink()
         await rig.reloading.reload(dry_run=False)
-        assert given() == {"TEST_OWN": "own"}
+        assert await given() == {"TEST_OWN": "own"}
 
     with environment(TEST_OWN="own"):
         on_rig(tmp_path, two, do)

@@ -1,0 +1,30 @@
+"""Where fast-agent finds its settings: names and folders. Pure."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRETS_FILES = ("fast-agent.secrets.yaml", "fastagent.secrets.yaml")
+FILES = ("fast-agent.yaml", "fast-agent.config.yaml", "fastagent.config.yaml", *SECRETS_FILES)
+
+HOME_VARIABLE = "FAST_AGENT_HOME"
+DEFAULT_HOME = ".fast-agent"
+"""Where fast-agent looks before it looks into the working directory, unless the variable names another folder."""
+
+
+@functools.lru_cache(maxsize=64)
+def settings_files(directory: Path, home: str | None) -> tuple[Path, ...]:
+    """All files that fast-agent may read, whether they are there or not.
+
+    Args:
+        directory: the working directory.
+        home: `FAST_AGENT_HOME`, or None.
+    """
+    expanded = os.path.expanduser(home or DEFAULT_HOME)  # noqa: PTH111 - Path's own raises for an unknown user
+    folders = dict.fromkeys((directory / expanded, directory))
+    return tuple(folder / name for folder in folders for name in FILES)

@@ -1,0 +1,251 @@
+"""Broken configurations: `pallas` and `pallasctl check` say the same, all at once, and nothing is started.
+
+Both commands run in this process, so that there can be many; what a running supervisor does is in
+`tests/system/test_fleet_configuration.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+from unittest.mock import patch
+
+import pytest
+from click.testing import CliRunner
+
+from pallas import server
+from pallasctl.main import pallasctl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+GOOD = b"name: demo\nagents:\n  one: {module: agents.one, port: 24201}\n"
+PIPE = None
+"""In place of a file's content."""
+
+
+class Case(NamedTuple):
+    """What is wrong, and what has to be in the message: one needle for each line."""
+
+    name: str
+    files: Mapping[str, bytes | None]
+    needles: tuple[str, ...]
+    env: Mapping[bytes, bytes] = {}
+
+
+def of_yaml(name: str, data: bytes, *needles: str) -> Case:
+    return Case(name, {"agents.yaml": data}, needles)
+
+
+def with_good(name: str, file: str, data: bytes | None, *needles: str) -> Case:
+    return Case(name, {"agents.yaml": GOOD, file: data}, needles)
+
+
+def in_environment(name: str, variable: str, value: bytes, *needles: str) -> Case:
+    return Case(name, {"agents.yaml": GOOD}, needles, {variable.encode(): value})
+
+
+SECRET = b"sk-abcdefghijklmnopqrstuvwxyz0123456789"
+
+CASES = [
+    of_yaml("empty", b"", "agents.yaml: is empty"),
+    of_yaml("only comments", b"# nothing\n", "agents.yaml: is empty"),
+    of_yaml("null", b"~\n", "agents.yaml:1: is empty, not a mapping"),
+    of_yaml("a list", b"- a\n", "agents.yaml:1: is a list"),
+    of_yaml("binary", b"\x7fELF\x02\x01\x01\0\0\0\x80\xff", "agents.yaml:1: the byte 0x80 is not UTF-8"),
+    of_yaml("NUL", b"name: a\0b\n", "agents.yaml:1: holds a NUL character"),
+    of_yaml("UTF-16", GOOD.decode().encode("utf-16"), "agents.yaml:1: is UTF-16; save the file as UTF-8"),
+    of_yaml(
+        "a control character", b"name: a\x1b[2Jb\n", "agents.yaml:1: the character U+001B is not allowed"
+    ),
+    of_yaml("an open bracket", b"name: [demo\n", "close the quote or the bracket"),
+    of_yaml("an open quote", b"name: 'demo\n", "close the quote or the bracket"),
+    of_yaml(
+        "a tab",
+        b"name: demo\nagents:\n\tone: {}\n",
+        "agents.yaml:3: ",
+    ),
+    of_yaml("deep", b"name: " + b"[" * 50_000, "agents.yaml:1: nests too deeply"),
+    of_yaml("deep blocks", b"- " * 50_000, "agents.yaml:1: nests too deeply"),
+    of_yaml("too many", b"a:" + b"\n- b" * 60_000, "holds more than 50000 values"),
+    of_yaml("too large", b"#" * (1 << 20) + b"\n", "has 1048577 bytes, more than any real configuration"),
+    of_yaml("an alias in itself", b"name: &a [*a]\n", "agents.yaml:1: holds itself"),
+    of_yaml("a merge of itself", b"a: &a\n  <<: *a\n", "agents.yaml:2: merges itself"),
+    of_yaml(
+        "aliases of aliases",
+        b"a0: &a0 lol\n"
+        + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 30)),
+        "holds more than 50000 values",
+    ),
+    of_yaml("an unknown alias", b"name: *nobody\n", "define the anchor"),
+    of_yaml("two documents", GOOD + b"---\n" + GOOD, "keep one document in the file"),
+    of_yaml(
+        "a tag",
+        b"name: !!python/object/apply:os.system [id]\nagents: {}\n",
+        "agents.yaml:1: name: is tagged",
+        "names no agent",
+    ),
+    of_yaml(
+        "an unknown key and a duplicate",
+        GOOD + b"name: other\nnmae: x\n",
+        "given twice",
+        "did you mean `name`?",
+    ),
+    of_yaml("a number of many digits", GOOD.replace(b"24201", b"9" * 5_000), "agents.one.port: "),
+    of_yaml("a long name", GOOD.replace(b"demo", b"x" * 100_000), "has 100000 characters"),
+    of_yaml(
+        "a time without an end",
+        GOOD.replace(b"}", b", start_timeout: 1e300}"),
+        "use at most 1000000000 seconds",
+    ),
+    of_yaml(
+        "a count without an end", GOOD.replace(b"}", b", max_queue: 1" + b"0" * 400 + b"}"), "is out of range"
+    ),
+    of_yaml("memory without an end", GOOD.replace(b"}", b", memory_limit: 99999999TB}"), "is out of range"),
+    of_yaml(
+        "a long variable",
+        GOOD.replace(b"}", b", env: {A: " + b"x" * 140_000 + b"}}"),
+        "agents.one.env.A: takes 140003 bytes",
+    ),
+    of_yaml("a variable with NUL", GOOD.replace(b"}", b', env: {A: "\\0"}}'), "contains a NUL character"),
+    of_yaml("half of a surrogate pair", GOOD.replace(b"demo", b'"\\ud83d"'), "agents.yaml:1: "),
+    Case("a pipe", {"agents.yaml": PIPE}, ("agents.yaml: is a pipe, not a file",)),
+    Case("no file", {}, ("agents.yaml: there is no such file",)),
+    with_good(".env: a pipe", ".env", PIPE, ".env: is a pipe, not a file"),
+    with_good(".env: no assignment", ".env", b"A=1\nno assignment\n", ".env:2: cannot be understood"),
+    with_good(".env: an open quote", ".env", b"KEY='" + SECRET, ".env:1: cannot be understood"),
+    with_good(".env: not UTF-8", ".env", b"A=\xff\n", ".env:1: the byte 0xff is not UTF-8"),
+    with_good(".env: NUL", ".env", b"A=\0\n", ".env:1: holds a NUL character"),
+    with_good(".env: an impossible name", ".env", b"'A=B'=1\n", ".env:1: names a variable with a `=` in it"),
+    with_good(".env: a long variable", ".env", b"A=" + b"x" * 140_000, ".env:1: A: takes 140003 bytes"),
+    with_good(".env: blanks", ".env", b"A=x" + b" " * 500_000 + b"y\n", ".env:1: has more than 256 blanks"),
+    with_good(
+        ".env: a level", ".env", b"PALLAS_LOG_LEVEL=loud\n", "PALLAS_LOG_LEVEL: 'loud' is not a log level"
+    ),
+    with_good("settings: a pipe", "fastagent.config.yaml", PIPE, "fastagent.config.yaml: is a pipe"),
+    with_good("settings: no YAML", "fastagent.config.yaml", b"a: [\n", "fastagent.config.yaml:"),
+    with_good(
+        "settings: deep", "fastagent.config.yaml", b"[" * 50_000, "fastagent.config.yaml:1: nests too deeply"
+    ),
+    with_good(
+        "settings: our keys",
+        "fastagent.config.yaml",
+        b"default_model: [a]\nmodel_capabilities: {vision: perhaps}\nlogger: {level: loud}\n",
+        *("default_model: is a list", "vision: is text", "logger.level: 'loud' is not a log level"),
+    ),
+    with_good("secrets: a pipe", "fastagent.secrets.yaml", PIPE, "fastagent.secrets.yaml: is a pipe"),
+    with_good(
+        "secrets: no YAML",
+        "fastagent.secrets.yaml",
+        b"openai:\n  api_key: '" + SECRET,
+        "fastagent.secrets.yaml:2",
+    ),
+    with_good("home: no YAML", ".fast-agent/fast-agent.yaml", b"a: [\n", ".fast-agent/fast-agent.yaml:"),
+    in_environment(
+        "an interval", "PALLAS_PROBE_INTERVAL", b"soon", "PALLAS_PROBE_INTERVAL: 'soon' is no interval"
+    ),
+    in_environment("NaN", "PALLAS_PROBE_INTERVAL", b"nan", "PALLAS_PROBE_INTERVAL: 'nan' is no interval"),
+    in_environment(
+        "a huge one", "PALLAS_PROBE_INTERVAL", b"1e300", "PALLAS_PROBE_INTERVAL: '1e300' is no interval"
+    ),
+    in_environment(
+        "a negative one", "PALLAS_PROBE_INTERVAL", b"-1", "PALLAS_PROBE_INTERVAL: '-1' is no interval"
+    ),
+    in_environment("a level", "PALLAS_LOG_LEVEL", b"\xff", r"PALLAS_LOG_LEVEL: '\udcff' is not a log level"),
+    in_environment(
+        "a root level", "PALLAS_ROOT_LOG_LEVEL", b"11", "PALLAS_ROOT_LOG_LEVEL: '11' is not a log level"
+    ),
+    in_environment("stderr", "PALLAS_LOG_STDERR", b"yes", "PALLAS_LOG_STDERR: 'yes' is neither 0 nor 1"),
+    in_environment("a group", "PALLAS_CGROUP", b"a/b", "PALLAS_CGROUP: 'a/b' is no absolute path"),
+    in_environment(
+        "a home", "PALLAS_LOG_FILE", b"~nobody-is-called-so/x", "no home directory ~nobody-is-called-so"
+    ),
+    in_environment(
+        "a runtime directory", "PALLAS_RUNTIME_DIR", b"/" + b"x" * 200, "a unix socket allows 107"
+    ),
+    in_environment(
+        "another file", "PALLAS_AGENTS_CONFIG", b"\xff\x1b.yaml", r"\udcff\x1b.yaml: there is no such file"
+    ),
+    in_environment(
+        "credentials", "CREDENTIALS_DIRECTORY", b"/proc/self/status", "cannot be read: Not a directory"
+    ),
+    Case(
+        "all at once",
+        {
+            "agents.yaml": b"name: demo\nagents:\n  one: {port: 0}\n",
+            ".env": b"no assignment\n",
+            "fastagent.config.yaml": b"default_model: [a]\n",
+            "fastagent.secrets.yaml": b"a: [\n",
+        },
+        (
+            *(".env:1", "agents.yaml:3: agents.one.module", "agents.yaml:3: agents.one.port"),
+            *("fastagent.config.yaml:1", "environment: PALLAS_PROBE_INTERVAL", "fastagent.secrets.yaml:"),
+        ),
+        {b"PALLAS_PROBE_INTERVAL": b"x"},
+    ),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, and an environment without variables of ours."""
+    for name in list(os.environ):
+        if name.startswith("PALLAS_") or name in ("FAST_AGENT_HOME", "CREDENTIALS_DIRECTORY"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_start_and_check_refuse_it_with_the_same_words(case: Case, folder: Path) -> None:
+    for name, content in case.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        if content is PIPE:
+            os.mkfifo(folder / name)
+        else:
+            (folder / name).write_bytes(content)
+    before = sorted(folder.rglob("*"))
+    with (
+        patch.dict(os.environb, case.env),
+        patch("pallas.server.zygote_for", side_effect=AssertionError("it was started")),
+    ):
+        start = CliRunner().invoke(server.main, [])
+        check = CliRunner().invoke(pallasctl, ["check"])
+    assert (start.exit_code, check.exit_code) == (2, 2), (start.output, start.exception, check.output)
+    assert isinstance(start.exception, SystemExit)
+    said = [line.removeprefix("pallas: ").replace(f"{folder}/", "") for line in start.stderr.splitlines()]
+    checked = [line.strip().replace(f"{folder}/", "") for line in check.stderr.splitlines()[1:]]
+    assert said == checked
+    assert len(said) == len(case.needles)
+    for line, needle in zip(said, case.needles, strict=True):
+        assert needle in line
+        assert "; " in line, "the way out"
+        assert len(line) < 700
+        assert line.isprintable()
+        assert "sk-abc" not in line
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_byte_order_mark_does_not_matter(folder: Path) -> None:
+    mark = b"\xef\xbb\xbf"
+    (folder / "agents.yaml").write_bytes(mark + GOOD)
+    (folder / ".env").write_bytes(mark + b"PALLAS_LOG_LEVEL=debug\n")
+    (folder / "fastagent.config.yaml").write_bytes(mark + b"default_model: passthrough\n")
+    (folder / "fastagent.secrets.yaml").write_bytes(mark + b"openai: {api_key: x}\n")
+    check = CliRunner().invoke(pallasctl, ["check"])
+    assert (check.exit_code, check.stderr) == (0, "")
+
+
+def test_a_working_directory_that_is_gone_is_said_in_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for command, arguments in ((server.main, []), (pallasctl, ["check"]), (pallasctl, ["status"])):
+        result = CliRunner().invoke(command, arguments)
+        assert result.exit_code not in (0, 3)
+        [line] = result.stderr.splitlines()
+        assert "the working directory no longer exists; cd to " in line
