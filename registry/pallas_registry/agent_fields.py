@@ -9,7 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from pallas_registry import rules
-from pallas_registry.deployment import Agent, DependencyLossPolicy, RestartPolicy
+from pallas_registry.deployment import (
+    MINIMUM_LIVENESS_INTERVAL,
+    Agent,
+    DependencyLossPolicy,
+    RestartPolicy,
+)
 from pallas_registry.problems import quoted
 
 if TYPE_CHECKING:
@@ -25,7 +30,6 @@ BUILT_IN = Agent(name="", module="", port=UNREAD_PORT, title="", description="")
 """What every agent has of its own accord: the defaults of the fields that agents can share."""
 
 MINIMUM_REQUEST_BYTES = 1024
-MINIMUM_LIVENESS_INTERVAL = 0.1
 MINIMUM_SLOW_AFTER = 0.01
 MINIMUM_MEMORY = 192 * 1024**2
 """Bytes; a worker that has only just started takes three quarters of it."""

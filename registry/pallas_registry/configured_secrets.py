@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_VARIABLE = re.compile(r"\$\{([^}:]+)(?::([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([^}:]{1,256}+)(?::([^}]{0,1024}+))?\}")
 
 
 def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:

@@ -25,6 +25,8 @@ LIVENESS_INTERVAL = 5.0
 """Seconds from one heartbeat of a worker to the next, unless the agent's entry says otherwise."""
 SLOW_AFTER = 1.0
 """Seconds beyond which a health probe counts as slow, unless the agent's entry says otherwise."""
+MINIMUM_LIVENESS_INTERVAL = 0.1
+"""Seconds that an agent's entry may say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

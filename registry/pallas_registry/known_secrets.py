@@ -10,6 +10,8 @@ import base64
 import binascii
 import json
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -27,32 +29,84 @@ LIKELY = 16
 
 _PASSWORD = re.compile(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@")
 
+_FEW = 100
+"""Forms up to which looking for one after the other is the quickest way."""
+
+_GRAM = 4
+_STEP = SHORTEST - _GRAM + 1
+"""Every so many characters of a text, `_GRAM` of them are looked at: any `SHORTEST` in a row have some among them."""
+
+
+class Forms:
+    """Texts of at least `SHORTEST` characters, to be found in others: in a time that hardly depends on their number."""
+
+    def __init__(self, forms: Iterable[str] = ()) -> None:
+        self.all = longest_first(forms)
+        self._by_gram: defaultdict[str, list[str]] = defaultdict(list)
+        if len(self.all) > _FEW:
+            for form in self.all:
+                for gram in {form[at : at + _GRAM] for at in range(_STEP)}:
+                    self._by_gram[gram].append(form)
+
+    def found_in(self, text: str) -> Iterator[str]:
+        """Those that are in the text, in no order."""
+        near: Iterable[str] = self.all
+        if self._by_gram:
+            grams = {text[at : at + _GRAM] for at in range(0, len(text), _STEP)}
+            near = {form for gram in grams & self._by_gram.keys() for form in self._by_gram[gram]}
+        return (form for form in near if form in text)
+
 
 class KnownSecrets:
-    """A set of secrets; may be read while another thread adds to it."""
+    """A set of secrets; threads may read it and add to it at the same time."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms: tuple[str, ...] = ()
+        self._forms = Forms()
+        self._adding = threading.Lock()
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
         """Know these, too; those shorter than `SHORTEST` are passed over."""
         forms = {form for secret in secrets for form in forms_of(secret)}
-        self._forms = longest_first(forms.union(self._forms))
+        with self._adding:
+            if not forms.issubset(self._forms.all):
+                self._forms = Forms(forms.union(self._forms.all))
 
-    def forms(self) -> tuple[str, ...]:
-        """All that must not be met in a text, the longest first."""
-        return self._forms
+    def forms(self) -> tuple[Forms, ...]:
+        """All that must not be met in a text."""
+        return (self._forms,)
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest of them."""
+        return max((len(forms.all[0]) for forms in self.forms() if forms.all), default=0)
+
+    def found_in(self, text: str) -> tuple[str, ...]:
+        """Those that are in the text, the longest first."""
+        found = {form for forms in self.forms() for form in forms.found_in(text)}
+        return longest_first(found) if found else ()
 
     def may_be_in(self, text: str) -> bool:
         """A quick look: False only if `strike` would change nothing, in `text` or in what a JSON `text` says."""
-        return any(form in text for form in self.forms())
+        return any(True for forms in self.forms() for _ in forms.found_in(text))
 
     def strike(self, text: str) -> str:
         """The text without any of them; idempotent."""
-        for form in self.forms():
+        for form in self.found_in(text):
             text = text.replace(form, REDACTED)
         return text
+
+
+class Together(KnownSecrets):
+    """Several sets as one; what is added goes to none of them."""
+
+    def __init__(self, *sets: KnownSecrets) -> None:
+        self._sets = sets
+        super().__init__()
+
+    def forms(self) -> tuple[Forms, ...]:
+        """Those of all of them."""
+        return (self._forms, *(forms for known in self._sets for forms in known.forms()))
 
 
 def forms_of(secret: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pallas_registry.problems import ConfigurationError, Problem, quoted
+from pallas_registry.typed_json import build, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,10 @@ LONGEST_ERROR = 300
 """Characters of a reason that are passed on."""
 RESULTS_AT_ONCE = 5
 """Results in one notice, which so fits into what a pipe takes whole or not at all (PIPE_BUF, 4096 bytes)."""
+LONGEST_TARGET = 64
+"""Characters of a target's name, of which `target_name` makes half as many."""
+MOST_TARGETS = 1000
+"""Targets of one worker that are shared; it looks at the others by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +74,7 @@ def decode_notice(line: bytes) -> Notice:
     Raises:
         ValueError: the line is no notice.
     """
-    try:
-        fields = json.loads(line)
-        return Notice(
-            results=tuple(ProbeResult(**result) for result in fields["results"]),
-            turns=tuple(fields["turns"]),
-        )
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"not a notice: {error}") from error
+    return build(Notice, read_object(line))
 
 
 def target_name(key: str, *parts: object) -> str:

@@ -11,17 +11,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pallas_registry.deployment import (
     LIVENESS_INTERVAL,
     MAX_CONCURRENCY,
     MAX_QUEUE,
     MAX_REQUEST_BYTES,
+    MINIMUM_LIVENESS_INTERVAL,
     SLOW_AFTER,
     ModelCapabilities,
 )
 from pallas_registry.probe_sharing import PROBE_INTERVAL, ProbeResult
+from pallas_registry.typed_json import build, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -238,22 +240,17 @@ def encode_report(report: Report) -> bytes:
 def decode_report(line: bytes) -> Report:
     """The report in one line that `encode_report` wrote.
 
+    Whoever wrote it, every field of what is returned is of its type, numbers are finite, and texts can be written.
+
     Raises:
-        ValueError: the line is not a known report.
+        ValueError: the line is not a known report; the message says why, in a few words.
     """
-    try:
-        fields: dict[str, Any] = json.loads(line)
-        kind = _KINDS[fields.pop("kind")]
-        if kind is ReadyReport and fields["capabilities"] is not None:
-            fields["capabilities"] = ModelCapabilities(**fields["capabilities"])
-        if kind is HealthReport:
-            fields["downstreams"] = tuple(DownstreamHealth(**entry) for entry in fields["downstreams"])
-            if fields["provider"] is not None:
-                fields["provider"] = ProviderHealth(**fields["provider"])
-        if kind is WatchReport:
-            fields["targets"] = tuple(fields["targets"])
-        if kind is ProbedReport:
-            fields["results"] = tuple(ProbeResult(**result) for result in fields["results"])
-        return kind(**fields)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"not a report: {error}") from error
+    fields = read_object(line)
+    name = fields.pop("kind", None)
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ValueError("not of a known kind")
+    report = build(kind, fields)
+    if isinstance(report, Heartbeat) and report.interval < MINIMUM_LIVENESS_INTERVAL:
+        raise ValueError(f"interval: {report.interval:g} is below {MINIMUM_LIVENESS_INTERVAL:g}")
+    return report

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
-from pallas_registry.redaction import REDACTED, is_secret_name, redact
+from pallas_registry.redaction import REDACTED, is_secret_name
+from pallas_registry.shortening import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 200
 """Characters of a span's name: it may hold what a client calls a tool."""
+
+LONGEST_VALUE = 64 * 1024
+"""Characters of a text in a span; of a longer one the middle is left out."""
 
 _MAY_BE_CONTENT = ("gen_ai.", "llm.", "traceloop.", "input.", "output.", "exception.", "error.")
 """Namespaces in which texts may quote a prompt, an answer, or what a tool was given and gave."""
@@ -60,9 +64,9 @@ def presentable(span: ReadableSpan, secrets: KnownSecrets, *, content: bool) -> 
         return _clean(attributes or {}, secrets, content=content)
 
     status = span.status
-    description = redact(secrets.strike(status.description)) if content and status.description else None
+    description = _clean_value(status.description, secrets) if content and status.description else None
     return ReadableSpan(
-        name=redact(secrets.strike(span.name))[:LONGEST_NAME],
+        name=without_secrets(span.name, LONGEST_VALUE, secrets)[:LONGEST_NAME],
         context=span.context,
         parent=span.parent,
         resource=span.resource,
@@ -93,7 +97,7 @@ def _may_be_content(name: str, value: Any) -> bool:
 
 def _clean_value(value: Any, secrets: KnownSecrets) -> Any:
     if isinstance(value, str):
-        return redact(secrets.strike(value))
+        return without_secrets(value, LONGEST_VALUE, secrets)
     if isinstance(value, list | tuple):
         return [_clean_value(item, secrets) for item in value]
     return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from pallas_registry.protocol import (
     StageReport,
     WatchReport,
 )
+from pallas_registry.shortening import without_secrets
+from pallas_supervisor.children import Owner
 from pallas_supervisor.engine import Engine, Transition
 from pallas_supervisor.events import Complained, Ready
 from pallas_supervisor.graph import Graph
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
 
 LISTED = frozenset(State) - {State.STOPPED, State.FAILED}
 """States in which an agent is in the registry: one that restarts stays, as contract and clients expect."""
+
+LONGEST_COMPLAINT = 2_000
+"""Characters that are kept of why a worker gives up."""
 
 _log = get_logger("pallas.supervisor.fleet")
 
@@ -109,7 +115,7 @@ class Fleet:
         self._directory = directory
         self.outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
-        self.intake = Intake(self._reported, hub)
+        self.intake = Intake(self._reported, hub, self._pid)
         self.notices = NoticePipes()
         self.shared_probes = SharedProbes(self.notices.send)
         self._probe_key = secrets.token_hex(32)
@@ -181,6 +187,11 @@ class Fleet:
         lost = self.intake.lost
         floods = {(name, "flood"): lost.get(name, 0) for name in self.deployment.agents}
         return {("", "disk"): self.hub.lost, **floods}
+
+    @property
+    def unreadable_reports(self) -> Mapping[str, int]:
+        """Lines of each agent's workers that are no report, so far."""
+        return {name: self.intake.unreadable[name] for name in self.deployment.agents}
 
     @property
     def health(self) -> Mapping[str, Status]:
@@ -271,6 +282,10 @@ class Fleet:
     def _learn_secrets(self, environment: Mapping[str, str]) -> None:
         self.hub.secrets.add(configured_secrets(Path(self._directory), environment))
 
+    def _pid(self, name: str, generation: int) -> int | None:
+        worker = self.launcher.worker(Owner(name, generation))
+        return None if worker is None else worker.pid
+
     def _gone(self, name: str, generation: int) -> None:
         self.guards.forget(name, generation)
         self.shared_probes.leave((name, generation))
@@ -291,11 +306,14 @@ class Fleet:
                 self.reports.take_ready(name, generation, report)
                 self._confirm_ready(agent, generation)
             case FailedReport(message=message):
-                self.engine.post(name, Complained(generation, " ".join(message.split())))
+                said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self.hub.secrets)
+                self.engine.post(name, Complained(generation, said))
             case WatchReport(targets=targets):
                 self.shared_probes.watch((name, generation), targets)
             case ProbedReport(results=results):
-                self.shared_probes.take((name, generation), results)
+                # One of the future would be believed for as long as that.
+                begun = [result for result in results if result.at <= time.monotonic()]
+                self.shared_probes.take((name, generation), begun)
             case HealthReport():
                 before = self.reports.take_health(name, generation, report)
                 if generation == agent.generation:

@@ -27,6 +27,9 @@ NOTICE = 5
 FIELDS = ("agent", "pid", "generation", "logger", "conversation_id", "request_id", "trace_id")
 """Keys of a record that become fields: `agent` is `PALLAS_AGENT`."""
 
+LONGEST_FIELD = 256
+"""Characters of a field's value, some of which clients and agents choose."""
+
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
@@ -75,7 +78,7 @@ def entry(line: bytes) -> bytes:
     priority = PRIORITIES.get(str(record.get("level")), NOTICE)
     fields = [f"PRIORITY={priority}", f"SYSLOG_IDENTIFIER={IDENTIFIER}"]
     fields += [
-        f"PALLAS_{key.upper()}={' '.join(str(record[key]).split())}"
+        f"PALLAS_{key.upper()}={' '.join(str(record[key]).split())[:LONGEST_FIELD]}"
         for key in FIELDS
         if record.get(key) is not None
     ]

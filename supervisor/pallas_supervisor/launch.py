@@ -358,9 +358,11 @@ class Launcher:
         if exit_ is None:
             return
         self._loop.remove_reader(worker.pidfd)
-        self._pipes.drain(*worker.owner)
-        exit_ = replace(exit_, reason=_reason(worker, exit_))
-        self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
+        try:
+            self._pipes.drain(*worker.owner)
+            exit_ = replace(exit_, reason=_reason(worker, exit_))
+        finally:  # nobody else tells of it
+            self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
 
     def _belongs(self, worker: Worker, pid: int, whose: Owner | None) -> bool:
         """Whether an adopted process is what `worker` has left behind.
@@ -421,7 +423,7 @@ class Launcher:
     def _tell_gone(self, owner: Owner) -> None:
         try:
             self._gone(*owner)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - the engine counts on hearing that it is gone
             _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from pallas_registry.logs import get_logger
 from pallas_supervisor import procfs
 from pallas_supervisor.pulse import Pulse
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 LOOKS = 0.25
 """Part of an interval between two looks: well below what counts as late."""
+
+
+_log = get_logger("pallas.supervisor.liveness")
 
 
 class Judge(Protocol):
@@ -69,10 +73,20 @@ class Liveness:
 
     def _look(self) -> None:
         now = self._loop.time()
-        for worker, (pid, pulse) in list(self._pulses.items()):
-            if now >= pulse.due:
-                self._take_stock(worker, pid, pulse, now)
-        self._look_again()
+        try:
+            for worker, (pid, pulse) in list(self._pulses.items()):
+                if now >= pulse.due:
+                    self._take_stock_guarded(worker, pid, pulse, now)
+        finally:
+            self._look_again()
+
+    def _take_stock_guarded(self, worker: Owner, pid: int, pulse: Pulse, now: float) -> None:
+        """Whatever one worker brings about, the others are looked at; it is itself from its next heartbeat on."""
+        try:
+            self._take_stock(worker, pid, pulse, now)
+        except Exception:  # noqa: BLE001 - it is logged
+            self.forget(worker)
+            _log.exception("%s: its heartbeats cannot be judged", worker.name, extra={"agent": worker.name})
 
     def _take_stock(self, worker: Owner, pid: int, pulse: Pulse, now: float) -> None:
         usage = procfs.cpu_usage(pid)

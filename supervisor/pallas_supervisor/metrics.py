@@ -84,6 +84,10 @@ class Fleet(Protocol):
     def lost_lines(self) -> Mapping[tuple[str, str], int]:
         """Log lines that were lost so far, by agent and reason."""
 
+    @property
+    def unreadable_reports(self) -> Mapping[str, int]:
+        """Lines of each agent's workers that are no report."""
+
 
 class FleetCollector(Collector):
     """What is known of agents, made anew for every scrape, so that nothing of a removed agent remains."""
@@ -118,6 +122,15 @@ class FleetCollector(Collector):
             if not name or name in ports:
                 lost.add_metric([name, reason], lines)
         yield lost
+        unreadable = CounterMetricFamily(
+            "pallas_reports_unreadable",
+            "Lines of the agent's workers to the supervisor that are none of its reports.",
+            labels=["agent"],
+        )
+        for name, lines in self._fleet.unreadable_reports.items():
+            if name in ports:
+                unreadable.add_metric([name], lines)
+        yield unreadable
 
     def _bounds(self, ports: Mapping[str, int]) -> Iterator[Metric]:
         concurrency = GaugeMetricFamily(

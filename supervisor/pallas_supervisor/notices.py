@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 from typing import TYPE_CHECKING
 
 from pallas_registry.probe_sharing import RESULTS_AT_ONCE, Notice, encode_notice
@@ -36,7 +37,11 @@ class NoticePipes:
             return
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             for part in _parts(notice):
-                os.write(writer, encode_notice(part))
+                line = encode_notice(part)
+                if (
+                    len(line) <= select.PIPE_BUF
+                ):  # else it might be taken in part, and what follows be part of it
+                    os.write(writer, line)
 
     def close(self, name: str, generation: int) -> None:
         """Let go of the pipe, if there is one."""

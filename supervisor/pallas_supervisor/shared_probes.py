@@ -7,10 +7,17 @@ is lost here costs a probe more and nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from pallas_registry.probe_sharing import Notice, ProbeResult
+from pallas_registry.probe_sharing import (
+    LONGEST_ERROR,
+    LONGEST_TARGET,
+    MOST_TARGETS,
+    Notice,
+    ProbeResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,7 +51,8 @@ class SharedProbes:
         """A worker wants to hear of these targets: it does at once, or it is to probe them itself."""
         results: list[ProbeResult] = []
         turns: list[str] = []
-        for name in targets:
+        room = MOST_TARGETS - sum(worker in target.watchers for target in self._targets.values())
+        for name in islice((name for name in targets if len(name) <= LONGEST_TARGET), max(room, 0)):
             target = self._targets.get(name)
             if target is None:
                 target = self._targets[name] = _Target(worker)
@@ -65,6 +73,7 @@ class SharedProbes:
             target = self._targets.get(result.target)
             if target is None or worker not in target.watchers:
                 continue
+            result = _bounded(result)
             target.newest = result
             if target.holder != worker:
                 target.holder = worker
@@ -94,3 +103,9 @@ class SharedProbes:
     def _tell(self, worker: Worker, results: list[ProbeResult], turns: list[str]) -> None:
         if results or turns:
             self._send(*worker, Notice(results=tuple(results), turns=tuple(turns)))
+
+
+def _bounded(result: ProbeResult) -> ProbeResult:
+    """The result as it is kept and passed on: with texts of the length that workers give them."""
+    error = None if result.error is None else result.error[:LONGEST_ERROR]
+    return replace(result, error=error, checked=result.checked[:LONGEST_TARGET])

@@ -212,6 +212,7 @@ class _Supervisor:
         extending.cancel()
         fleet.reception.close_all()
         await fleet.launcher.close()
+        await fleet.intake.finish()
         close_listeners(fleet.listeners.values())
         _log.info("stopped")
 

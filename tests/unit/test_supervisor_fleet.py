@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -14,7 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.ports import free_ports
 from pallas_registry.connections import Connections
 from pallas_registry.http_server import HttpServer
-from pallas_registry.protocol import FailedReport, HealthReport, ReadyReport, Report, StageReport
+from pallas_registry.probe_sharing import ProbeResult
+from pallas_registry.protocol import (
+    FailedReport,
+    HealthReport,
+    ProbedReport,
+    ReadyReport,
+    Report,
+    StageReport,
+    WatchReport,
+)
 from pallas_supervisor import fleet as module
 from pallas_supervisor.directory import Directory
 from pallas_supervisor.events import Stop
@@ -452,5 +462,28 @@ def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_
         assert (entry["state"], entry["generation"], entry["restarts"]) == ("ready", 2, 1)
         assert entry["replacement"]["state"] == "draining"
         assert entry["message"] == "replaced; process 4000 is draining"
+
+    on_rig(tmp_path, do)
+
+
+def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path):
+    future = time.monotonic() + 1_000.0
+
+    async def do(rig: Rig) -> None:
+        rig.operations.start(["library"])
+        rig.come_up("library")
+        rig.fleet.hub.secrets.add(["hunter2-hunter2"])
+        rig.fleet._reported("library", 1, WatchReport(targets=("store",)))
+        for at in (future, 1.0):
+            found = ProbeResult(target="store", up=True, latency=0.1, at=at, checked="now")
+            rig.fleet._reported("library", 1, ProbedReport(results=(found,)))
+        newest = rig.fleet.shared_probes._targets["store"].newest
+        assert newest is not None
+        assert newest.at == 1.0
+        rig.fleet._reported("library", 1, FailedReport(message="hunter2-hunter2 " * 10_000, permanent=False))
+        rig.end("library", Exit(status=1))
+        assert "hunter2" not in rig.fleet.why("library")
+        assert len(rig.fleet.why("library")) < 3_000
+        assert "[redacted]" in rig.fleet.why("library")
 
     on_rig(tmp_path, do)

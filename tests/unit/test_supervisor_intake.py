@@ -7,6 +7,8 @@ import itertools
 import json
 import logging
 import os
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,17 +21,17 @@ from pallas_registry.protocol import (
     StageReport,
     encode_report,
 )
-from pallas_registry.records import record_line
+from pallas_registry.records import record_line, timestamp
 from pallas_supervisor import intake as module
 from pallas_supervisor.hub import LogHub
 from pallas_supervisor.intake import (
     BURST,
     COUNTED_LENGTH,
-    LINES_AT_ONCE,
     LINES_PER_SECOND,
-    LONGEST_LINE,
+    SLICE,
     Intake,
 )
+from pallas_supervisor.worker_pipe import LONGEST_OUTPUT, LOOKAHEAD
 from unit.supervisor_processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
@@ -79,6 +81,11 @@ class _Clock:
         return getattr(self._loop, name)
 
 
+def held(pipe: Any) -> int:
+    """Bytes of a line that has not ended."""
+    return len(pipe.source._rest)
+
+
 def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
     async def run() -> None:
         with nothing_leaked():
@@ -90,6 +97,7 @@ def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
                 for descriptor in (bench.report, bench.records, bench.output):
                     os.close(descriptor)
                 bench.intake.close("research", 1)
+                await bench.intake.finish()
 
     asyncio.run(run())
 
@@ -137,10 +145,14 @@ def test_what_is_no_report_is_told_and_passed_over(line: bytes, caplog: pytest.L
 def test_records_go_through_and_raw_output_becomes_a_record():
     async def do(bench: Bench) -> None:
         record = {
-            "time": "2026-01-31T12:00:00.000000Z",
+            "time": timestamp(time.time()),
             "level": "ERROR",
-            "logger": "pallas",
+            "logger": "pallas.worker",
             "message": "oh",
+            "agent": "research",
+            "pid": 42,
+            "generation": 1,
+            "port": 8201,
         }
         os.write(bench.records, record_line(record) + b"Traceback (most recent call last):\n{broken\n")
         os.write(bench.output, "grüß Gott\r\n\n\xff".encode("latin-1") + b"\n[1, 2]\n")
@@ -167,12 +179,14 @@ def test_records_go_through_and_raw_output_becomes_a_record():
 def test_a_line_without_end_is_cut_and_never_collected():
     async def do(bench: Bench) -> None:
         written = 0
-        while written < 40 * LONGEST_LINE:
-            written += os.write(bench.output, b"x" * LONGEST_LINE)
+        while written < 40 * LONGEST_OUTPUT:
+            written += os.write(bench.output, b"x" * LONGEST_OUTPUT)
             bench.drain()
-            assert all(len(pipe.rest) <= LONGEST_LINE for pipe in bench.worker.pipes)
+            assert max(map(held, bench.worker.pipes)) <= LONGEST_OUTPUT + LOOKAHEAD
         assert len(bench.lines) >= 10
-        assert max(map(len, bench.lines)) <= 3 * LONGEST_LINE
+        assert max(map(len, bench.messages())) <= LONGEST_OUTPUT
+        bench.intake.close("research", 1)
+        assert "".join(bench.messages()) == "x" * written
 
     on_bench(do)
 
@@ -208,15 +222,36 @@ def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogC
         on_bench(do)
 
 
-def test_a_flood_leaves_the_loop_to_others_between_a_few_lines():
+def test_a_flood_leaves_the_loop_to_others_after_a_moment(monkeypatch: pytest.MonkeyPatch):
+    """Each look at the clock counts for a millisecond here, and there is at least one for each line."""
+    clock = itertools.count(0.0, 0.001)
+    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+
     async def do(bench: Bench) -> None:
-        os.write(bench.output, b"x\n" * 5_000)
+        written = [os.write(end, b"x\n" * 300) // 2 for end in (bench.output, bench.records)]
         seen = [0]
         async with asyncio.timeout(PATIENCE):
-            while seen[-1] < 5_000:
+            while seen[-1] < sum(written):
                 await asyncio.sleep(0)
                 seen.append(len(bench.lines))
-        assert max(after - before for before, after in itertools.pairwise(seen)) <= LINES_AT_ONCE
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= SLICE / 0.001
+
+    on_bench(do)
+
+
+def test_a_flood_of_one_worker_lets_the_lines_of_others_through():
+    async def do(bench: Bench) -> None:
+        ends = bench.intake.open("jarvis", 1)
+        os.write(bench.report, b"nonsense\n" * 50_000)
+        os.write(ends[2], b"here\n")
+        async with asyncio.timeout(PATIENCE):
+            while not bench.lines:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert bench.intake.unreadable["research"] < 50_000
+        for end in ends:
+            os.close(end)
+        bench.intake.close("jarvis", 1)
+        await bench.intake.finish()
 
     on_bench(do)
 
@@ -229,6 +264,7 @@ def test_what_waits_for_its_turn_is_neither_lost_nor_out_of_order():
         os.write(bench.output, b"1000\n1001")
         bench.drain()
         bench.intake.close("research", 1)
+        await bench.intake.finish()
         assert bench.messages() == [str(number) for number in range(1_002)]
 
     on_bench(do)
@@ -252,21 +288,20 @@ def test_a_line_without_end_is_not_collected_while_lines_are_dropped():
     async def do(bench: Bench) -> None:
         bench.worker.allowance = 0.0
         for _ in range(40):
-            os.write(bench.output, b"x" * LONGEST_LINE)
+            os.write(bench.output, b"x" * LONGEST_OUTPUT)
             bench.drain()
-            assert all(len(pipe.rest) <= LONGEST_LINE for pipe in bench.worker.pipes)
+            assert max(map(held, bench.worker.pipes)) <= LONGEST_OUTPUT + LOOKAHEAD
         assert bench.worker.dropped > 10
 
     on_bench(do)
 
 
-def test_what_is_no_report_is_told_no_oftener_than_other_lines(caplog: pytest.LogCaptureFixture):
+def test_what_is_no_report_is_told_once_and_counted(caplog: pytest.LogCaptureFixture):
     async def do(bench: Bench) -> None:
-        bench.worker.allowance = 100.0
         os.write(bench.report, b"nonsense\n" * 150)
         bench.drain()
-        assert len(caplog.records) == 100
-        assert bench.worker.dropped == 50
+        assert len(caplog.records) == 1
+        assert bench.intake.unreadable == {"research": 150}
 
     on_bench(do)
 
@@ -317,7 +352,7 @@ def test_a_writer_that_is_gone_is_not_looked_at_any_more():
                 os.close(end)
             loop = asyncio.get_running_loop()
             pipes = intake._workers["research", 1].pipes
-            while any(pipe.descriptor in loop._selector.get_map() for pipe in pipes):  # type: ignore[attr-defined]  # noqa: ASYNC110
+            while any(pipe.source.descriptor in loop._selector.get_map() for pipe in pipes):  # type: ignore[attr-defined]  # noqa: ASYNC110
                 await asyncio.sleep(0)
             intake.close("research", 1)
 
@@ -354,5 +389,87 @@ def test_a_second_opening_replaces_the_first():
         assert len(bench.reports) == 1
         for descriptor in again:
             os.close(descriptor)
+
+    on_bench(do)
+
+
+def test_nothing_that_a_worker_writes_keeps_the_next_line_from_being_taken(caplog: pytest.LogCaptureFixture):
+    lines = [
+        b'{"kind":"watch","targets":[[1]]}',
+        b"[" * 60_000,
+        b'{"kind":"heartbeat","interval":NaN}',
+        b"\x00" * 200_000,
+        b'{"kind":"failed","message":"\\ud800","permanent":false}',
+    ]
+
+    async def do(bench: Bench) -> None:
+        for line in [*lines, encode_report(REPORTS[0])]:
+            os.write(bench.report, line + b"\n")
+            os.write(bench.records, line + b"\n")
+            bench.drain()
+        bench.intake.close("research", 1)
+        await bench.intake.finish()
+        assert [report for _, _, report in bench.reports] == [
+            FailedReport(message="?", permanent=False),
+            REPORTS[0],
+        ]
+        assert len(caplog.records) == 1
+        assert all(record["agent"] == "research" for record in bench.logged())
+
+    on_bench(do)
+
+
+def test_a_handler_that_fails_is_told_once_with_its_traceback(caplog: pytest.LogCaptureFixture):
+    async def do(bench: Bench) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        bench.intake._reported = fail
+        os.write(bench.report, encode_report(REPORTS[0]) * 3)
+        bench.drain()
+        bench.intake._reported = bench._reported
+        os.write(bench.report, encode_report(REPORTS[0]))
+        bench.drain()
+        assert len(bench.reports) == 1
+        [told] = caplog.records
+        assert told.exc_info is not None
+        assert bench.intake.unreadable["research"] == 3
+
+    on_bench(do)
+
+
+def test_a_secret_is_not_cut_in_two_by_the_length_of_a_line():
+    secret = "hunter2-" + "Zq7" * 30
+
+    async def do(bench: Bench) -> None:
+        bench.intake._hub.secrets.add([secret])
+        for shift in range(0, 2 * len(secret), 7):
+            os.write(
+                bench.output,
+                b"x" * (LONGEST_OUTPUT - len(secret) - 40 + shift) + secret.encode() + b"y" * 9_000,
+            )
+            os.write(bench.output, b"\n")
+            bench.drain()
+        bench.intake.close("research", 1)
+        await bench.intake.finish()
+        said = "".join(bench.messages())
+        assert "[redacted]" in said
+        assert not any(secret[at : at + 12] in said for at in range(len(secret) - 12))
+
+    on_bench(do)
+
+
+def test_what_a_dead_worker_has_left_is_taken_in_slices_and_none_is_lost(monkeypatch: pytest.MonkeyPatch):
+    clock = itertools.count(0.0, 0.001)
+    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+
+    async def do(bench: Bench) -> None:
+        os.write(bench.output, b"".join(b"%d\n" % number for number in range(500)))
+        os.write(bench.report, encode_report(REPORTS[0]))
+        bench.intake.close("research", 1)
+        assert len(bench.reports) == 1, "reports come first"
+        assert len(bench.lines) < 10
+        await bench.intake.finish()
+        assert bench.messages() == [str(number) for number in range(500)]
 
     on_bench(do)

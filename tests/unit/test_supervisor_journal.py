@@ -63,7 +63,7 @@ def test_a_line_is_one_entry_however_long_it_is(length: int, tmp_path: Path):
     with nothing_leaked(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journald:
         journald.bind(path)
         journal = Journal(path)
-        sent = line(text="x" * length)
+        sent = json.dumps({"level": "INFO", "message": "x" * length}).encode()
         assert journal.write(sent)
         data, descriptors, _, _ = socket.recv_fds(journald, 1_000_000, 1)
         for memory in descriptors:

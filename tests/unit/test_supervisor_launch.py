@@ -152,6 +152,42 @@ def test_a_worker_lives_and_dies(tmp_path: Path):
     on_bench(do, worker)
 
 
+@pytest.mark.parametrize(
+    "line", [b"[" * 60_000, b'{"kind":"watch","targets":[[1]]}', b'{"kind":"heartbeat","interval":NaN}']
+)
+def test_a_death_is_told_whatever_the_worker_has_written(line: bytes, tmp_path: Path):
+    report = encode_report(FailedReport(message="why", permanent=True))
+    written = line + b"\n" + report
+    worker = program(tmp_path / "worker", WORKER + f"os.write(report, {written!r}); os._exit(78)")
+
+    async def do(bench: Bench) -> None:
+        await bench.spawned()
+        await bench.swept(Exit(status=78))
+        assert bench.reports == [FailedReport(message="why", permanent=True)]
+
+    on_bench(do, worker)
+
+
+def test_a_death_is_told_though_nobody_can_take_in_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    worker = program(tmp_path / "worker", WORKER + "os._exit(1)")
+    complaints: list[dict[str, Any]] = []
+
+    def fail(_name: str, _generation: int) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("a defect")
+
+    async def do(bench: Bench) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        monkeypatch.setattr(bench.intake, "drain", fail)
+        await bench.spawned()
+        await bench.swept(Exit(status=1))
+        assert [str(complaint["exception"]) for complaint in complaints] == ["a defect"]
+
+    on_bench(do, worker)
+
+
 def test_a_worker_gets_its_specification_and_a_clean_slate(tmp_path: Path):
     told = tmp_path / "told"
     worker = program(

@@ -202,3 +202,35 @@ def test_a_worker_that_gets_no_cpu_is_not_lost() -> None:
 
     with running(WORKS) as process:
         asyncio.run(watch(process))
+
+
+def test_a_worker_that_cannot_be_judged_keeps_none_from_being_judged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lost: list[Owner] = []
+
+    class Judge:
+        def allowed_misses(self, worker: Owner) -> int:
+            if worker.name == "broken":
+                raise RuntimeError("a defect")
+            return MISSES
+
+        def take_in(self, worker: Owner) -> None:
+            pass
+
+        def lost(self, worker: Owner, _message: str) -> None:
+            lost.append(worker)
+            judged.set()
+
+    async def watch(process: subprocess.Popen[bytes]) -> None:
+        liveness = Liveness(Judge())
+        for name in ("broken", "research"):
+            liveness.beat(Owner(name, 1), process.pid, INTERVAL)
+        await asyncio.wait_for(judged.wait(), PATIENCE)
+        liveness.close()
+
+    judged = asyncio.Event()
+    with running(SLEEPS) as process:
+        asyncio.run(watch(process))
+    assert lost == [WORKER]
+    assert [record.getMessage() for record in caplog.records] == ["broken: its heartbeats cannot be judged"]

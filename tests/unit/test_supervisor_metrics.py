@@ -38,6 +38,7 @@ class Facts:
     memory: dict[str, tuple[int, int]] = field(default_factory=dict)
     call_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     lost_lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    unreadable_reports: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, state: State = State.READY) -> None:
         self.agents[name] = Agent(name=name, policy=Policy(), state=state)
@@ -46,6 +47,7 @@ class Facts:
         self.call_bounds[name] = (32, 64)
         self.memory[name] = (2**20, 2**29)
         self.lost_lines[name, "flood"] = 0
+        self.unreadable_reports[name] = 0
 
 
 BEGUN = (1_790_000_000.5, 1_790_000_007.25)

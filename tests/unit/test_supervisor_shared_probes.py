@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 from dataclasses import replace
 
 import pytest
 
 from pallas_registry.probe_sharing import (
     LONGEST_ERROR,
+    MOST_TARGETS,
     Notice,
     ProbeResult,
     decode_notice,
@@ -149,3 +151,28 @@ def test_the_interval_is_15_seconds_or_what_the_variable_says():
         with pytest.raises(ConfigurationError) as raised:
             probe_interval({"PALLAS_PROBE_INTERVAL": wrong})
         assert "PALLAS_PROBE_INTERVAL" in str(raised.value.problems[0])
+
+
+def test_a_worker_can_neither_fill_the_memory_nor_tear_the_notices_of_others():
+    told = Told()
+    told.shared.watch(ONE, ["x" * 100, *map(str, range(5_000))])
+    told.shared.watch(ONE, map(str, range(5_000, 10_000)))
+    assert len(told.shared._targets) == MOST_TARGETS
+    told.shared.watch(TWO, ["1"])
+    told.taken()
+    told.shared.take(ONE, [replace(result("1"), error="\U0001f600" * 50_000, checked="x" * 50_000)])
+    [(_, notice)] = told.taken()
+    assert len(encode_notice(notice)) < select.PIPE_BUF
+    told.shared.leave(ONE)
+    assert set(told.shared._targets) == {"1"}
+
+
+def test_a_notice_that_a_pipe_would_take_in_part_is_not_sent():
+    pipes = NoticePipes()
+    reader = pipes.open("one", 1)
+    try:
+        pipes.send("one", 1, Notice(results=(result("x" * 5_000),), turns=("library",)))
+        assert decode_notice(os.read(reader, 1 << 16)) == Notice(turns=("library",))
+    finally:
+        os.close(reader)
+        pipes.close("one", 1)

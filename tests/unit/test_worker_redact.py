@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pallas_worker.redact import CallSecrets, Redactor, secrets_in
+from pallas_worker.redact import LONGEST, CallSecrets, Redactor, secrets_in
 
 
 def test_known_secrets_are_hidden() -> None:
@@ -60,3 +60,12 @@ def test_a_call_knows_its_own_token_and_what_belongs_to_no_call_knows_all() -> N
         assert await asyncio.gather(*later) == struck, "what a call has left behind still knows"
 
     asyncio.run(run())
+
+
+def test_a_long_error_is_cut_without_leaving_half_of_a_secret() -> None:
+    process, call = "key-of-the-process-" + "x7" * 40, "token-of-the-call-" + "y7" * 40
+    for shift in range(0, 200, 9):
+        text = "." * (LONGEST // 2 - 150 + shift) + process + call + "." * 400_000
+        clean = Redactor([process])(text, call)
+        assert len(clean) < LONGEST + 100
+        assert not any(part in clean for part in ("x7x7x7x7", "y7y7y7y7"))

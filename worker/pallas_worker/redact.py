@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from pallas_registry.known_secrets import KnownSecrets, forms_of, longest_first, secrets_in
-from pallas_registry.redaction import redact
+from pallas_registry.known_secrets import Forms, KnownSecrets, Together, forms_of, secrets_in
+from pallas_registry.shortening import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 __all__ = ["CallSecrets", "Redactor", "known", "secrets_in"]
 
-_own: ContextVar[tuple[str, ...]] = ContextVar("pallas_call_secrets", default=())
+LONGEST = 16 * 1024
+"""Characters of an error that are told: a downstream server may say as much as it likes."""
+
+_own: ContextVar[Forms | None] = ContextVar("pallas_call_secrets", default=None)
 """The forms of the token of the call that this context belongs to: it ends with the call's last task."""
 
 
@@ -25,7 +28,7 @@ class CallSecrets(KnownSecrets):
     """The secrets of a process, and the tokens of the calls that it is busy with."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._running: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._running: dict[str, tuple[int, Forms]] = {}
         super().__init__(secrets)
 
     @contextmanager
@@ -35,7 +38,7 @@ class CallSecrets(KnownSecrets):
             yield
             return
         calls, forms = self._running.get(token, (0, None))
-        forms = forms or longest_first(forms_of(token))
+        forms = forms or Forms(forms_of(token))
         self._running[token] = (calls + 1, forms)
         outer = _own.set(forms)
         try:
@@ -46,13 +49,11 @@ class CallSecrets(KnownSecrets):
             if calls > 1:
                 self._running[token] = (calls - 1, forms)
 
-    def forms(self) -> tuple[str, ...]:
+    def forms(self) -> tuple[Forms, ...]:
         """Those of the process and of this context's call; where there is none, of all calls."""
-        if own := _own.get():
-            return own + self._forms
-        if running := list(self._running.values()):
-            return longest_first((*self._forms, *(form for _, forms in running for form in forms)))
-        return self._forms
+        if (own := _own.get()) is not None:
+            return self._forms, own
+        return self._forms, *(forms for _, forms in list(self._running.values()))
 
 
 known = CallSecrets()
@@ -66,6 +67,9 @@ class Redactor:
         self._secrets = secrets if isinstance(secrets, KnownSecrets) else KnownSecrets(secrets)
 
     def __call__(self, text: str, *more: str | None) -> str:
-        """The text without secrets; `more` are those that only this text could hold."""
-        text = KnownSecrets(value for value in more if value).strike(text)
-        return redact(self._secrets.strike(text))
+        """The text without secrets, and of a long one without its middle.
+
+        `more` are secrets that only this text could hold.
+        """
+        known_here = Together(self._secrets, KnownSecrets(value for value in more if value))
+        return without_secrets(text, LONGEST, known_here)

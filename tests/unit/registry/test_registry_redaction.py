@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_registry.redaction import REDACTED, is_secret_name, redact
+from harness.hostile_texts import cost, worst_texts
+from pallas_registry import configured_secrets, known_secrets
+from pallas_registry.redaction import REDACTED, RULES, is_secret_name, redact
 
 SECRET = "S3cr3t-Va1ue"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
@@ -108,29 +110,34 @@ def test_twice_is_once(text: str) -> None:
     assert redact(clean) == clean
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "token=\\'",
-        "Bearer ",
-        "://",
-        "eyJ",
-        "sk-",
-        "authorization:'",
-        'token:\\"',
-        "key",
-        'api_key="',
-        "token ",
-        "@:/",
-    ],
-)
-def test_hostile_text_costs_linear_time(piece: str) -> None:
-    def cost(length: int) -> float:
-        text = piece * (length // len(piece)) + "token"
-        began = time.process_time()
-        redact(text)
-        return time.process_time() - began
+PATTERNS = {
+    **{name: rule.pattern for name, rule in RULES.items()},
+    "password in a URL": known_secrets._PASSWORD.pattern,
+    "variable in a file": configured_secrets._VARIABLE.pattern,
+}
 
-    cost(10_000)
-    # Quadratic growth would be a factor of 256; noise is not.
-    assert cost(800_000) < 64 * max(cost(50_000), 0.005)
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_text_costs_more_than_in_proportion_to_its_length(name: str) -> None:
+    """Texts are made from the pattern itself, so that a new one is tried as well."""
+    pattern = re.compile(PATTERNS[name])
+    for what, text in worst_texts(pattern.pattern, pattern.findall, 3):
+        # Sixteen times the length is 16 times the cost; it would be 256 times if it grew with the square.
+        short, long = text(1 << 13), text(1 << 17)
+        assert cost(pattern.findall, long) < 64 * max(cost(pattern.findall, short), 1e-4), what
+
+
+def test_texts_made_from_a_pattern_find_what_grows_with_the_square() -> None:
+    pattern = re.compile(r"(?<![a-z0-9])eyj[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}\.[a-z0-9_-]*")
+    [(_, text)] = worst_texts(pattern.pattern, pattern.findall, 1)
+    assert cost(pattern.findall, text(1 << 14)) > 8 * cost(pattern.findall, text(1 << 12))
+
+
+@pytest.mark.parametrize(
+    "piece", ["-eyjaaaaaaaa", "token=\\'", "authorization:'", "://:a@", "key ", "api_key=b\\"]
+)
+def test_a_hostile_text_as_a_whole_costs_linear_time(piece: str) -> None:
+    def text(length: int) -> str:
+        return piece * (length // len(piece)) + "token"
+
+    assert cost(redact, text(1 << 18)) < 64 * max(cost(redact, text(1 << 14)), 1e-4)
