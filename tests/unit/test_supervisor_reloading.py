@@ -426,6 +426,27 @@ def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
     on_rig(tmp_path, two, do)
 
 
+def test_a_supervisor_at_its_end_opens_no_port_and_starts_nobody(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+):
+    port = free_ports(1)[0]
+
+    async def do(rig: Rig) -> None:
+        await rig.fleet.engine.shut_down()
+        rig.write({**two, "jarvis": {"port": port}})
+        with (
+            patch(
+                "pallas_supervisor.reloading.open_listeners", side_effect=AssertionError("a port was opened")
+            ),
+            pytest.raises(RefusedError, match="the supervisor is stopping; start it again"),
+        ):
+            await rig.reloading.reload(dry_run=False)
+        assert (await rig.reloading.reload(dry_run=True)).added == ("jarvis",), "asking is free"
+        assert rig.states() == dict.fromkeys(two, "stopped")
+
+    on_rig(tmp_path, two, do)
+
+
 def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
     tmp_path: Path, two: dict[str, dict[str, object]]
 ):
