@@ -100,10 +100,15 @@ def slug(agent: str) -> str:
     return agent.replace("_", "-")
 
 
+HYPHENATED_PROVIDERS = frozenset({"anthropic-vertex", "fast-agent"})
+"""fast-agent's providers that are not called by letters alone."""
+
+
 def model_name(model: str) -> str:
     """The model's own name: what follows the provider's dot, `openai.gpt-4.1` → `gpt-4.1`.
 
-    Providers are called by letters alone, so that a model without one keeps its dots: `gpt-4.1` → `gpt-4.1`.
+    Providers are called by letters alone, but for a few, so that a model without one keeps its dots: `gpt-4.1` →
+    `gpt-4.1`.
     """
     provider, dot, name = model.partition(".")
-    return name if dot and provider.isalpha() else model
+    return name if dot and (provider.isalpha() or provider in HYPHENATED_PROVIDERS) else model

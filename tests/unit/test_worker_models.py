@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fast_agent.llm.model_database import ModelDatabase
+from fast_agent.llm.provider_types import Provider
 
-from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.deployment import ModelCapabilities, model_name
 from pallas_worker.models import (
     ModelReference,
     model_reference,
@@ -68,6 +69,18 @@ def test_an_unknown_model_is_registered_once_as_declared(capabilities: ModelCapa
     expected = ModelDatabase.QWEN_MULTIMODAL if capabilities.vision else ModelDatabase.TEXT_ONLY
     assert parameters.tokenizes == expected
     assert supports_vision("openai.my-model") is capabilities.vision
+
+
+@pytest.mark.parametrize("provider", Provider)
+def test_the_published_name_is_without_any_provider_that_fast_agent_knows(provider: Provider) -> None:
+    assert model_name(f"{provider.config_name}.some-model-4.1") == "some-model-4.1"
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-4.1", "claude-3.5-sonnet", "passthrough", "qwen2.5", "fast-agentic.x"]
+)
+def test_a_name_without_a_provider_keeps_its_dots(model: str) -> None:
+    assert model_name(model) == model
 
 
 @pytest.mark.parametrize("model", ["openai.gpt-4.1", "sonnet", "passthrough"])
