@@ -31,6 +31,7 @@ REFERENCE = {
     ("pallas_send_message_duration_seconds", "histogram", ("agent",)),
     ("pallas_llm_turns", "counter", ("agent", "model")),
     ("pallas_llm_tokens", "counter", ("agent", "kind", "model")),
+    ("pallas_refused_tool_calls", "counter", ("agent",)),
     ("pallas_tool_calls", "counter", ("agent", "operation", "outcome", "server")),
     ("pallas_tool_call_duration_seconds", "histogram", ("agent", "operation", "server")),
     ("pallas_downstream_up", "gauge", ("agent", "server")),
@@ -51,6 +52,8 @@ m.count_llm_turn("research", "gpt-5")
 m.count_llm_tokens("research", "gpt-5", "input", 70)
 m.count_llm_tokens("research", "gpt-5", "output", 0)
 m.observe_tool_call("research", "argos", "tool", "ok", 0.2)
+m.count_refused_tool_calls("research", 2)
+m.count_refused_tool_calls("research", 0)
 m.set_downstream_up("research", "argos", True)
 m.set_llm_provider_up("openai", False)
 m.set_health_checked("research")

@@ -122,6 +122,7 @@ class Calls:
                 return result_content(instance.turn_behind(answer), answer)
 
     def _count(self, instance: Instance) -> None:
+        metrics.count_refused_tool_calls(self._agent, instance.refused_calls)
         for turn in instance.turns():
             metrics.count_llm_turn(self._agent, turn.model)
             for kind, n in turn.tokens.items():

@@ -24,19 +24,29 @@ if TYPE_CHECKING:
     from fast_agent.types import PromptMessageExtended
 
     from pallas_worker.progress import Progress
+    from pallas_worker.reachability import Attachments
 
 
 class Instance:
     """One instance of the served agent, for one call."""
 
-    def __init__(self, name: str, agents: Mapping[str, Any], unreachable: Mapping[str, str]) -> None:
+    def __init__(self, name: str, agents: Mapping[str, Any], attachments: Attachments) -> None:
         self._name = name
         self._agent = agents[name]
         self._kind = getattr(self._agent, "agent_type", None)
         self._agents = agents
         self._history: list[PromptMessageExtended] = []
-        self.unreachable = unreachable
+        self._attachments = attachments
+
+    @property
+    def unreachable(self) -> Mapping[str, str]:
         """The downstream servers that the agent has to do without, and why."""
+        return self._attachments.unreachable
+
+    @property
+    def refused_calls(self) -> int:
+        """How many tool calls of its models were refused so far."""
+        return self._attachments.refused_calls
 
     def load_history(self, messages: Iterable[PromptMessageExtended]) -> None:
         """Begin with this conversation."""

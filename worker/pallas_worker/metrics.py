@@ -56,6 +56,7 @@ class _Series:
     tokens: Counter
     tool_calls: Counter
     tool_seconds: Histogram
+    refused_calls: Counter
     downstream_up: Gauge
     provider_up: Gauge
     health_checked: Gauge
@@ -183,6 +184,12 @@ def _make_series(files: AgentFiles) -> _Series:
             registry=None,
             buckets=TOOL_BUCKETS,
         ),
+        refused_calls=Counter(
+            "pallas_refused_tool_calls_total",
+            "Tool calls of the agent's models that were not run: it has no such tool, or a filter hides it.",
+            ["agent"],
+            registry=None,
+        ),
         downstream_up=Gauge(
             "pallas_downstream_up",
             "1 when the downstream MCP server passed its newest background probe, else 0.",
@@ -250,6 +257,13 @@ def observe_tool_call(agent: str, server: str, operation: str, outcome: Outcome,
         if series is not None:
             series.tool_calls.labels(agent, server, operation, outcome).inc()
             series.tool_seconds.labels(agent, server, operation).observe(seconds)
+
+
+def count_refused_tool_calls(agent: str, n: int) -> None:
+    """So many tool calls of the agent's models were refused; nothing is recorded for a number below 1."""
+    with _recording() as series:
+        if series is not None and n > 0:
+            series.refused_calls.labels(agent).inc(n)
 
 
 def set_downstream_up(agent: str, server: str, up: bool) -> None:

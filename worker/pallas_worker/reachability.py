@@ -76,5 +76,7 @@ class Attachments:
     """The servers that know whose call it is."""
     unreachable: dict[str, str] = field(default_factory=dict)
     """The servers that the instance has to do without, and why."""
+    refused_calls: int = 0
+    """How many tool calls of its models were not run, since the agent that called has no such tool."""
     aggregators: list[Any] = field(default_factory=list)
     """fast-agent's connections, one for each agent that has any: what has to be closed."""

@@ -25,6 +25,7 @@ from pallas_registry.logs import get_logger
 from pallas_worker.errors import AgentError
 from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
 from pallas_worker.fastagent.application import make_instance, runtime_of, settings_of
+from pallas_worker.fastagent.guard import guard_tools
 from pallas_worker.fastagent.inlets import leave_out_uninvited
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.instances import Instance
@@ -165,7 +166,7 @@ class AgentRuntime:
         fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
         try:
             made = await make_instance(fast, runtime)
-            instance = Instance(self.agent, made.agents, attachments.unreachable)
+            instance = Instance(self.agent, made.agents, attachments)
             yield _Prepared(instance, made.agents, attachments, registry, losses)
         finally:
             # In the owner's task: a call's own may have a cancellation under way, which no shield keeps out.
@@ -249,6 +250,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
         fast_agent.core.exceptions.FastAgentError: a definition is wrong.
     """
     use_own_aggregator()
+    guard_tools()
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")
     write_no_files(settings_of(fast))
     served = _served(agent, fast.agents)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from fast_agent import config, paths
 from fast_agent.agents import mcp_agent
+from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.llm.fastagent_llm import FastAgentLLM
@@ -25,6 +26,7 @@ from fast_agent.skills import scope as skill_scope
 from mcp.client.session import ClientSession
 
 from pallas_worker.errors import AgentError
+from pallas_worker.fastagent.guard import GUARDED
 
 if TYPE_CHECKING:
     from fast_agent.config import Settings
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 VERSION = metadata.version("fast-agent-mcp")
 
 _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
+    *((owner, "run_tools", ("request", "request_params")) for owner in GUARDED),
+    (ToolAgent, "list_tools", ()),
+    (MCPAggregator, "tool_catalog", ()),
     (FastAgent, "_instantiate_agent_instance", ("runtime",)),
     (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),
     (RunRuntime, "__init__", ("managed_instances", "instance_lock", "global_prompt_context")),
