@@ -16,7 +16,7 @@ from pallas_registry.configuration_file import read_file
 from pallas_registry.dependencies import cycles
 from pallas_registry.deployment import Agent, Deployment, slug
 from pallas_registry.fields import Fields
-from pallas_registry.problems import ConfigurationError, Problem
+from pallas_registry.problems import ConfigurationError, Problem, quoted
 from pallas_registry.yaml_nodes import compose
 
 if TYPE_CHECKING:
@@ -26,7 +26,18 @@ DEFAULT_FILE = "agents.yaml"
 PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
 DEFAULT_REGISTRY_PORT = 24200
 
-_KEYS = ("name", "version", "host", "namespace", "registry_port", "bind", "max_surge", "defaults", "agents")
+_KEYS = (
+    "name",
+    "version",
+    "host",
+    "hosts",
+    "namespace",
+    "registry_port",
+    "bind",
+    "max_surge",
+    "defaults",
+    "agents",
+)
 
 
 def deployment_path(environ: Mapping[str, str]) -> Path:
@@ -103,6 +114,7 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
     name = fields.text("name", rules.deployment_name)
     version = fields.text("version", rules.version)
     host = fields.text("host", rules.host) or "localhost"
+    hosts = _hosts(fields)
     namespace = fields.text("namespace", rules.namespace)
     if namespace is None and "namespace" not in fields and name is not None:
         namespace = f"local.{name}"
@@ -137,12 +149,27 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
         agents=agents,
         version=version or "1.0.0",
         host=host,
+        hosts=hosts,
         namespace=namespace or "",
         registry_port=registry_port or UNREAD_PORT,
         bind=bind or rules.default_bind(host),
         path=path.absolute(),
         max_surge=fields.whole_number("max_surge", 1) or 1,
     )
+
+
+def _hosts(fields: Fields) -> tuple[str, ...]:
+    """More names and addresses of the deployment, each said once."""
+    found: dict[str, None] = {}
+    for index, (name, line) in enumerate(fields.texts("hosts")):
+        place = f"hosts[{index}]"
+        if complaint := rules.host(name):
+            fields.add(line, place, *complaint)
+        elif name.lower() in found:
+            fields.add(line, place, f"names {quoted(name)} twice", "remove one of the two")
+        else:
+            found[name.lower()] = None
+    return tuple(found)
 
 
 def _check_ports(

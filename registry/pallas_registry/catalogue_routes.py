@@ -43,8 +43,8 @@ def catalogue_routes(
     """Routes for `/.well-known/mcp/server.json` and the sub-registry below `/v0.1/servers`.
 
     `get` is asked for the newest view at each request, `now` for the time. Answers are JSON, public to every
-    origin and revalidated by caches; errors are `{"error": "one line"}`. The view's ETag serves all of them:
-    each is a function of the view and its own URL.
+    page that may ask (see `hosts`) and revalidated by caches; errors are `{"error": "one line"}`. The view's ETag
+    serves all of them: each is a function of the view and its own URL.
     """
 
     async def discovery(request: Request) -> Response:

@@ -65,6 +65,8 @@ class Deployment:
     agents: Mapping[str, Agent]
     version: str = "1.0.0"
     host: str = "localhost"
+    hosts: tuple[str, ...] = ()
+    """More names and addresses by which clients reach the deployment."""
     namespace: str
     registry_port: int = 24200
     bind: str

@@ -76,7 +76,7 @@ class WorkerSpec:
     listener_outlives: bool = False
     """Whether the service manager keeps the listening socket for the next supervisor: it must not be shut down."""
     allowed_hosts: tuple[str, ...]
-    """Host header values that are served; `name:*` stands for any port."""
+    """Names and addresses that a Host header may have, with any port, and the origins of pages that may ask."""
     metrics_directory: str
     metrics_slot: str
     """Names this worker's metrics files; letters and digits only."""

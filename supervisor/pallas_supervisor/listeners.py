@@ -164,27 +164,11 @@ def _is_worker(process: psutil.Process) -> bool:
         return True  # it has just gone
 
 
-def served_hosts(host: str, bind: str) -> tuple[str, ...]:
-    """The Host header values that endpoints answer to, as `name:*` patterns and plain names.
-
-    The configured host is always among them, loopback names as well, and the bound address if it is one.
-    """
-    names = ["localhost", "127.0.0.1", "[::1]", _bracketed(host)]
-    if not _is_wildcard(bind):
-        names.append(_bracketed(bind))
-    unique = dict.fromkeys(names)
-    return tuple(pattern for name in unique for pattern in (name, f"{name}:*"))
-
-
 def connectable(bind: str) -> str:
     """The address at which a process of this machine reaches something bound to `bind`."""
     if _is_wildcard(bind):
         return "::1" if ":" in bind else "127.0.0.1"
     return bind
-
-
-def _bracketed(name: str) -> str:
-    return f"[{name}]" if ":" in name and not name.startswith("[") else name
 
 
 def _is_wildcard(bind: str) -> bool:

@@ -44,6 +44,7 @@ DEPLOYMENT_ACTIONS: Mapping[str, Action] = {
     "max_surge": "live",
     "version": "respawn",
     "host": "respawn",
+    "hosts": "respawn",
 }
 """The same for fields of the deployment, which concern every agent."""
 

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from pallas_registry.catalogue_routes import catalogue_routes
 from pallas_registry.exposition import accepts_gzip, compressed
+from pallas_registry.hosts import HostGuard, Hosts, served_hosts
 from pallas_supervisor.page.feed import Feed
 from pallas_supervisor.page.routes import page_routes
 from pallas_supervisor.page.samples import SHOWN
@@ -21,16 +22,18 @@ from pallas_supervisor.states import Desired, State
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import ASGIApp
 
+    from pallas_registry.deployment import Deployment
     from pallas_supervisor.directory import Directory
     from pallas_supervisor.fleet import Fleet
 
 
-def public_api(fleet: Fleet, directory: Directory) -> Starlette:
-    """The application of the registry port."""
+def public_api(fleet: Fleet, directory: Directory) -> ASGIApp:
+    """The application of the registry port; requests by another name, or from a page elsewhere, are refused."""
     api = _PublicApi(fleet)
     feed = Feed(fleet, lambda: fleet.slots.collect(SHOWN), api.scraping)
-    return Starlette(
+    application = Starlette(
         routes=[
             *page_routes(feed.facts, fleet.engine.now),
             *catalogue_routes(directory.view),
@@ -40,6 +43,24 @@ def public_api(fleet: Fleet, directory: Directory) -> Starlette:
             Route("/readyz", api.readyz),
         ]
     )
+    return HostGuard(application, _NewestHosts(fleet))
+
+
+class _NewestHosts:
+    """The names of the deployment as it was last loaded."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._take(fleet.deployment)
+
+    def __call__(self) -> Hosts:
+        if self._fleet.deployment is not self._deployment:
+            self._take(self._fleet.deployment)
+        return self._hosts
+
+    def _take(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._hosts = Hosts(served_hosts(deployment))
 
 
 class _PublicApi:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_registry.environment import worker_environment
+from pallas_registry.hosts import served_hosts
 from pallas_registry.probe_sharing import probe_interval
 from pallas_registry.protocol import WorkerSpec
 from pallas_supervisor.children import OWNER_VARIABLE
-from pallas_supervisor.listeners import served_hosts
 from pallas_supervisor.states import Policy
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def worker_spec(
         generation=generation,
         directory=directory,
         listener_outlives=listener_outlives,
-        allowed_hosts=served_hosts(deployment.host, deployment.bind),
+        allowed_hosts=served_hosts(deployment),
         metrics_directory=metrics[0],
         metrics_slot=metrics[1],
         stop_timeout=agent.stop_timeout,

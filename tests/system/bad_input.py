@@ -392,7 +392,8 @@ def _bad_heads(era: str) -> Iterator[Attempt]:
         "evil.example:80",
         "127.0.0.1.evil.example:80",
         "localhost.evil.example",
-        "[::2]:80",
+        "[::2:80",
+        "localhost:80@evil.example",
     ):
         yield attempt(421, Host=host)
     for origin in (

@@ -51,6 +51,7 @@ def test_a_foreign_host_is_refused(worker: RunningWorker, headers: dict[str, str
     assert post(worker, PING, headers, Host="evil.example:80").status_code == 421
     assert post(worker, PING, headers, Host="127.0.0.1.evil.example:80").status_code == 421
     assert post(worker, PING, headers, Host=f"localhost:{worker.port}").status_code != 421
+    assert post(worker, PING, headers, Host="192.0.2.7:80").status_code != 421
 
 
 @ERAS
@@ -107,15 +108,30 @@ def test_another_content_type_is_refused(worker: RunningWorker) -> None:
     assert response.status_code == 400
 
 
-def test_livez_and_metrics_ask_for_no_host(worker: RunningWorker) -> None:
+def test_livez_asks_for_no_name_and_metrics_for_a_name_or_an_address(worker: RunningWorker) -> None:
     call(worker.url, "auto", "demo", message="x")
-    for headers in ({}, {"Host": "prometheus-sees-me-as-this:9000"}):
+    elsewhere = {"Host": "prometheus-sees-me-as-this:9000"}
+    assert httpx.get(f"{worker.origin}/livez", headers=elsewhere).text == "ok"
+    refusal = httpx.get(f"{worker.origin}/metrics", headers=elsewhere)
+    assert refusal.status_code == 421
+    assert refusal.text == (
+        "not reached by the name 'prometheus-sees-me-as-this:9000'; a name or address by which clients reach this "
+        "deployment belongs to `hosts:` in agents.yaml\n"
+    )
+    for headers in ({}, {"Host": "192.0.2.7:9000"}):
         live = httpx.get(f"{worker.origin}/livez", headers=headers)
         assert (live.status_code, live.text) == (200, "ok")
         metrics = httpx.get(f"{worker.origin}/metrics", headers=headers)
         assert metrics.status_code == 200
         assert metrics.headers["content-type"].startswith("text/plain")
         assert 'pallas_send_message_total{agent="demo",outcome="ok"}' in metrics.text
+
+
+def test_a_browser_learns_where_the_endpoint_is(worker: RunningWorker) -> None:
+    answer = httpx.get(f"{worker.origin}/")
+    assert (answer.status_code, answer.text) == (200, "MCP endpoint of demo: /mcp\n")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert httpx.post(f"{worker.origin}/").status_code == 405
 
 
 def test_an_unknown_path(worker: RunningWorker) -> None:

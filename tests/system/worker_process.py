@@ -120,7 +120,7 @@ def run_worker(
         "port": listener.getsockname()[1],
         "generation": 1,
         "directory": str(directory),
-        "allowed_hosts": ("127.0.0.1:*", "localhost:*"),
+        "allowed_hosts": ("localhost", "127.0.0.1"),
         "metrics_directory": str(metrics),
         "metrics_slot": "demo0",
         "stop_timeout": 10.0,

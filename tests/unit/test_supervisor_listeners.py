@@ -17,7 +17,6 @@ from pallas_supervisor.listeners import (
     connectable,
     describe_holder,
     open_listeners,
-    served_hosts,
 )
 from unit.supervisor_processes import descriptors, nothing_leaked
 
@@ -173,25 +172,6 @@ def test_anybody_else_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(PortsTakenError):
         open_listeners("127.0.0.1", {"research": taken.getsockname()[1]})
     assert time.slept == 0
-
-
-@pytest.mark.parametrize(
-    ("host", "bind", "expected"),
-    [
-        ("localhost", "127.0.0.1", {"localhost", "127.0.0.1", "[::1]"}),
-        ("pallas.example.com", "0.0.0.0", {"localhost", "127.0.0.1", "[::1]", "pallas.example.com"}),
-        (
-            "pallas.example.com",
-            "10.0.0.5",
-            {"localhost", "127.0.0.1", "[::1]", "pallas.example.com", "10.0.0.5"},
-        ),
-        ("fd00::5", "::", {"localhost", "127.0.0.1", "[::1]", "[fd00::5]"}),
-    ],
-)
-def test_served_hosts(host: str, bind: str, expected: set[str]):
-    served = served_hosts(host, bind)
-    assert set(served) == expected | {f"{name}:*" for name in expected}
-    assert len(served) == len(set(served))
 
 
 @pytest.mark.parametrize(

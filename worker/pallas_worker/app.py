@@ -27,6 +27,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from pallas_registry.exposition import accepts_gzip, compressed
+from pallas_registry.hosts import HostGuard, Hosts
 from pallas_registry.logs import get_logger
 from pallas_worker import metrics
 from pallas_worker.assessment import health_document
@@ -98,22 +99,26 @@ class WorkerApp:
         self.server.middleware.append(_say_which_parameter)
 
     def asgi(self, allowed_hosts: tuple[str, ...]) -> ASGIApp:
-        """The application; requests at `/mcp` with another Host, or from a page elsewhere, are refused.
-
-        Prometheus scrapes by any name: `/metrics` and `/livez` look at neither header.
-        """
-        security = TransportSecuritySettings(
-            allowed_hosts=list(allowed_hosts),
-            allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in allowed_hosts],
-        )
+        """The application; requests by another name, or from a page elsewhere, are refused."""
+        # The guard checks Host and Origin, of all paths; the SDK knows neither any address nor the page's own origin.
+        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app: Starlette = self.server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
             max_request_body_size=self._max_request_bytes,
             transport_security=security,
-            custom_starlette_routes=[Route("/metrics", _metrics), Route("/livez", _livez)],
+            custom_starlette_routes=[
+                Route("/", self._where),
+                Route("/metrics", _metrics),
+                Route("/livez", _livez),
+            ],
         )
-        return OneMessage(app, PATH, security, self._max_request_bytes)
+        hosts = Hosts(allowed_hosts)
+        return HostGuard(OneMessage(app, PATH, security, self._max_request_bytes), lambda: hosts)
+
+    async def _where(self, _request: Request) -> Response:
+        """For somebody who follows the port with a browser."""
+        return PlainTextResponse(f"MCP endpoint of {self.server.name}: {PATH}\n")
 
     def _header_schema(self, name: str) -> dict[str, Any] | None:
         """The schema of a tool that mirrors arguments in headers. None does, and the SDK need not list them all."""

@@ -87,7 +87,7 @@ class OneMessage:
         await self._read(scope, receive, send)
 
     async def _check_head(self, request: Request) -> Response | None:
-        """Refuse by method, Host, Origin, Content-Type and Accept, before the body is read."""
+        """Refuse by method, Content-Type and Accept, before the body is read."""
         if request.method != "POST":
             # Without sessions there is nothing to listen to or to delete.
             return PlainTextResponse("Method Not Allowed", 405, {"Allow": "POST"})

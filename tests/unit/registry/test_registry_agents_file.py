@@ -162,6 +162,39 @@ def test_every_optional_field() -> None:
     )
 
 
+def test_more_names_of_the_deployment() -> None:
+    assert parse(one_agent()).hosts == ()
+    text = f"hosts: [Agents.LAN, 192.0.2.7, 'fd00::5']\n{one_agent()}"
+    assert parse(text).hosts == ("agents.lan", "192.0.2.7", "fd00::5")
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("agents.lan", "agents.yaml:1: hosts: is text, not a list; write a list, as in `[one, two]`"),
+        ("[10]", "agents.yaml:1: hosts[0]: is a whole number, not text; write a text, in quotes if need be"),
+        (
+            "[a.lan, 'http://b.lan']",
+            "agents.yaml:1: hosts[1]: 'http://b.lan' is a URL; write the host name alone; each agent has its own port",
+        ),
+        (
+            "['a.lan:8080']",
+            "agents.yaml:1: hosts[0]: 'a.lan:8080' names a port; write `a.lan` alone; each agent has its own port",
+        ),
+        (
+            "['*.lan']",
+            (
+                "agents.yaml:1: hosts[0]: '*.lan' is not a host name; "
+                "write a name as in `agents.example.com`, or an address"
+            ),
+        ),
+        ("[a.lan, A.LAN]", "agents.yaml:1: hosts[1]: names 'A.LAN' twice; remove one of the two"),
+    ],
+)
+def test_a_name_that_no_client_can_ask_by(value: str, found: str) -> None:
+    assert [str(problem) for problem in problems(f"hosts: {value}\n{one_agent()}")] == [found]
+
+
 @pytest.mark.parametrize(
     ("host", "bind"),
     [
