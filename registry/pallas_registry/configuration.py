@@ -13,7 +13,8 @@ from pallas_registry.agents_file import deployment_path, read_deployment
 from pallas_registry.configuration_file import read_file
 from pallas_registry.credentials import load_credentials
 from pallas_registry.environment import load_dotenv
-from pallas_registry.fastagent_files import HOME_VARIABLE, settings_files
+from pallas_registry.fastagent_files import HOME_VARIABLE, SECRETS_FILES, settings_files
+from pallas_registry.literal_keys import literal_keys
 from pallas_registry.log_levels import levels
 from pallas_registry.model_settings import FILE_NAME, read_model_settings
 from pallas_registry.probe_sharing import probe_interval
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from pallas_registry.log_levels import Levels
 
 
+_KEY_IN_AGENTS = "put it into .env, whose variables every agent gets"
+_KEY_IN_SETTINGS = "put it into .env, and write `${NAME}` here, with its name there"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """What was read. The variables of `.env` may be secrets: they are in no text of it."""
@@ -38,6 +43,8 @@ class Configuration:
     levels: Levels
     dotenv: Mapping[str, str] = field(repr=False)
     """What `.env` adds to the environment."""
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    """What can be used and should be different."""
 
 
 class Start(NamedTuple):
@@ -93,12 +100,18 @@ def read_configuration(
     homes = {together.get(HOME_VARIABLE)}
     if deployment is not None:
         homes.update(agent.env.get(HOME_VARIABLE) for agent in deployment.agents.values())
-    others = {path for home in homes for path in settings_files(directory, home)} - {directory / FILE_NAME}
+    others = {path for home in homes for path in settings_files(directory, home)}
+    warnings = _literal_keys(file, _KEY_IN_AGENTS, [])
     for other in sorted(others):
-        collect(lambda other=other: _check_yaml(other), problems)  # type: ignore[misc]
+        found = (
+            [] if other == directory / FILE_NAME else problems
+        )  # which `read_model_settings` has told already
+        warnings += _literal_keys(other, _KEY_IN_SETTINGS, found)
     if problems or deployment is None or settings is None or chosen is None:
         raise ConfigurationError(problems)
-    return Configuration(deployment=deployment, settings=settings, levels=chosen, dotenv=dotenv)
+    return Configuration(
+        deployment=deployment, settings=settings, levels=chosen, dotenv=dotenv, warnings=tuple(warnings)
+    )
 
 
 def alone(deployment: Deployment, name: str) -> Deployment:
@@ -119,8 +132,11 @@ def _narrowed(deployment: Deployment, path: Path, only: str | None) -> Deploymen
     return alone(deployment, only)
 
 
-def _check_yaml(path: Path) -> None:
-    """See that fast-agent will be able to read its file, if it is there; what it says is fast-agent's affair."""
-    data = read_file(path)
-    if data is not None:
-        compose(data, str(path))
+def _literal_keys(path: Path, remedy: str, problems: list[Problem]) -> list[Problem]:
+    """Keys in a YAML file that are not to be there; problems are noted where nobody can read the file at all.
+
+    What else fast-agent's files say is fast-agent's affair, and its secrets' file is where keys may be.
+    """
+    data = collect(lambda: read_file(path), problems)
+    root = collect(lambda: compose(data, str(path)), problems) if data else None
+    return [] if root is None or path.name in SECRETS_FILES else literal_keys(root, str(path), remedy)

@@ -9,6 +9,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pallas_registry.redaction import KEY_SHAPES, redact
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
@@ -40,9 +42,12 @@ class Problem:
     def __str__(self) -> str:
         """`agents.yaml:12: agents.jarvis.port: 8200 is also the registry's port; give each agent …`."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        text = ": ".join(part for part in (place, self.field, self.message) if part)
+        said = ": ".join(part for part in (self.field, self.message) if part)
         if self.remedy:
-            text = f"{text}; {self.remedy}"
+            said = f"{said}; {self.remedy}"
+        text = ": ".join(
+            part for part in (place, redact(said, KEY_SHAPES)) if part
+        )  # who quotes a file may quote a key
         return "".join(character if character.isprintable() else _escaped(character) for character in text)
 
 

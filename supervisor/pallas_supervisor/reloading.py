@@ -115,6 +115,8 @@ class Reloading:
         self._forget(plan)
         self._take_over(newest)
         self._apply(plan, newest.deployment, opened)
+        for warning in newest.warnings:
+            _log.warning("%s", warning)
         _log.info(
             "reloaded: %d added, %d removed, %d changed, %d unchanged",
             *map(len, (plan.added, plan.removed, plan.changed, plan.unchanged)),

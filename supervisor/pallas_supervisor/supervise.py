@@ -130,6 +130,8 @@ class _Supervisor:
         traces = StartTraces(tracing)
         if not logs_to_stderr(os.environ):
             logging.getLogger("pallas").addHandler(Console(deployment.name))
+        for warning in self._assignment.configuration.warnings:
+            _log.warning("%s", warning)
         self._store.drop_unclaimed()
         await self._store.open()
         self._store.keep(listeners.values())

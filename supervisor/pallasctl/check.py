@@ -19,7 +19,7 @@ def check(file: Path | None) -> None:
     """Check the configuration without a supervisor.
 
     FILE is the agents.yaml that `pallas` would read here, unless given; .env and fastagent.config.yaml are
-    those of its folder. All problems are listed at once.
+    those of its folder. All problems are listed at once; warnings do not count.
 
     Exit status: 0 it is good, 2 it is not.
     """
@@ -39,6 +39,8 @@ def check(file: Path | None) -> None:
         raise InvalidConfiguration(
             f"{path}: {count}", details=[str(problem) for problem in error.problems]
         ) from None
+    for warning in configuration.warnings:
+        click.echo(f"pallasctl: warning: {warning}", err=True)
     deployment = configuration.deployment
     path = file or deployment_path({**os.environ, **configuration.dotenv})
     agents = ", ".join(deployment.agents)

@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.deployment import make_deployment
-from harness.fleet import Fleet
+from harness.fleet import Fleet, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 FILES = ["agents.yaml", ".env", "fastagent.config.yaml", "fastagent.secrets.yaml"]
+
+KEY = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(make_deployment(tmp_path_factory.mktemp("fleet"), "one")) as running:
+    deployment = make_deployment(tmp_path_factory.mktemp("fleet"), "one")
+    deployment.agents["one"]["env"] = {"SERVICE": KEY}
+    deployment.write()
+    with Fleet(deployment) as running:
         running.wait("one")
         yield running
 
@@ -47,3 +53,23 @@ def test_a_pipe_in_place_of_a_file_is_refused_at_a_reload_and_nobody_waits_for_i
         if before is not None:
             path.write_bytes(before)
     assert fleet.ctl("reload", "--dry-run").returncode == 0
+
+
+def test_a_literal_key_is_a_warning_at_the_start_and_is_shown_nowhere(fleet: Fleet) -> None:
+    [line] = [line for line in fleet.stderr.splitlines() if "looks like a key" in line][:1]
+    assert line.startswith("[test-fleet] warning: ")
+    assert "agents.one.env.SERVICE: looks like a key" in line
+    assert "put it into .env" in line
+    assert KEY not in fleet.stderr + fleet.log_file.read_text()
+
+
+def test_a_log_file_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "fleet", "one")
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "p.log"
+    result = run_to_end(deployment, env={"PALLAS_LOG_FILE": str(path)})
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"pallas: cannot start: the log file {path} cannot be written ({path.parent}: File exists); "
+        "set PALLAS_LOG_FILE to a file that this user may write\n"
+    )

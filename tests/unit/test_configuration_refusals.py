@@ -227,6 +227,69 @@ def test_start_and_check_refuse_it_with_the_same_words(case: Case, folder: Path)
     assert sorted(folder.rglob("*")) == before
 
 
+KEYS = [
+    SECRET.decode(),
+    "sk-ant-api03-abcdefghijklmnopqrstuvwxyz",
+    "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "hf_abcdefghijklmnopqrstuvwxyz",
+    "xoxb-123456789012-abcdefghijkl",
+    "AIzaSyabcdefghijklmnopqrstuvwxyz0123456",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefgh",
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_literal_key_is_a_warning_with_its_place_and_never_shown(key: str, folder: Path) -> None:
+    (folder / "agents.yaml").write_bytes(
+        GOOD.replace(b"}", b",\n    env: {A: b, OPENAI_API_KEY: %s}}" % key.encode())
+    )
+    (folder / "fastagent.config.yaml").write_text(
+        f"openai:\n  api_key: {key}\nmcp:\n  servers:\n    x:\n      headers: {{Authorization: 'Bearer {key}'}}\n"
+    )
+    (folder / "fastagent.secrets.yaml").write_text(f"openai:\n  api_key: {key}\n")
+    (folder / ".env").write_text(f"OPENAI_API_KEY={key}\n")
+    check = CliRunner().invoke(pallasctl, ["check"])
+    assert check.exit_code == 0
+    said = [line.removeprefix("pallasctl: warning: ") for line in check.stderr.splitlines()]
+    why = "looks like a key, and whoever reads the file has it; put it into .env, "
+    reference = "and write `${NAME}` here, with its name there"
+    assert [line.replace(f"{folder}/", "") for line in said] == [
+        f"agents.yaml:4: agents.one.env.OPENAI_API_KEY: {why}whose variables every agent gets",
+        f"fastagent.config.yaml:2: openai.api_key: {why}{reference}",
+        f"fastagent.config.yaml:6: mcp.servers.x.headers.Authorization: {why}{reference}",
+    ]
+    assert key not in check.output
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: *{0}",
+        "{0}: 1",
+        "? {0}\n: 1\n{0}: 2",
+        "name: demo\nversion: '{0} x'",
+        "name: demo\nhost: 'http://{0}'",
+        "name: demo\nagents: {{one: {{module: '{0}', port: '{0}', icon: 'ftp://{0}', restart: '{0}'}}}}",
+        "name: demo\nagents: {{one: {{module: m, port: 1, depends_on: ['{0}'], env: {{'{0}': 1}}}}}}",
+        "name: !{0} x",
+    ],
+)
+def test_no_problem_quotes_a_key(text: str, key: str, folder: Path) -> None:
+    (folder / "agents.yaml").write_text(text.format(key))
+    check = CliRunner().invoke(pallasctl, ["check"])
+    assert check.exit_code == 2
+    assert key not in check.output
+
+
+def test_references_and_plain_words_are_no_keys(folder: Path) -> None:
+    (folder / "agents.yaml").write_bytes(
+        GOOD.replace(b"}", b", description: task-force, env: {A: '${KEY}'}}")
+    )
+    (folder / "fastagent.config.yaml").write_text("openai: {api_key: '${OPENAI_API_KEY}'}\n")
+    assert CliRunner().invoke(pallasctl, ["check"]).stderr == ""
+
+
 def test_a_byte_order_mark_does_not_matter(folder: Path) -> None:
     mark = b"\xef\xbb\xbf"
     (folder / "agents.yaml").write_bytes(mark + GOOD)
