@@ -1,4 +1,4 @@
-"""One supervisor a deployment: the lock beside the control socket, and who holds it.
+"""One supervisor a deployment: the lock beside the control socket, and who holds it; and one against cleaners.
 
 Knows files and flock(2).
 """
@@ -9,8 +9,12 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from pallas_registry.logs import get_logger
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+_log = get_logger("pallas.supervisor")
 
 
 class AlreadyRunningError(Exception):
@@ -36,4 +40,18 @@ def lock_instance(directory: Path, deployment: str) -> int:
         ) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def keep_cleaners_off(directory: Path) -> int:
+    """Lock a directory, for as long as the descriptor is open, so that no cleaner looks into it.
+
+    systemd-tmpfiles skips a directory that has a lock, with everything below it (tmpfiles.d(5), "Age"): it would
+    remove metrics files, which are written by mapping and so seem to be old.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:  # a cleaner is at it just now, or the file system has no locks
+        _log.warning("%s is not kept from cleaners of temporary files: %s", directory, error)
     return descriptor

@@ -36,7 +36,7 @@ from pallas_supervisor.control_api import control_api
 from pallas_supervisor.directory import Directory
 from pallas_supervisor.fleet import Fleet
 from pallas_supervisor.hub import HubHandler, LogHub
-from pallas_supervisor.instance_lock import lock_instance
+from pallas_supervisor.instance_lock import keep_cleaners_off, lock_instance
 from pallas_supervisor.listeners import BACKLOG, close_listeners, open_listeners
 from pallas_supervisor.logfile import LogWriter, claim
 from pallas_supervisor.loop_errors import LoopErrors
@@ -119,6 +119,7 @@ class _Supervisor:
         ensure_private(socket_path.parent)
         lock = lock_instance(socket_path.parent, deployment.name)
         self._stack.callback(os.close, lock)
+        self._stack.callback(os.close, keep_cleaners_off(socket_path.parent))
         listeners = self._listen(deployment)
         hub = self._open_log(deployment.name)
         handler = HubHandler(hub, self._loop)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import shutil
 import signal
+import subprocess
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -210,3 +213,48 @@ def test_every_format_says_the_same_and_nothing_that_is_not_described(fleet: Fle
     own = httpx.get(fleet.deployment.url("one").replace("/mcp", "/metrics"), headers=OPENMETRICS)
     assert "gzip" in own.headers["content-encoding"]
     assert described(parse_openmetrics(own.text)).items() <= ROWS.items()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_was_counted_outlives_files_that_somebody_removes(fleet: Fleet, whole: bool) -> None:
+    directory = fleet.runtime / "metrics"
+    counted = use(fleet, "two", 2) - 2 + calls(merged(fleet), "two")
+
+    def is_made_again() -> bool:
+        slots = {path.name for path in directory.glob("*.lock")}
+        return len(slots) >= 3 and len(list(directory.glob("counter_*.db"))) >= 3
+
+    with watched(fleet, "two"):
+        if whole:
+            shutil.rmtree(directory)
+        else:
+            for path in filter(Path.is_file, list(directory.iterdir())):
+                path.unlink()
+        assert calls(merged(fleet), "two") == counted
+        fleet.await_that(is_made_again, "the workers' files")
+        counted += use(fleet, "two", 2)
+        assert calls(merged(fleet), "two") == counted
+        fleet.kill("two")
+        counted += use(fleet, "two", 1)
+        assert calls(merged(fleet), "two") == counted
+    said = [record["message"] for record in fleet.records() if "was removed" in record["message"]]
+    assert any("counter_" in message for message in said)
+
+
+def test_a_cleaner_of_temporary_files_leaves_a_running_deployment_alone(tmp_path: Path) -> None:
+    """tmpfiles.d(5): a directory with a lock is skipped, and everything below it."""
+    if shutil.which("systemd-tmpfiles") is None:
+        message = "not run: needs systemd-tmpfiles"
+        if os.environ.get("PALLAS_REQUIRE_PEERS") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    with Fleet(make_deployment(tmp_path / "fleet", "one")) as fleet:
+        fleet.wait()
+        parent = fleet.runtime.parent
+        (beside := parent / "beside").mkdir()
+        (tmp_path / "rules.conf").write_text(f"d {parent} - - - 0\n")
+        before = set(fleet.runtime.rglob("*"))
+        subprocess.run(["systemd-tmpfiles", "--clean", tmp_path / "rules.conf"], check=True)
+        assert not beside.exists()
+        assert set(fleet.runtime.rglob("*")) == before
+        assert calls(merged(fleet), "one") == 0

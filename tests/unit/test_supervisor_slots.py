@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
@@ -20,8 +21,6 @@ from pallas_supervisor.slots import LEFT_OUT, Slots
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 COUNT = """
 import os, sys
@@ -282,3 +281,103 @@ def test_a_file_that_was_removed_is_not_taken_for_the_next_of_its_name(tmp_path:
         merged.forget([file.name])
         merged.read({"a1": None})
         assert page(merged.families(), TEXT).endswith(f'{{server="{server}"}} 1.0\n'.encode())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_was_counted_outlives_its_files(tmp_path: Path, caplog: pytest.LogCaptureFixture, whole: bool):
+    """Those of a live worker are its own affair, and what was read of them is shown until then."""
+    slots = Slots(tmp_path / "metrics")
+    count(slots, "jarvis", 5)
+    count(slots, "research", 2)
+    before = series(slots)
+    assert {'jobs_done_total{agent="research"} 2.0', 'servers_up{agent="jarvis"} 1.0'} <= before
+    slots.process_gone("research", 1)
+
+    def remove() -> None:
+        if whole:
+            shutil.rmtree(slots.directory)
+        else:
+            for file in slots.directory.glob("*.db"):
+                file.unlink()
+
+    remove()
+    kept = before - {'servers_up{agent="research"} 1.0'}
+    for _ in range(3):
+        assert series(slots) == kept
+    assert {file.name for file in slots.directory.glob("*.db")} == {"counter_a2s0.db"}
+    assert len([r for r in caplog.records if "counter_a2s0.db was removed" in r.getMessage()]) == 1
+    remove()
+    count(slots, "research", 3, generation=2)  # nobody has looked in between
+    assert series(slots) == kept - {'jobs_done_total{agent="research"} 2.0'} | {
+        'jobs_done_total{agent="research"} 5.0',
+        'servers_up{agent="research"} 1.0',
+    }
+
+
+def test_what_children_counted_outlives_its_file(tmp_path: Path):
+    slots = Slots(tmp_path)
+    command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
+    subprocess.run(command, input=b"\n", check=True)
+    before = series(slots)
+    (tmp_path / "counter_a1s0.p0.db").unlink()
+    assert series(slots) == before
+    assert (tmp_path / "counter_a1s0.p0.db").exists()
+
+
+def test_no_directory_and_nothing_in_it_can_raise_at_a_workers_end(tmp_path: Path):
+    slots = Slots(tmp_path / "metrics")
+    slot = slots.slot("research", 1)
+    (slots.directory / f"gauge_livesum_{slot}.db" / "full").mkdir(parents=True)
+    os.mkfifo(slots.directory / f"gauge_livemax_{slot}.db")
+    slots.process_gone("research", 1)
+    assert series(slots) == set()
+    slots.slot("research", 2)
+    shutil.rmtree(slots.directory)
+    slots.process_gone("research", 2)
+    slots.remove("research")
+    assert series(slots) == set()
+    assert slots.slot("jarvis", 1)
+    assert slots.directory.is_dir()
+
+
+def test_children_may_leave_anything(tmp_path: Path):
+    slots = Slots(tmp_path)
+    count(slots, "research", 2)
+    slot = slots.slot("research", 1)
+    for kind in ("counter", "histogram", "gauge_livesum"):
+        (tmp_path / f"{kind}_{slot}.p999999997.db" / "full").mkdir(parents=True)
+        os.mkfifo(tmp_path / f"{kind}_{slot}.p999999998.db")
+        (tmp_path / f"{kind}_{slot}.p999999999.db").symlink_to("/dev/zero")
+    (tmp_path / f"counter_{slot}.p99999999999999999999999999.db").write_bytes(b"\xff" * 8192)
+    for _ in range(2):
+        assert 'jobs_done_total{agent="research"} 2.0' in series(slots)
+    assert not list(tmp_path.glob("*.p9*"))
+
+
+def test_a_file_may_change_while_it_is_read(tmp_path: Path):
+    """Cut short, grown, replaced: the reader is never killed by it, and nobody else's series are missing."""
+    slots = Slots(tmp_path)
+    count(slots, "jarvis", 5)
+    count(slots, "research", 2)
+    file = tmp_path / f"counter_{slots.slot('research', 1)}.db"
+    sound = file.read_bytes()
+    script = """
+import os, random, sys
+path, sound = sys.argv[1], open(sys.argv[1], "rb").read()
+descriptor = os.open(path, os.O_RDWR)
+print(flush=True)
+while True:
+    os.ftruncate(descriptor, random.choice([0, 3, 8, 40, 4096, 1 << 40]))
+    os.pwrite(descriptor, sound[: random.choice([4, 40, 100, len(sound)])], 0)
+    os.pwrite(descriptor, random.randbytes(4), random.choice([0, 8, 12, 40]))
+"""
+    with subprocess.Popen([sys.executable, "-c", script, str(file)], stdout=subprocess.PIPE) as hostile:
+        assert hostile.stdout is not None
+        hostile.stdout.readline()
+        for _ in range(300):
+            found = page(slots.families(), TEXT).decode()
+            assert 'jobs_done_total{agent="jarvis"} 5.0' in found
+        hostile.kill()
+    file.unlink()
+    file.write_bytes(sound)
+    assert 'jobs_done_total{agent="research"} 2.0' in series(slots)

@@ -447,3 +447,102 @@ print(m.render(None)[0].decode())
     assert sum(name.startswith("pallas_tool_call_duration_seconds_sum") for name in samples(after)) > len(
         counted
     )
+
+
+REMOVE = """
+import glob, os, shutil
+from pallas_worker import metrics as m
+m.open_metrics(directory, "a1s0", "research")
+m.count_llm_turn("research", "gpt-5")
+m.set_downstream_up("research", "argos", True)
+from prometheus_client import Gauge
+Gauge("held", "Some.", registry=None, multiprocess_mode="sum").set(5)
+"""
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        "shutil.rmtree(directory)",
+        "[os.unlink(f'{directory}/{name}') for name in os.listdir(directory)]",
+        "[(os.unlink(path), os.mkdir(path)) for path in glob.glob(f'{directory}/*.db')]",
+        "[(os.unlink(path), os.mkfifo(path)) for path in glob.glob(f'{directory}/*.db')]",
+    ],
+)
+def test_files_that_somebody_removes_are_made_again_with_all_that_was_counted(
+    tmp_path: Path, remove: str
+) -> None:
+    directory = tmp_path / "metrics"
+    directory.mkdir()
+    script = f"""
+{remove}
+m.count_llm_turn("research", "gpt-5")
+m.look_after_files()
+m.count_llm_turn("research", "gpt-5")
+m.look_after_files()
+print(m.render(None)[0].decode())
+"""
+    values = samples(run(REMOVE + script, directory))
+    assert values["pallas_llm_turns_total[('agent', 'research'), ('model', 'gpt-5')]"] == 3
+    assert values["pallas_downstream_up[('agent', 'research'), ('server', 'argos')]"] == 1
+    assert values["held[]"] == 5
+    again = "from pallas_worker import metrics as m; m.open_metrics(directory, 'a1s0', 'research')"
+    values = samples(run(f"{again}; print(m.render(None)[0].decode())", directory))
+    assert values["pallas_llm_turns_total[('agent', 'research'), ('model', 'gpt-5')]"] == 3
+    assert values["pallas_send_message_total[('agent', 'research'), ('outcome', 'ok')]"] == 0
+
+
+def test_a_slots_lock_is_made_again_with_its_files_and_still_keeps_others_out(tmp_path: Path) -> None:
+    script = """
+os.unlink(f"{directory}/a1s0.lock")
+m.look_after_files()
+import subprocess, sys
+code = "import sys; from pallas_worker import metrics as m; m.open_metrics(sys.argv[1], 'a1s0')"
+done = subprocess.run([sys.executable, "-c", code, directory], capture_output=True, text=True)
+print(f"process {os.getpid()} is writing it" in done.stderr)
+"""
+    assert run(REMOVE + script, tmp_path) == "True\n"
+
+
+def test_who_comes_into_a_slot_in_between_is_left_alone(tmp_path: Path) -> None:
+    """Two writers of one file would spoil it."""
+    script = """
+shutil.rmtree(directory)
+os.mkdir(directory)
+import subprocess, sys
+code = "import sys; from pallas_worker import metrics as m; m.open_metrics(sys.argv[1], 'a1s0'); print(); input()"
+with subprocess.Popen([sys.executable, "-c", code, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    other.stdout.readline()
+    before = {name: os.stat(f"{directory}/{name}").st_ino for name in os.listdir(directory)}
+    m.look_after_files()
+    print(before == {name: os.stat(f"{directory}/{name}").st_ino for name in os.listdir(directory)})
+    other.communicate(b"\\n")
+"""
+    assert run(REMOVE + script, tmp_path) == "True\n"
+
+
+def test_a_worker_whose_supervisor_has_ended_writes_nothing_into_the_next_ones_directory(
+    tmp_path: Path,
+) -> None:
+    script = """
+import os, shutil
+ended, done = os.pipe(), os.pipe()
+if os.fork() == 0:  # the supervisor
+    if os.fork() == 0:
+        from pallas_worker import metrics as m
+        m.open_metrics(directory, "a1s0", "research")
+        os.write(done[1], b"x")
+        os.read(ended[0], 1)
+        m.look_after_files()
+        os.write(done[1], b"x")
+        os._exit(0)
+    os.read(done[0], 1)
+    os._exit(0)
+os.wait()
+for name in os.listdir(directory):
+    os.unlink(f"{directory}/{name}")
+os.write(ended[1], b"x")
+os.read(done[0], 1)
+print(os.listdir(directory))
+"""
+    assert run(script, tmp_path) == "[]\n"

@@ -24,6 +24,7 @@ from pallas_worker.metrics_files import (
     ReservedFile,
     SlotBusyError,
     SlotLock,
+    Upkeep,
     drop_live_gauges,
     reserve,
 )
@@ -130,6 +131,7 @@ def _open(slot: _Slot) -> None:
         _complain(error)
         return
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = slot.directory
+    ReservedFile.upkeep = Upkeep(slot.directory, lock)
     values.MmapedDict = ReservedFile  # type: ignore[attr-defined]
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]
         lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
@@ -295,6 +297,16 @@ def set_calls(agent: str, running: int, waiting: int) -> None:
             series.calls_waiting.labels(agent).set(waiting)
 
 
+def look_after_files() -> None:
+    """Make files again that somebody has removed; for every now and then."""
+    if _slot is None or _slot.agent is None or ReservedFile.upkeep is None:
+        return
+    with _recording() as series:
+        if series is not None:
+            ReservedFile.upkeep.is_due = True
+            series.messages.labels(_slot.agent, "ok").inc(0)  # a write looks, with nobody else writing
+
+
 def render(accept: str | None) -> tuple[bytes, str]:
     """The agent's own series, those of processes forked from its workers included: body and content type.
 
@@ -307,6 +319,7 @@ def render(accept: str | None) -> tuple[bytes, str]:
     """
     if _series is None:
         raise RuntimeError("the metrics of this process are not open: see open_metrics")
+    look_after_files()
     _series.files.read()
     content_type = choose(accept or "")
     return page(_series.files.merged.families(), content_type), content_type

@@ -6,15 +6,18 @@ Knows how prometheus_client's multiprocess mode writes its files; must not know 
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import re
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
+from weakref import WeakSet
 
 from prometheus_client.mmap_dict import MmapedDict
 
-from pallas_registry.folding import UNFINISHED, set_aside, write_reserved
+from pallas_registry.folding import UNFINISHED, remove, set_aside, write_reserved
 from pallas_registry.logs import get_logger
 from pallas_registry.merged_files import MergedFiles
 from pallas_registry.metric_slots import agent_of
@@ -44,8 +47,22 @@ class SlotLock:
             SlotBusyError: another living process holds it.
             OSError: the file cannot be opened.
         """
-        self._descriptor: int | None = _locked(Path(directory, f"{slot}.lock"), slot)
+        self._path = Path(directory, f"{slot}.lock")
+        self._slot = slot
+        self._descriptor: int | None = _locked(self._path, slot)
         os.register_at_fork(after_in_child=self.release)
+
+    def renew(self) -> None:
+        """Take it anew, if somebody has removed its file, with which others could take it as well.
+
+        Raises:
+            SlotBusyError: another living process has done so.
+            OSError: the file cannot be made.
+        """
+        if self._descriptor is not None and is_lost(self._path, self._descriptor):
+            renewed = _locked(self._path, self._slot)
+            os.close(self._descriptor)
+            self._descriptor = renewed
 
     def release(self) -> None:
         """Let go of it; harmless when that has happened."""
@@ -70,6 +87,14 @@ def _locked(path: Path, slot: str) -> int:
     return descriptor
 
 
+def is_lost(path: str | Path, descriptor: int) -> bool:
+    """Whether an open file has no longer the name under which it was opened."""
+    try:
+        return not os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return True
+
+
 def slot_files(directory: str, slot: str) -> list[str]:
     """The value files of the slot and of processes that its worker forked, sorted."""
     ours = re.compile(rf".+_{re.escape(slot)}(\.p\d+)?\.db")
@@ -81,7 +106,7 @@ def drop_live_gauges(directory: str, slot: str) -> None:
     """Remove what the slot's previous writer said of its own state; counters and histograms stay."""
     for path in slot_files(directory, slot):
         if Path(path).name.startswith("gauge_live"):
-            Path(path).unlink(missing_ok=True)
+            remove(Path(path))
 
 
 def reserve(filename: str) -> None:
@@ -140,13 +165,88 @@ class AgentFiles:
             return {entry.name for entry in entries if self._ours.fullmatch(entry.name)}
 
 
+class Upkeep:
+    """Makes the slot's files again that somebody has removed while this process writes them.
+
+    What it has counted is in memory still, in the file without a name; without a new one it would be lost with this
+    process. A cleaner of temporary directories removes files that are written by mapping, as these are: their times
+    stay what they were.
+    """
+
+    def __init__(self, directory: str, lock: SlotLock) -> None:
+        self._directory = directory
+        self._lock = lock
+        self._files: WeakSet[ReservedFile] = WeakSet()
+        self._family = os.getpid(), os.getppid()
+        self._complained = False
+        self.is_due = False
+        """Whether the next write shall look."""
+
+    def add(self, file: ReservedFile) -> None:
+        """Look after this file, too."""
+        self._files.add(file)
+
+    def look(self) -> None:
+        """Make again what is missing; what keeps it from that is told once. Only under prometheus_client's lock."""
+        self.is_due = False
+        # A child has files of its own. After the supervisor's end, the directory is the next one's, which wipes it.
+        if (os.getpid(), os.getppid()) != self._family:
+            return
+        try:
+            lost = [file for file in self._files if file.is_lost()]
+            if lost:
+                Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock.renew()
+            for file in lost:
+                file.make_again()
+        except (OSError, SlotBusyError) as error:
+            if not self._complained:
+                _log.warning("metrics files were removed, and cannot be made again: %s", error)
+            self._complained = True
+        else:
+            self._complained = False
+
+
 class ReservedFile(MmapedDict):
     """prometheus_client's values file that has its space reserved before it is written."""
+
+    upkeep: ClassVar[Upkeep | None] = None
+    """Looks after the files of this process."""
 
     def __init__(self, filename: str, read_mode: bool = False) -> None:
         if not read_mode:
             reserve(filename)
         super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+        if self.upkeep is not None and not read_mode:
+            self.upkeep.add(self)
+
+    def is_lost(self) -> bool:
+        """Whether what is written no longer goes into the file of this name."""
+        return self._f is not None and is_lost(self._fname, self._f.fileno())
+
+    def make_again(self) -> None:
+        """Go on in a new file with all that is in the old one; whatever has its name now is set aside.
+
+        Raises:
+            OSError: no space is left, or the directory cannot be written; all is as it was.
+        """
+        path = Path(self._fname)
+        _log.warning("metrics file %s was removed: it is made again", path.name)
+        unfinished = path.with_name(f"{path.name}{UNFINISHED}")
+        try:
+            write_reserved(unfinished, bytes(self._m))
+            file = unfinished.open("a+b")
+            mapped = mmap.mmap(file.fileno(), self._capacity)
+            if os.path.lexists(path):
+                set_aside(path)
+            unfinished.rename(path)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+        old = self._m, self._f
+        self._m, self._f = mapped, file
+        for one in old:
+            one.close()
 
     def _init_value(self, key: str) -> None:
         """Add an entry; raises OSError, and changes nothing, when the disk has no space for it."""
@@ -163,3 +263,5 @@ class ReservedFile(MmapedDict):
         if self._m is None:
             raise OSError(f"metrics file {self._fname} is closed")
         super().write_value(key, value, timestamp)  # type: ignore[no-untyped-call]
+        if self.upkeep is not None and self.upkeep.is_due:
+            self.upkeep.look()

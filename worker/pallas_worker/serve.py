@@ -155,7 +155,7 @@ async def _serve(
                     asyncio.create_task(health.run()),
                     warming,
                 ]
-                beating = asyncio.create_task(beat(heart, report))
+                beating = asyncio.create_task(beat(heart, _with_every_beat(report)))
                 background.append(beating)
                 await stopping.wait()
                 http.stop_accepting()
@@ -178,6 +178,16 @@ def _connections(spec: WorkerSpec) -> Connections:
     """
     limit = share_of_descriptors(3 / 4, OTHER_CONNECTIONS + spec.max_concurrency + spec.max_queue)
     return Connections(f"port of {spec.agent}", limit)
+
+
+def _with_every_beat(report: Callable[[Report], None]) -> Callable[[Report], None]:
+    """What a beat does: it reports, and looks whether the metrics files are still there."""
+
+    def beat_once(heart: Report) -> None:
+        report(heart)
+        metrics.look_after_files()
+
+    return beat_once
 
 
 def _import_agent(module: str) -> FastAgent:
