@@ -184,8 +184,13 @@ def test_a_server_that_is_down_leaves_the_agent_degraded_and_answering(tmp_path:
                 health = text(call(worker.url, "auto", "get_health"))
                 assert '"status": "degraded"' in health
                 assert "Unreachable: gone, missing" in health
-                told = "gone cannot be reached"
-                worker.wait_until(lambda it: any(told in line for line in it.messages("WARNING")))
+                for told in (
+                    "gone is down: cannot connect",
+                    "missing is down: command 'no-such-command-here' is not",
+                ):
+                    worker.wait_until(
+                        lambda it, told=told: any(told in line for line in it.messages("WARNING"))
+                    )
 
 
 STDIO = """

@@ -89,7 +89,8 @@ def call(url: str, mode: str, tool: str, **arguments: Any) -> CallToolResult:
 
 
 def text(result: CallToolResult) -> str:
-    """The one text block of a result."""
-    (block,) = result.content
+    """The answer: the last text block of a result, after those that the model said before it called tools."""
+    assert all(isinstance(block, TextContent) for block in result.content)
+    block = result.content[-1]
     assert isinstance(block, TextContent)
     return block.text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fast_agent.agents.agent_types import AgentConfig
 from fast_agent.core.fastagent import FastAgent
+from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.core.logging.logger import get_logger
 from fast_agent.core.managed_runtime import ManagedRuntimeMixin
 from fast_agent.mcp import client_gateway, mcp_connection_manager
@@ -62,6 +63,19 @@ def test_a_shortcut_that_has_moved_is_only_logged(
     shortcuts.take_shortcuts()
     assert "_subscription_filter has moved" in caplog.text
     assert not hasattr(mcp_connection_manager, "_subscription_filter")
+
+
+def test_that_a_connection_fails_again_and_again_is_not_logged_by_fast_agent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(FastAgentLogger, "event", shortcuts._log_event)
+    get_logger("fast_agent.mcp.mcp_connection_manager").error("library: Lifecycle task encountered an error")
+    get_logger("fast_agent.mcp.mcp_aggregator").error("something else")
+    get_logger("fast_agent.mcp.mcp_connection_manager").warning("library: Ping failed")
+    assert [record.getMessage() for record in caplog.records] == [
+        "[fast_agent.mcp.mcp_aggregator] something else",
+        "[fast_agent.mcp.mcp_connection_manager] library: Ping failed",
+    ]
 
 
 def test_configurations_of_two_calls_share_no_container() -> None:

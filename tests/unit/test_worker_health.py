@@ -174,8 +174,8 @@ def test_rounds_are_parallel_published_and_answered_from(caplog: pytest.LogCaptu
     assert told == [
         "downstream server neo4j is down: HTTP 500",
         "LLM provider openai is down: model 'bad-model' not found",
-        "downstream server neo4j is up again; probes that failed: N",
-        "LLM provider openai is up again; probes that failed: N",
+        "downstream server neo4j is up again; attempts that failed: N",
+        "LLM provider openai is up again; attempts that failed: N",
     ]
 
 
@@ -235,6 +235,45 @@ def test_what_is_slow_twice_in_a_row_degrades_with_the_time_that_it_took(
         *slow,
         *slow,
         *(f"downstream server {name} is not slow any more" for name in ("argos", "neo4j")),
+    ]
+
+
+def test_a_server_that_calls_cannot_use_is_down_whatever_probes_find(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pallas.worker.health")
+    gauges: dict[str, bool] = {}
+    monkeypatch.setattr(metrics, "set_downstream_up", lambda _, name, up: gauges.update({name: up}))
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        tried = asyncio.Event()
+        why = "ended before it answered: KeyError"
+        health = outcomes.health(unattached={"argos": why}, attach_again=tried.set)
+        async with running(health):
+            report = await outcomes.reports.get()
+            assert (report.status, report.message) == ("degraded", "Unreachable: argos")
+            assert [(server.up, server.error) for server in report.downstreams] == [
+                (False, why),
+                (True, None),
+            ]
+            assert gauges == {"argos": False, "neo4j": True}
+            await tried.wait()
+            health.attachment("argos", why)
+            health.attachment("nobody's", why)
+            health.attachment("argos", None)
+            while (report := await outcomes.reports.get()).status != "ok":
+                pass
+            assert gauges["argos"]
+            tried.clear()
+            for _ in range(3):
+                await outcomes.reports.get()
+            assert not tried.is_set(), "there is nothing to try again"
+
+    asyncio.run(run())
+    assert caplog.messages == [
+        "downstream server argos is down: ended before it answered: KeyError",
+        "downstream server argos is up again; attempts that failed: 2",
     ]
 
 

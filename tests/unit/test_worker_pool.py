@@ -117,6 +117,25 @@ def test_it_is_bounded_and_refilled() -> None:
     asyncio.run(run())
 
 
+def test_a_nudge_makes_one_though_nobody_has_asked_for_long() -> None:
+    async def run() -> None:
+        factory = Factory()
+        pool = factory.pool(max_age=0.0)  # what nobody asks for now, nobody has asked for in time
+        keeping = asyncio.create_task(pool.keep())
+        for number in (1, 2):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert len(factory.made) == number - 1
+            pool.nudge()
+            async with asyncio.timeout(60):
+                while len(factory.made) < number:  # noqa: ASYNC110 - the pool has no event for tests
+                    await asyncio.sleep(0)
+        await stopped(pool, keeping)
+        assert all(thing.left for thing in factory.made)
+
+    asyncio.run(run())
+
+
 def test_what_is_made_ahead_knows_no_caller() -> None:
     async def run() -> None:
         factory = Factory()

@@ -55,3 +55,19 @@ def test_one_that_is_another_now_is_lost(known: Reachability) -> None:
     assert believed(known, "one") == []
     known.introduce("one", ())
     assert known.losses == 1
+
+
+def test_each_outage_is_told_once_by_whoever_watches_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pallas.worker.reachability")
+    told: list[tuple[str, str | None]] = []
+    known = Reachability(watched=frozenset({"watched"}), listener=lambda *what: told.append(what))
+    for server in ("watched", "unwatched"):
+        known.attached(server)
+        assert known.unattached(server, "cannot connect")
+        assert not known.unattached(server, "HTTP 503")
+        assert known.down == {server: "HTTP 503"}
+        known.attached(server)
+        known.attached(server)
+        assert known.down == {}
+    assert told == [("watched", "cannot connect"), ("watched", "HTTP 503"), ("watched", None)]
+    assert caplog.messages == ["cannot attach unwatched: cannot connect", "unwatched can be attached again"]

@@ -32,7 +32,7 @@ from pallas_worker.subjects import Subject
 from pallas_worker.targets import downstream_target
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pallas_registry.probe_sharing import Notice
     from pallas_worker.downstreams import Downstream
@@ -80,6 +80,8 @@ class Health:
         publish: Callable[[HealthReport | WatchReport | ProbedReport], None],
         *,
         failure: str | None = None,
+        unattached: Mapping[str, str] | None = None,
+        attach_again: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         probe: Probe | None = None,
         interval: float = PROBE_INTERVAL,
@@ -95,6 +97,8 @@ class Health:
             providers: the LLM providers to check.
             publish: told of every round's report, and of what may be shared.
             failure: why the agent cannot answer at all, from the start on; see `fail`.
+            unattached: the servers that calls could not use so far, and why; see `attachment`.
+            attach_again: lets somebody try again to use the servers that calls could not use.
             now: the wall clock, for the reports' timestamps.
             probe: in place of a `Prober`'s.
             interval: seconds between the starts of two probes.
@@ -103,25 +107,25 @@ class Health:
             key: names the probes of `downstreams` that are shared.
         """
         self._agent = agent
-        self._downstreams = tuple(downstreams)
-        self._providers = tuple(providers)
         self._publish = publish
+        self._attach_again = attach_again
         self._now = now
-        self._probe = probe
+        self._prober = Prober()
         self._interval = interval
         self._slow_after = slow_after
         self._notices = notices
         self._key = key
-        self._subjects: list[Subject] = []
+        self._subjects = self._make_subjects(downstreams, providers, probe or self._prober.probe)
         self._failure = failure
         self._newest: HealthReport | None = None
         self._first_round = asyncio.Event()
         self._woken = asyncio.Event()
+        for server, why in (unattached or {}).items():
+            self.attachment(server, why)
 
     async def run(self) -> Never:
         """Probe what is due, publish, and again, until cancelled."""
-        async with Prober() as prober:
-            self._subjects = self._make_subjects(self._probe or prober.probe)
+        async with self._prober:
             try:
                 self._begin_sharing()
                 while True:
@@ -156,9 +160,23 @@ class Health:
             if self._newest is not None:
                 self._announce()
 
+    def attachment(self, server: str, why: str | None) -> None:
+        """A call has tried to use the server: why it could not, or None.
+
+        A server of which that is the newest is down, whatever probes find: they do not start a command, nor do they
+        ask for tools. See `Listener` in `reachability`.
+        """
+        for subject in self._subjects:
+            if subject.name == server and subject.kind is DownstreamHealth:
+                news = subject.called(why)
+                if news and self._newest is not None:
+                    self._tell()
+
     # --- what is looked at, and when ----------------------------------------------------------------------
 
-    def _make_subjects(self, probe: Probe) -> list[Subject]:
+    def _make_subjects(
+        self, downstreams: Sequence[Downstream], providers: Sequence[Provider], probe: Probe
+    ) -> list[Subject]:
         servers = [
             Subject(
                 kind=DownstreamHealth,
@@ -168,9 +186,9 @@ class Health:
                 slow_after=self._slow_after,
                 target=downstream_target(self._key, server),
             )
-            for server in self._downstreams
+            for server in downstreams
         ]
-        providers = [
+        return servers + [
             Subject(
                 kind=ProviderHealth,
                 name=provider.name,
@@ -180,9 +198,8 @@ class Health:
                 target=provider.target,
                 counts=provider.counts,
             )
-            for provider in self._providers
+            for provider in providers
         ]
-        return [*servers, *providers]
 
     def _begin_sharing(self) -> None:
         shared = [subject for subject in self._subjects if subject.target is not None]
@@ -207,6 +224,7 @@ class Health:
                 subject.take_turn()
         if news:
             self._tell()
+            self._remove_obstacles()
         self._woken.set()
 
     def _stand_alone(self) -> None:
@@ -236,6 +254,7 @@ class Health:
             if results := tuple(result for result in firsts if result is not None):
                 self._publish(ProbedReport(results=results))
         self._tell()
+        self._remove_obstacles()
 
     async def _look(self, subjects: Sequence[Subject]) -> None:
         """One probe, for all subjects that stand for the same."""
@@ -246,12 +265,17 @@ class Health:
         for subject in subjects:
             subject.found(replace(outcome, name=subject.name), begun)
 
+    def _remove_obstacles(self) -> None:
+        """Calls may come seldom, and be none where the agent is known as degraded: somebody has to try."""
+        if any(subject.is_obstructed for subject in self._subjects if subject.kind is DownstreamHealth):
+            self._attach_again()
+
     # --- what follows -------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         """Have gauges, log and whoever is told follow the newest outcomes."""
         for subject in self._subjects:
-            outcome = subject.outcome
+            outcome = subject.state
             if isinstance(outcome, DownstreamHealth):
                 metrics.set_downstream_up(self._agent, outcome.name, outcome.up)
             elif outcome is not None and subject.counts:
@@ -263,8 +287,8 @@ class Health:
 
     def _announce(self) -> None:
         counting = [subject for subject in self._subjects if subject.counts]
-        outcomes = [subject.outcome for subject in counting if subject.outcome is not None]
-        slow = [subject.outcome for subject in counting if subject.outcome and subject.condition == "slow"]
+        outcomes = [state for subject in counting if (state := subject.state) is not None]
+        slow = [state for subject in counting if subject.condition == "slow" and (state := subject.state)]
         downstreams = tuple(outcome for outcome in outcomes if isinstance(outcome, DownstreamHealth))
         provider = next((outcome for outcome in outcomes if isinstance(outcome, ProviderHealth)), None)
         status, message = assess(downstreams, provider, self._failure, slow)
@@ -284,7 +308,7 @@ class Health:
 
 def _log_change(subject: Subject) -> None:
     """One record when a server or provider has gone down, has become slow, or is well again; all begin as well."""
-    condition, outcome = subject.condition, subject.outcome
+    condition, outcome = subject.condition, subject.state
     if condition == subject.told or outcome is None:
         return
     kind = "downstream server" if isinstance(outcome, DownstreamHealth) else "LLM provider"
@@ -295,5 +319,5 @@ def _log_change(subject: Subject) -> None:
     elif subject.told == "slow":
         _log.info("%s %s is not slow any more", kind, outcome.name)
     else:
-        _log.info("%s %s is up again; probes that failed: %d", kind, outcome.name, subject.failed)
+        _log.info("%s %s is up again; attempts that failed: %d", kind, outcome.name, subject.failed)
     subject.told = condition

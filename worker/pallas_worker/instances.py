@@ -39,11 +39,6 @@ class Instance:
         self._attachments = attachments
 
     @property
-    def unreachable(self) -> Mapping[str, str]:
-        """The downstream servers that the agent has to do without, and why."""
-        return self._attachments.unreachable
-
-    @property
     def refused_calls(self) -> int:
         """How many tool calls of its models were refused so far."""
         return self._attachments.refused_calls

@@ -120,6 +120,7 @@ class Pool[T]:
         self._leaving: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._asked = time.monotonic()
+        self._nudged = False
         # Of this moment, and not of the call that happens to wake `keep`: a call's context carries its bearer.
         self._context = contextvars.copy_context()
 
@@ -138,6 +139,11 @@ class Pool[T]:
                 return owned
             self.give_up(owned)
         return None
+
+    def nudge(self) -> None:
+        """Try once to make one ahead, even if nobody has asked for any for long."""
+        self._nudged = True
+        self._changed.set()
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> Owned[T]:
         """Have `manager` owned by a task in the caller's context."""
@@ -162,8 +168,9 @@ class Pool[T]:
                 self._changed.clear()
                 self._drop_stale()
                 wanted = time.monotonic() - self._asked < self._max_age
-                if wanted and len(self._waiting) < self._size:
-                    if not await self._add():
+                if (wanted or self._nudged) and len(self._waiting) < self._size:
+                    self._nudged = False
+                    if not await self._add() and wanted:
                         await asyncio.sleep(self._retry)
                 else:
                     await self._until_changed()

@@ -9,11 +9,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pallas_registry.logs import get_logger
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     type ObserveOperation = Callable[[str, str, bool, float], None]
     """Told of each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
+
+    type Listener = Callable[[str, str | None], None]
+    """Told of a server that calls cannot use, and why, or that they can again (None)."""
 
 SLOW_ATTACH = 1.0
 AVOID_FOR = 15.0
@@ -22,6 +27,8 @@ AVOID_FOR = 15.0
 REMEMBER_FOR = 15.0
 """Seconds for which a server that does not know who calls is believed what it is, and what it has to offer."""
 
+_log = get_logger("pallas.worker.reachability")
+
 
 @dataclass(slots=True)
 class Reachability:
@@ -29,14 +36,37 @@ class Reachability:
 
     avoided: dict[str, float] = field(default_factory=dict)
     """Until when, on the monotonic clock, a server is not tried again."""
-    down: set[str] = field(default_factory=set)
-    """The servers that could not be attached the last time, so that each outage is told once."""
+    down: dict[str, str] = field(default_factory=dict)
+    """The servers that could not be attached the last time, and why."""
+    watched: frozenset[str] = frozenset()
+    """Those whose state somebody else tells of: `listener`."""
+    listener: Listener | None = None
     listings: dict[tuple[str, str], tuple[float, bytes]] = field(default_factory=dict)
     """What servers have told that know no caller: by kind and server, when it was told, and the JSON."""
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The protocol versions that a server named when it was asked last; none, where it wanted a handshake."""
     losses: int = 0
     """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
+
+    def unattached(self, server: str, why: str) -> bool:
+        """The server could not be attached; whether it could be before. Each outage is told once."""
+        news = server not in self.down
+        self.down[server] = why
+        if server not in self.watched:
+            if news:
+                _log.warning("cannot attach %s: %s", server, why, server=server)
+        elif self.listener is not None:
+            self.listener(server, why)
+        return news
+
+    def attached(self, server: str) -> None:
+        """The server has been attached."""
+        if self.down.pop(server, None) is None:
+            return
+        if server not in self.watched:
+            _log.info("%s can be attached again", server, server=server)
+        elif self.listener is not None:
+            self.listener(server, None)
 
     def remember(self, kind: str, server: str, listing: bytes) -> None:
         """Keep what a server has told."""

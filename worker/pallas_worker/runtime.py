@@ -72,7 +72,8 @@ class AgentRuntime:
         self._runtime = runtime
         self._agents = _needed_by(agent, fast.agents)
         self._client = _CLIENT
-        self._reachability = Reachability()
+        self.reachability = Reachability()
+        """What calls have learnt of the downstream servers."""
         self._model_factories: dict[str | None, Any] = {}
         self.context: Context = fast.context
         """fast-agent's own context of this process; the settings are in it."""
@@ -86,6 +87,8 @@ class AgentRuntime:
             name for name, s in servers if s.auth is not None and s.auth.forward
         }
         self._observe: ObserveOperation = _unobserved
+        # Of a server that knows the caller, an attempt to attach it says nothing about the next caller.
+        self.reachability.watched = frozenset(server.name for server in self.downstreams) - self._knowing
         self._made_for_caller = self._depends_on_caller()
         local = any(server.transport == "stdio" for server in self.downstreams)
         self._pool = Pool(self._prepared, self._is_usable, size=WARM_WITH_PROCESSES if local else WARM)
@@ -151,6 +154,10 @@ class AgentRuntime:
         self._observe = observe
         await self._pool.keep()
 
+    def attach_again(self) -> None:
+        """Try soon to make an instance with all its servers, though nobody asks: one of them seems to be back."""
+        self._pool.nudge()
+
     async def close(self) -> None:
         """Wait until all instances are disposed of."""
         await self._pool.close(DISPOSAL_TIMEOUT)
@@ -159,9 +166,9 @@ class AgentRuntime:
     async def _prepared(self, observe: ObserveOperation | None = None) -> AsyncIterator[_Prepared]:
         """An instance with the servers that are the same for all callers."""
         attachments = Attachments(
-            observe or self._observe, self._reachability, deferred=self._opted_in, callers=self._knowing
+            observe or self._observe, self.reachability, deferred=self._opted_in, callers=self._knowing
         )
-        losses = self._reachability.losses
+        losses = self.reachability.losses
         registry = registry_for_call(self._servers, self._client)
         fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
         try:
@@ -194,7 +201,7 @@ class AgentRuntime:
         attachments = prepared.attachments
         return (
             not attachments.unreachable
-            and prepared.losses == self._reachability.losses
+            and prepared.losses == self.reachability.losses
             and all(connections.is_connected() for connections in attachments.aggregators)
         )
 

@@ -122,11 +122,14 @@ async def _serve(
         _providers(runtime, settings, spec.probe_key),
         report,
         failure=trial.failure,
+        unattached=runtime.reachability.down,
+        attach_again=runtime.attach_again,
         interval=spec.probe_interval,
         slow_after=spec.slow_after,
         notices=notices,
         key=spec.probe_key,
     )
+    runtime.reachability.listener = health.attachment
     redact = Redactor(known)
     vision = vision_of(runtime.agent, fast.agents, runtime.context)
     admission = Admission(
@@ -263,11 +266,11 @@ async def _try_one_instance(runtime: AgentRuntime) -> _Trial:
             _log.warning("server %s: the header %s names %s, which is not set", server.name, header, variable)
     try:
         async with runtime.instance(None, lambda *_: None) as instance:
-            for name, reason in instance.unreachable.items():
-                _log.warning("downstream server %s cannot be reached: %s", name, reason)
             for name, remedy, needed in instance.missing_keys():
-                _log.warning("the LLM of %s: %s", name, remedy)
-                failure = failure or (remedy if needed else None)
+                if needed:
+                    failure = failure or remedy
+                else:
+                    _log.warning("the LLM of %s, which is only asked as a tool: %s", name, remedy)
             share_tls_with_providers()
     except ProviderKeyError as error:
         _log.warning("no instance can be made: %s", key_remedy(error))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pallas_registry.deployment import SLOW_AFTER
@@ -55,19 +55,42 @@ class Subject:
     at: float = -math.inf
     """When the probe began that the newest outcome is of."""
     outcome: Outcome | None = None
+    """Of the newest probe."""
+    obstacle: str | None = None
+    """Why calls cannot use it, whatever probes find; None if nothing is known of that."""
     slow_in_a_row: int = 0
     """How many of the newest probes were slow."""
     failed: int = 0
-    """How many probes failed while it was down the last time."""
+    """How many attempts failed, of probes and of calls, while it was down the last time."""
     told: Condition = "up"
     """What was last told of it; all begin as up."""
 
     @property
     def condition(self) -> Condition:
         """How it is, as far as is known."""
-        if self.outcome is not None and not self.outcome.up:
+        if self.obstacle is not None or (self.outcome is not None and not self.outcome.up):
             return "down"
         return "slow" if self.slow_in_a_row >= SLOW_IN_A_ROW else "up"
+
+    @property
+    def state(self) -> Outcome | None:
+        """The newest outcome, or that it is down where it is only calls that fail; None if nothing is known yet."""
+        if self.obstacle is None or self.outcome is None or not self.outcome.up:
+            return self.outcome
+        return replace(self.outcome, up=False, error=self.obstacle)
+
+    @property
+    def is_obstructed(self) -> bool:
+        """Whether probes find it up and calls do not."""
+        return self.obstacle is not None and self.outcome is not None and self.outcome.up
+
+    def called(self, obstacle: str | None) -> bool:
+        """A call could not use it, for this reason, or it could (None); whether that is news."""
+        news = obstacle != self.obstacle
+        if obstacle is not None:
+            self._count_failure()
+        self.obstacle = obstacle
+        return news
 
     def found(self, outcome: Outcome, begun: float) -> None:
         """A probe of this worker's own has ended."""
@@ -77,12 +100,14 @@ class Subject:
                 self.due = begun
 
     def _take(self, outcome: Outcome, at: float) -> None:
-        was_down = self.condition == "down"
+        if not outcome.up:
+            self._count_failure()
         self.outcome, self.at = outcome, at
         slow = outcome.up and (outcome.latency or 0.0) > self.slow_after
         self.slow_in_a_row = self.slow_in_a_row + 1 if slow else 0
-        if not outcome.up:
-            self.failed = self.failed + 1 if was_down else 1
+
+    def _count_failure(self) -> None:
+        self.failed = self.failed + 1 if self.condition == "down" else 1
 
     def heard(self, result: ProbeResult, now: float) -> bool:
         """Another worker has probed; whether that is news. From now on it is that one's turn."""

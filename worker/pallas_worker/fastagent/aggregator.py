@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 from fast_agent.agents import mcp_agent
 from fast_agent.core.exceptions import walk_exception_chain
+from fast_agent.mcp import client_gateway, logger_textio
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
 from mcp.shared.exceptions import MCPError
@@ -26,9 +27,13 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from pallas_registry.logs import get_logger
+from pallas_worker.attach_errors import why_unattached
 from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
+from pallas_worker.server_output import output_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fast_agent.config import MCPServerSettings
     from pydantic import BaseModel
 
@@ -38,8 +43,12 @@ _trace = get_logger("pallas.forward.trace")
 
 
 def use_own_aggregator() -> None:
-    """Let agents be made with `Aggregator`: they look the class up here, the one hook into their making."""
+    """Let agents be made with `Aggregator`: they look the class up here, the one hook into their making.
+
+    Servers that run as a command get a stderr that is read; fast-agent's own is /dev/null.
+    """
     mcp_agent.__dict__["MCPAggregator"] = Aggregator
+    client_gateway.__dict__["get_stderr_handler"] = _stderr_of
 
 
 class Aggregator(MCPAggregator):
@@ -103,6 +112,8 @@ class Aggregator(MCPAggregator):
     async def _attach(self, name: str, attachments: Attachments) -> None:
         began = time.monotonic()
         reachability = attachments.reachability
+        output = output_of(name) if self._runs_as_command(name) else None
+        said = output.lines if output is not None else 0
         if began < reachability.avoided.get(name, 0.0):
             attachments.unreachable[name] = "it did not answer a moment ago"
             return
@@ -116,14 +127,21 @@ class Aggregator(MCPAggregator):
             now = time.monotonic()
             if now - began >= SLOW_ATTACH and _is_silence(error):
                 reachability.avoided[name] = now + AVOID_FOR
-            attachments.unreachable[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
-            if name not in reachability.down:
-                reachability.down.add(name)
-                if name not in attachments.callers:
-                    reachability.lose(name)
-                _trace.warning("%s: cannot attach %s", self.agent_name, name, server=name, exc_info=error)
+            why = why_unattached(error, output.said_since(said) if output is not None else None)
+            if output is not None:
+                output.muted = True
+            attachments.unreachable[name] = why
+            if reachability.unattached(name, why) and name not in attachments.callers:
+                reachability.lose(name)
+            _trace.debug("%s: cannot attach %s", self.agent_name, name, server=name, exc_info=error)
         else:
-            reachability.down.discard(name)
+            reachability.attached(name)
+            if output is not None:
+                output.muted = False
+
+    def _runs_as_command(self, name: str) -> bool:
+        settings = self._require_server_registry().get_server_config(name)
+        return settings is not None and settings.transport == "stdio"
 
     async def _fetch_server_tools(self, server_name: str, *, cache_mode: Any = "use") -> list[Any]:
         remembered = self._remembered("tools", server_name, cache_mode)
@@ -222,6 +240,13 @@ class Aggregator(MCPAggregator):
             tool = (kwargs.get("method_args") or {}).get("name")
             _trace.exception("%s: %s on %s failed", self.agent_name, method, server, server=server, tool=tool)
             raise
+
+
+def _stderr_of(server_name: str, *, on_line: Callable[[str], None] | None = None) -> Any:
+    return output_of(server_name) or _dropped(server_name, on_line=on_line)
+
+
+_dropped = logger_textio.get_stderr_handler
 
 
 def _may_believe(settings: MCPServerSettings | None) -> bool:

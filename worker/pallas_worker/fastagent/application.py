@@ -18,6 +18,7 @@ from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.llm.fastagent_llm import FastAgentLLM
+from fast_agent.mcp import client_gateway
 from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator
@@ -60,6 +61,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (MCPAggregator, "_execute_on_server", ("server_name", "operation_type")),
     (MCPAggregator, "_execute_session_method", ("client", "method_name")),
     (FastAgentLLM, "_base_url", ()),
+    (client_gateway, "get_stderr_handler", ("server_name", "on_line")),
     (MCPClientConnection, "__init__", ("transport", "callbacks")),
     (MCPClientCallbackRuntime, "__init__", ("server_name", "server_config", "aggregator")),
 )

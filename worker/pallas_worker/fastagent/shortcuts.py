@@ -68,7 +68,12 @@ def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
 def _log_event(
     logger: FastAgentLogger, etype: str, ename: str | None, message: str, context: object, data: object
 ) -> None:
-    """One record at once, of warnings and errors; fast-agent makes a task, a model and a queue entry of each."""
+    """One record at once, of warnings and errors; fast-agent makes a task, a model and a queue entry of each.
+
+    That a connection to a server has failed is told where it matters, and here each time that it is tried again.
+    """
+    if logger.namespace == mcp_connection_manager.__name__ and etype == "error":
+        return
     if etype in ("warning", "error"):
         sender = f"MCP server {logger.namespace}" if ename == "mcpserver.stderr" else logger.namespace
         _records.log(logging.getLevelNamesMapping()[etype.upper()], "[%s] %s", sender, message)
