@@ -17,6 +17,8 @@ LEVEL_NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _NUMBERS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 """The standard library's, which is not asked: a program may rename its levels."""
 
+_BY_NUMBER = {number: name for name, number in _NUMBERS.items()}
+
 _ALIASES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 
 
@@ -62,6 +64,11 @@ def level_name(text: str) -> str | None:
     name = text.strip().upper()
     name = _ALIASES.get(name, name)
     return name if name in LEVEL_NAMES else None
+
+
+def level_of(number: int) -> str | None:
+    """The name of the level with that number in the standard library, or None if it is none of these."""
+    return _BY_NUMBER.get(number)
 
 
 def level_number(name: object) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from pallas_registry.known_secrets import KnownSecrets
-from pallas_registry.log_levels import Levels, levels
+from pallas_registry.log_levels import Levels, level_of, levels
+from pallas_registry.own_loggers import ROOT, give_handler, own_logger
 from pallas_registry.records import LAST_KEY, parse_record, record_line, render, timestamp
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def configure_logging(
 ) -> None:
     """Send every record of the process to `handler`, as lines of the one format, and nowhere else.
 
+    Those of Pallas's own loggers go there whatever others do with logging afterwards.
+
     `fields` stand in every record (agent, pid, generation, …); `secrets` in none. May be called again, after a
     fork or when levels change: the newest call counts.
     """
@@ -68,11 +71,8 @@ def configure_logging(
         root.removeHandler(other)
     root.addHandler(handler)
     root.setLevel(limits.root)
-    pallas = logging.getLogger("pallas")
-    for other in pallas.handlers[:]:
-        pallas.removeHandler(other)
-    pallas.propagate = True
-    pallas.setLevel(limits.pallas)
+    logging.getLogger(ROOT).setLevel(limits.pallas)  # one of that name may be an agent's
+    give_handler(handler, limits.pallas)
     for name in THIRD_PARTY:
         logging.getLogger(name).setLevel(logging.WARNING)
     _configure_structlog()
@@ -81,10 +81,17 @@ def configure_logging(
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """The structured logger of that name: `get_logger("pallas.engine").info("started", agent="jarvis")`.
 
-    It takes what a plain logger takes, `%s` and arguments, `extra` and `exc_info`, and fields by their names.
+    It takes what a plain logger takes, `%s` and arguments, `extra` and `exc_info`, and fields by their names. What
+    others make of structlog's configuration, and of logging's, is nothing to it.
     """
-    _configure_structlog()
-    return structlog.stdlib.get_logger(name)
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        own_logger(name),
+        processors=_PROCESSORS,
+        wrapper_class=structlog.stdlib.BoundLogger,
+        context_class=dict,
+        cache_logger_on_first_use=True,
+    )
+    return logger
 
 
 class RecordFormatter(logging.Formatter):
@@ -100,7 +107,7 @@ class RecordFormatter(logging.Formatter):
         """The record's line. Never raises: arguments that do not fit a message are shown beside it."""
         line: dict[str, object] = {
             "time": timestamp(record.created),
-            "level": record.levelname,
+            "level": level_of(record.levelno) or record.levelname,  # a program may rename its levels
             "logger": record.name,
             "message": _message(record),
             **self._fields,
@@ -129,8 +136,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _configure_structlog() -> None:
-    if structlog.is_configured() and structlog.get_config()["processors"] is _PROCESSORS:
-        return
+    """For loggers that others take from structlog, unless they configure it themselves."""
     structlog.configure(
         processors=_PROCESSORS,
         wrapper_class=structlog.stdlib.BoundLogger,

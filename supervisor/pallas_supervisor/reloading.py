@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from pallas_registry.logs import get_logger
+from pallas_registry.own_loggers import own_logger
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.configuration import DOTENV, take_over
 from pallas_supervisor.events import Rebind, Redefine, Start, Stop
@@ -204,7 +205,7 @@ class Reloading:
         take_over(newest.dotenv, fleet.provenance.taken.dotenv)
         if newest.levels != fleet.levels:  # our own follow at once, a worker's with its next start
             logging.getLogger().setLevel(newest.levels.root)
-            logging.getLogger("pallas").setLevel(newest.levels.pallas)
+            own_logger().setLevel(newest.levels.pallas)
         fleet.levels = newest.levels
         fleet.settings = newest.settings
         fleet.provenance.taken = newest

@@ -24,6 +24,7 @@ from pallas_registry.descriptors import share_of_descriptors
 from pallas_registry.http_server import HttpServer
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import configure_logging, get_logger
+from pallas_registry.own_loggers import own_logger
 from pallas_registry.problems import counted
 from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensure_private
 from pallas_registry.variables import log_file, logs_to_stderr
@@ -125,12 +126,13 @@ class _Supervisor:
         handler = HubHandler(hub, self._loop)
         configure_logging(handler, levels, {}, hub.secrets)
         self._stack.callback(logging.getLogger().removeHandler, handler)
+        self._stack.callback(own_logger().removeHandler, handler)
         tracing = open_tracing(os.environ, deployment.name, hub.secrets)
         if tracing is not None:
             self._stack.callback(tracing.close)
         traces = StartTraces(tracing)
         if not logs_to_stderr(os.environ):
-            logging.getLogger("pallas").addHandler(Console(deployment.name))
+            own_logger().addHandler(Console(deployment.name))
         for warning in self._assignment.configuration.warnings:
             _log.warning("%s", warning)
         self._store.drop_unclaimed()

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pallas_registry.logs import Levels, configure_logging, get_logger
+from pallas_registry.own_loggers import give_handler
 from pallas_registry.records import parse_record
 from pallas_worker.correlation import LENGTH, CorrelationFilter, bound, request_id
 from peers.downstream import run_downstream
@@ -175,8 +176,8 @@ class _Lines(logging.Handler):
 
 
 def test_in_the_one_log_format_both_kinds_of_loggers_carry_it() -> None:
-    root, ours = logging.getLogger(), logging.getLogger("pallas")
-    saved = (root.handlers[:], root.level, ours.handlers[:], ours.level)
+    root = logging.getLogger()
+    saved = root.handlers[:], root.level
     handler = _Lines()
     handler.addFilter(CorrelationFilter())
     try:
@@ -191,9 +192,9 @@ def test_in_the_one_log_format_both_kinds_of_loggers_carry_it() -> None:
             logging.getLogger("library").info("without")
         logging.getLogger("library").info("after")
     finally:
-        root.handlers[:], ours.handlers[:] = saved[0], saved[2]
+        root.handlers[:] = saved[0]
         root.setLevel(saved[1])
-        ours.setLevel(saved[3])
+        give_handler(None)
     records = [parse_record(line.encode()) or {} for line in handler.lines]
     ids = {record["message"]: record.get("conversation_id") for record in records}
     assert ids == {

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 from unittest import mock
 
+from pallas_registry.own_loggers import own_logger
 from pallas_worker import __main__ as executed
 from pallas_worker import run, zygote
 
@@ -38,7 +39,7 @@ def keep_raw(handler: logging.Handler, limits: Levels, *_more: object) -> None:
     """Send the records of all libraries to `handler`; stands in for `configure_logging`."""
     handler.setFormatter(RawFormatter())
     logging.basicConfig(level=limits.root, handlers=[handler], force=True)
-    logging.getLogger("pallas").setLevel(limits.pallas)
+    own_logger().setLevel(limits.pallas)
 
 
 if __name__ == "__main__":

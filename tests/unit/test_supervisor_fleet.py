@@ -434,7 +434,7 @@ def test_records_of_transitions_can_be_read_back(tmp_path: Path, caplog: pytest.
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
 
-    with caplog.at_level(logging.INFO, "pallas.supervisor.fleet"):
+    with caplog.at_level(logging.INFO):
         on_rig(tmp_path, do)
     told = [(record.agent, record.previous, record.state) for record in caplog.records]  # type: ignore[attr-defined]
     assert told == [("library", "stopped", "waiting"), ("library", "waiting", "starting")]

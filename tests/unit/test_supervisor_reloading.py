@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from harness.ports import free_ports
+from pallas_registry.own_loggers import own_logger
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.refusals import RefusedError
@@ -245,7 +246,7 @@ def test_workers_get_the_new_settings(
     tmp_path: Path, two: dict[str, dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("PALLAS_LOG_LEVEL", raising=False)
-    ours = logging.getLogger("pallas")
+    ours = own_logger()
     monkeypatch.setattr(ours, "level", ours.level)
 
     async def do(rig: Rig) -> None:

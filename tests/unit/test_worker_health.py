@@ -143,7 +143,7 @@ async def running(health: Health) -> AsyncIterator[None]:
 
 
 def test_rounds_are_parallel_published_and_answered_from(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pallas.worker.health")
+    caplog.set_level(logging.INFO)
 
     async def run() -> None:
         outcomes = Outcomes()
@@ -210,7 +210,7 @@ def test_an_agent_that_needs_nothing_says_so_again_and_again() -> None:
 def test_what_is_slow_twice_in_a_row_degrades_with_the_time_that_it_took(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "pallas.worker.health")
+    caplog.set_level(logging.INFO)
 
     async def run() -> None:
         outcomes = Outcomes()

@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_registry.own_loggers import own_logger
 from pallas_registry.protocol import EXIT_OUT_OF_MEMORY, FailedReport, encode_report
 from pallas_registry.sizes import describe_size
 
@@ -27,7 +28,7 @@ TOOL_ID = 4
 LAST_WORDS_TIMEOUT = 2.0
 """Seconds that the last log record may take."""
 
-_log = logging.getLogger("pallas.worker.memory")  # a plain one: it has to work without memory
+_log = own_logger("pallas.worker.memory")  # a plain one: it has to work without memory
 
 
 class MemoryLimit:

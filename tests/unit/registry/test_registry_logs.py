@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import logging.config
 import os
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,6 +15,7 @@ import structlog
 
 from pallas_registry.log_levels import level_name
 from pallas_registry.logs import THIRD_PARTY, Levels, configure_logging, get_logger, levels
+from pallas_registry.own_loggers import give_handler, own_logger
 from pallas_registry.problems import ConfigurationError
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def restored_logging() -> Iterator[None]:
     root.setLevel(level)
     for name, was in before.items():
         logging.getLogger(name).setLevel(was)
+    give_handler(None)
 
 
 @pytest.fixture
@@ -193,12 +196,12 @@ def test_levels_are_applied(written: Written) -> None:
 def test_only_our_handler_stays_and_the_newest_call_counts() -> None:
     root = logging.getLogger()
     root.addHandler(logging.StreamHandler(io.StringIO()))
-    logging.getLogger("pallas").addHandler(logging.StreamHandler(io.StringIO()))
+    own_logger().addHandler(logging.StreamHandler(io.StringIO()))
     handler = logging.StreamHandler(io.StringIO())
     configure_logging(handler, Levels("DEBUG", "INFO"), {"generation": 1})
     configure_logging(handler, Levels("ERROR", "WARNING"), {"generation": 2})
     assert root.handlers == [handler]
-    assert logging.getLogger("pallas").handlers == []
+    assert own_logger().handlers == [handler]
     get_logger("pallas.x").warning("no")
     get_logger("pallas.x").error("yes")
     [line] = handler.stream.getvalue().splitlines()
@@ -261,3 +264,116 @@ def test_names_of_levels() -> None:
         None,
         None,
     ]
+
+
+def configure_structlog() -> None:
+    structlog.configure(processors=[structlog.processors.KeyValueRenderer()], cache_logger_on_first_use=False)
+
+
+def force_a_basic_configuration() -> None:
+    logging.basicConfig(level=logging.CRITICAL, format="agent: %(message)s", force=True)
+
+
+def configure_by_dictionary() -> None:
+    theirs = {"version": 1, "root": {"level": "CRITICAL"}, "loggers": {"pallas": {"level": "CRITICAL"}}}
+    logging.config.dictConfig(theirs)
+
+
+def disable_everything() -> None:
+    logging.disable(logging.CRITICAL)
+
+
+def replace_records_and_loggers() -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError
+
+    logging.setLogRecordFactory(fail)
+    logging.setLoggerClass(type("Silent", (logging.Logger,), {"handle": fail}))
+
+
+def rename_levels() -> None:
+    logging.addLevelName(logging.WARNING, "\x1b[33mwarn\x1b[0m")
+
+
+def silence_loggers_by_name() -> None:
+    for name in ("", "pallas", "pallas.x"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.disabled = True
+        logger.propagate = False
+        logger.addFilter(lambda _: False)
+
+
+@pytest.fixture
+def restored_everything() -> Iterator[None]:
+    """Put back what the functions above change."""
+    factory, kind, known = logging.getLogRecordFactory(), logging.getLoggerClass(), structlog.get_config()
+    yield
+    logging.setLogRecordFactory(factory)
+    logging.setLoggerClass(kind)
+    logging.disable(logging.NOTSET)
+    logging.addLevelName(logging.WARNING, "WARNING")
+    structlog.configure(**known)
+    for logger in (logging.getLogger(name) for name in ("", *logging.root.manager.loggerDict)):
+        logger.disabled = False
+        logger.propagate = True
+        logger.filters.clear()
+    for name in ("pallas", "pallas.x"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("restored_everything")
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        configure_structlog,
+        force_a_basic_configuration,
+        configure_by_dictionary,
+        disable_everything,
+        replace_records_and_loggers,
+        rename_levels,
+        silence_loggers_by_name,
+    ],
+)
+def test_what_others_make_of_logging_does_not_reach_our_loggers(theirs: Callable[[], None]) -> None:
+    written = configured()
+    used, unused = get_logger("pallas.x"), get_logger("pallas.unused")
+    used.info("before")
+    theirs()
+    for logger in (used, unused, get_logger("pallas.later")):
+        logger.warning("%s of %d", "one", 2, port=8201)
+    try:
+        fail("first")
+    except ValueError:
+        used.exception("failed")
+    before, *after, failed = written()
+    assert before["message"] == "before"
+    for record, name in zip(after, ("pallas.x", "pallas.unused", "pallas.later"), strict=True):
+        del record["time"]
+        assert record == {
+            "level": "WARNING",
+            "logger": name,
+            "message": "one of 2",
+            "agent": "jarvis",
+            "pid": 7,
+            "port": 8201,
+        }
+    assert failed["level"] == "ERROR"
+    assert failed["exception"].endswith("ValueError: first")
+
+
+@pytest.mark.usefixtures("restored_everything", "written")
+def test_a_configuration_of_structlog_stays_its_owners() -> None:
+    configure_structlog()
+    get_logger("pallas.later").info("of ours")
+    assert isinstance(structlog.get_config()["processors"][0], structlog.processors.KeyValueRenderer)
+
+
+def test_our_loggers_say_nothing_of_their_own_until_they_have_a_handler(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    get_logger("pallas.x").warning("to the root logger", port=8201)
+    get_logger("pallas.x").info("below its level")
+    with caplog.at_level(logging.INFO):
+        get_logger("pallas.x").info("at its level")
+    assert caplog.messages == ["to the root logger", "at its level"]
