@@ -10,6 +10,7 @@ import ipaddress
 import keyword
 import os
 import re
+import sys
 import unicodedata
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -87,11 +88,20 @@ def version(value: str) -> Complaint | None:
 
 def module(value: str) -> Complaint | None:
     """A dotted path that Python can import."""
-    if all(part.isidentifier() and not keyword.iskeyword(part) for part in value.split(".")):
+    parts = value.split(".")
+    if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
+        if parts[0] in sys.stdlib_module_names:
+            return Complaint(f"`{parts[0]}` is Python's own module", "rename yours")
         return None
     guess = value.removesuffix(".py").strip("./").replace("/", ".")
     if guess != value and module(guess) is None:
         return Complaint(f"{quoted(value)} is a file, not a module", f"write `{shortened(guess)}`")
+    hyphened = next((part for part in guess.split(".") if "-" in part), None)
+    if hyphened is not None and module(guess.replace("-", "_")) is None:
+        better = shortened(hyphened.replace("-", "_"))
+        return Complaint(
+            f"{quoted(value)} cannot be imported: it has a hyphen", f"rename the file: `{better}`"
+        )
     return Complaint(
         f"{quoted(value)} is not a Python module's dotted path", "write it as in `agents.jarvis`"
     )

@@ -38,6 +38,9 @@ from pallas_supervisor.replacement import KILL_TIMEOUT, SPAWN_TIMEOUT
 from pallas_supervisor.states import OUT_OF_MEMORY, After, Agent, CompanionState, Desired, State
 from pallas_supervisor.wording import describe_exit
 
+START_TIMEOUT = "start_timeout"
+"""The cause of an end that came because a worker was not ready in time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -258,7 +261,14 @@ def note(agent: Agent, event: Complained, _at: Moment) -> Step:
 def start_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
     allowed = SPAWN_TIMEOUT if agent.pid is None else agent.policy.start_timeout
     message = f"not ready within {allowed:g} s"
-    return _stop_process(agent, at, after=After.FAILURE, cause="start_timeout", message=message)
+    return _stop_process(agent, at, after=After.FAILURE, cause=START_TIMEOUT, message=message)
+
+
+def note_where(agent: Agent, event: Complained, _at: Moment) -> Step:
+    """A worker that was not ready in time says what kept it."""
+    if agent.cause != START_TIMEOUT:
+        return Step(agent)
+    return Step(replace(agent, message=f"{agent.message.partition(': ')[0]}: {event.message}"))
 
 
 def become_stable(agent: Agent, _event: Event, _at: Moment) -> Step:

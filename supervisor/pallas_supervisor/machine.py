@@ -146,6 +146,7 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Rebind: Row(do.rebind_ending),
         Spawned: Row(do.terminate_late),
         SpawnFailed: Row(do.spawn_failed, (*_AFTER_PROCESS, State.KILLING)),
+        Complained: Row(do.note_where),
         Died: Row(do.die, (State.KILLING,)),
         Elapsed: Row(do.stop_timed_out, (State.KILLING,)),
     },
@@ -198,7 +199,7 @@ _IGNORED: Mapping[State, tuple[type[Event], ...]] = {
     ),
     State.STARTING: (*_ASIDE, DependenciesReady, Unhealthy, Swept),
     State.READY: (CompanionElapsed, DependenciesReady, Spawned, SpawnFailed, Ready, Swept),
-    State.STOPPING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Complained, Unhealthy, Swept),
+    State.STOPPING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Unhealthy, Swept),
     State.KILLING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Complained, Unhealthy),
     State.BACKOFF: (
         *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept,

@@ -99,6 +99,18 @@ def test_a_bad_module_fails_only_its_own_agent(tmp_path: Path, kind: str, messag
         assert int(refused.headers["retry-after"]) > 0
 
 
+def test_a_module_that_never_ends_to_import_says_where_it_is(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "fleet", "good")
+    # It starts when the process that forks it has long imported what all workers need.
+    deployment.add("bad", "hangs_at_import", start_timeout=5, max_failures=1, depends_on=["good"])
+    with Fleet(deployment) as fleet:
+        fleet.wait("bad", until="settled")
+        expected = "not ready within 5 s: it was importing, at agents/bad.py:2 in <module>"
+        assert fleet.agent("bad")["message"] == expected
+        assert fleet.agent("bad")["last_exit"] == "exit status 70"
+        assert "threading.Event().wait()" in fleet.ctl("logs", "bad").stdout
+
+
 def test_a_fleet_in_which_nobody_can_serve_is_an_error(tmp_path: Path) -> None:
     deployment = make_deployment(tmp_path / "fleet")
     deployment.add("bad", "does_not_import")

@@ -43,6 +43,7 @@ from pallas_worker.notices import NoticeReader
 from pallas_worker.output import print_no_secrets
 from pallas_worker.records import RecordHandler
 from pallas_worker.redact import Redactor, known, secrets_in
+from pallas_worker.user_errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,10 +112,9 @@ def _run(descriptors: Descriptors) -> int:
         _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
         report(FailedReport(message=redact(str(error)), permanent=error.permanent))
         return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
-    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor has to be told
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor has to be told
         _log.exception("the worker failed")
-        message = redact(f"{type(error).__name__}: {error}")
-        report(FailedReport(message=message.splitlines()[0], permanent=False))
+        report(FailedReport(message=redact(said(error)), permanent=False))
         return EXIT_FAILURE
     return 0
 

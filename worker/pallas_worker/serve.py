@@ -6,13 +6,9 @@ Knows the order of things; must not know the process: its signals, descriptors, 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
-import sys
-import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fast_agent import FastAgent
 from fast_agent.core.exceptions import (
     EnvironmentStartupError,
     FastAgentError,
@@ -37,6 +33,7 @@ from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.health import Health, Provider
 from pallas_worker.heartbeat import beat
 from pallas_worker.keys import key_remedy
+from pallas_worker.loading import load_agents
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
 from pallas_worker.preflight import checks_for
 from pallas_worker.provider_settings import forget_unresolved, provider_of, settle_addresses
@@ -46,11 +43,13 @@ from pallas_worker.self_check import complaint_of
 from pallas_worker.servers import unset_variables
 from pallas_worker.targets import provider_target
 from pallas_worker.tracing import close_tracing, open_tracing, untraced
+from pallas_worker.user_errors import UserCode
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine
 
+    from fast_agent import FastAgent
     from fast_agent.config import Settings
 
     from pallas_registry.protocol import Report, WorkerSpec
@@ -83,7 +82,8 @@ async def serve(
     report(StageReport(stage="importing"))
     check_names()
     close_inlets()
-    fast = _import_agent(spec.module)
+    code = UserCode(spec.directory, spec.module)
+    fast = load_agents(spec.module, code, report)
     report(StageReport(stage="creating"))
     settings = settings_of(fast)
     known.add(secrets_in(settings.model_dump()))
@@ -93,7 +93,7 @@ async def serve(
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
         with untraced():
             async with open_runtime(fast, spec.agent) as runtime:
-                trial = await _unless(stopping, _try_one_instance(runtime))
+                trial = await _unless(stopping, _try_one_instance(runtime, code))
                 if trial is not None:
                     await _serve(spec, fast, runtime, settings, trial, listener, report, notices, stopping)
     except FastAgentError as error:
@@ -193,26 +193,6 @@ def _with_every_beat(report: Callable[[Report], None]) -> Callable[[Report], Non
     return beat_once
 
 
-def _import_agent(module: str) -> FastAgent:
-    """Import the user's module and find its `fast`.
-
-    Raises:
-        AgentError: there is no such module, it cannot be imported, or it has no `fast`.
-    """
-    # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not its affair.
-    sys.argv = [module]
-    try:
-        fast = getattr(importlib.import_module(module), "fast", None)
-    except (Exception, SystemExit) as error:
-        raise AgentError(_last_line(error), permanent=True) from error
-    if fast is None:
-        raise AgentError(f"{module} has no `fast`: add fast = FastAgent(...) at module level", permanent=True)
-    if not isinstance(fast, FastAgent):
-        kind = type(fast).__name__
-        raise AgentError(f"`fast` of {module} must be a FastAgent, not {kind}", permanent=True)
-    return fast
-
-
 def _complete(settings: Settings, spec: WorkerSpec) -> None:
     """Put right what fast-agent would misread: placeholders that nothing fills, an unknown model."""
     for warning in forget_unresolved(settings):
@@ -258,7 +238,7 @@ class _Trial(NamedTuple):
     """Why no call can be answered, and what to do about it, in one line; None if nothing speaks against it."""
 
 
-async def _try_one_instance(runtime: AgentRuntime) -> _Trial:
+async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> _Trial:
     """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports."""
     failure: str | None = None
     for server in runtime.downstreams:
@@ -278,7 +258,7 @@ async def _try_one_instance(runtime: AgentRuntime) -> _Trial:
     except FastAgentError:
         raise
     except Exception as error:
-        raise AgentError(_last_line(error), permanent=False) from error
+        raise AgentError(code.describe(error), permanent=False) from error
     return _Trial(failure)
 
 
@@ -293,12 +273,3 @@ async def _unless[Result](stopping: asyncio.Event, work: Coroutine[None, None, R
         for task in (doing, stopped):
             task.cancel()
         await asyncio.gather(doing, stopped, return_exceptions=True)
-
-
-def _last_line(error: BaseException) -> str:
-    """The last line of the error's traceback, as in `ModuleNotFoundError: No module named 'x'`."""
-    if isinstance(error, SystemExit) and error.__context__ is not None:
-        # fast-agent ends the process over a configuration that it cannot read; what it read says more.
-        return f"{type(error.__context__).__name__}: {' '.join(str(error.__context__).split())}"
-    lines = [line.strip() for part in traceback.format_exception_only(error) for line in part.splitlines()]
-    return next((line for line in reversed(lines) if line), type(error).__name__)
