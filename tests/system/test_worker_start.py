@@ -170,6 +170,20 @@ def test_a_module_that_ends_the_process(tmp_path: Path) -> None:
         assert not any(isinstance(report, FailedReport) for report in worker.reports)
 
 
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_signal_to_a_process_that_the_module_forks_is_for_that_alone(tmp_path: Path, number: str) -> None:
+    source = (
+        "import os, signal\n"
+        "pid = os.fork()\n"
+        "if not pid:\n"
+        f"    os.kill(os.getpid(), signal.{number})\n"
+        "    os._exit(0)\n"
+        f"assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.{number}\n"
+    )
+    with run_worker(project(tmp_path, agents=source + AGENT.format(""))) as worker:
+        assert text(call(worker.url, "auto", "demo", message="x")) == "x"
+
+
 SPIN = "while True:\n        pass"
 WAIT = "import threading\n    threading.Event().wait()"
 SLEEP = "import time\n    time.sleep(3600)"

@@ -187,6 +187,14 @@ def _become(spec: WorkerSpec) -> None:
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     threading.current_thread().name = "main"
+    os.register_at_fork(after_in_child=_mind_own_signals)
+
+
+def _mind_own_signals() -> None:
+    """In a process that the agent forks: signals are for it, and must not be told to the worker's loop as well."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def worker_title(spec: WorkerSpec) -> str:

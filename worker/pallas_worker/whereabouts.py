@@ -59,7 +59,9 @@ def ended_where_it_is(code: UserCode, report: Callable[[FailedReport], None]) ->
         yield
     finally:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)
-        os.write(ask, _DONE)  # closing says nothing to the reader while a child of the module holds the pipe, too
+        os.write(
+            ask, _DONE
+        )  # closing says nothing to the reader while a child of the module holds the pipe, too
         watcher.join()
         os.close(asked)
         os.close(ask)
