@@ -17,6 +17,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pallas_registry.agent_facts import HEALTH, HEALTH_HELP, HEALTH_VALUES, INFO, INFO_HELP
 from pallas_registry.agent_series import Warnings
 from pallas_registry.exposition import Family, choose, encoded, number, page, sample_prefix
 from pallas_registry.served_series import names_taken, shown
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from pallas_registry.protocol import Status
     from pallas_supervisor.states import Agent
-
-HEALTH_VALUES: Mapping[Status, float] = {"ok": 1.0, "degraded": 0.5, "error": 0.0}
 
 RESTART_REASONS = (
     "crash",
@@ -98,12 +97,8 @@ class FleetCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """`pallas_up`, `pallas_agent_info`, `pallas_agent_health_status`, bounds, lost lines."""
         yield GaugeMetricFamily("pallas_up", "1 while the supervisor is running.", value=1)
-        info = GaugeMetricFamily("pallas_agent_info", "1 per configured agent.", labels=["agent", "port"])
-        health = GaugeMetricFamily(
-            "pallas_agent_health_status",
-            "Health of the agent: 1 ok, 0.5 degraded, 0 error.",
-            labels=["agent"],
-        )
+        info = GaugeMetricFamily(INFO, INFO_HELP, labels=["agent", "port"])
+        health = GaugeMetricFamily(HEALTH, HEALTH_HELP, labels=["agent"])
         ports, healths = self._fleet.ports, self._fleet.health
         for name in dict(self._fleet.agents):
             if name not in ports or name not in healths:  # a reload is under way beside this thread

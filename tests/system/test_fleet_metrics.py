@@ -151,6 +151,15 @@ def test_a_reload_loses_no_count_and_leaves_nothing_of_an_agent_that_goes(fleet:
     assert calls(merged(fleet), "leaves") == 0
 
 
+def test_an_agents_port_tells_of_itself_what_the_registry_port_tells(fleet: Fleet) -> None:
+    own = scrape(fleet.deployment.url("one").replace("/mcp", "/metrics"))
+    all_ = merged(fleet)
+    for name in ("pallas_agent_info", "pallas_agent_health_status"):
+        found = {of: value for of, value in own.items() if of[0] == name}
+        assert len(found) == 1
+        assert found.items() <= all_.items()
+
+
 def test_a_worker_that_is_stuck_neither_holds_up_a_scrape_nor_is_missing_in_it(fleet: Fleet) -> None:
     counted = use(fleet, "two", 1) + calls(merged(fleet), "two") - 1
     pid = fleet.agent("two")["pid"]

@@ -168,6 +168,24 @@ print(m.render(None)[0].decode())
     assert not any("jarvis" in name for name in values)
 
 
+@pytest.mark.parametrize(("status", "value"), [("ok", 1), ("degraded", 0.5), ("error", 0)])
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+def test_the_agents_port_shows_its_port_and_its_health(
+    tmp_path: Path, status: str, value: float, accept: str
+) -> None:
+    script = f"""
+from pallas_registry.agent_facts import agent_families
+from pallas_worker import metrics as m
+m.open_metrics(directory, "a1s0", "research")
+print(m.render({accept!r}, agent_families("research", 24210, {status!r}))[0].decode(), end="")
+"""
+    page = run(script, tmp_path)
+    assert not accept or list(parse_openmetrics(page))
+    values = samples(page.removesuffix("# EOF\n"))
+    assert values["pallas_agent_health_status[('agent', 'research')]"] == value
+    assert values["pallas_agent_info[('agent', 'research'), ('port', '24210')]"] == 1
+
+
 def test_before_open_recording_does_nothing_and_rendering_says_so() -> None:
     metrics.observe_send_message("research", "ok", 1)
     metrics.set_downstream_up("research", "argos", True)

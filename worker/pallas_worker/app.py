@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from pallas_registry.agent_facts import agent_families
 from pallas_registry.exposition import accepts_gzip, compressed
 from pallas_registry.hosts import HostGuard, Hosts
 from pallas_registry.logs import get_logger
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from pallas_registry.protocol import HealthReport, WorkerSpec
+    from pallas_registry.protocol import HealthReport, Status, WorkerSpec
     from pallas_worker.progress import Send as SendProgress
 
 _log = get_logger("pallas.worker.app")
@@ -73,6 +74,10 @@ class HealthSource(Protocol):
     async def newest(self) -> HealthReport:
         """The newest report."""
 
+    @property
+    def status(self) -> Status:
+        """What it says; `ok` before the first one, as the supervisor has it."""
+
 
 class WorkerApp:
     """The MCP server of one agent, and the ASGI application that serves it."""
@@ -84,6 +89,7 @@ class WorkerApp:
         self._names = {tool.name for tool in self._tools}
         self._prompt = history_prompt(spec.agent)
         self._max_request_bytes = spec.max_request_bytes
+        self._port = spec.port
         self.server: Server[dict[str, Any]] = Server(
             spec.agent,
             version=spec.version,
@@ -109,7 +115,7 @@ class WorkerApp:
             transport_security=security,
             custom_starlette_routes=[
                 Route("/", self._where),
-                Route("/metrics", _metrics),
+                Route("/metrics", self._metrics),
                 Route("/livez", _livez),
             ],
         )
@@ -119,6 +125,19 @@ class WorkerApp:
     async def _where(self, _request: Request) -> Response:
         """For somebody who follows the port with a browser."""
         return PlainTextResponse(f"MCP endpoint of {self.server.name}: {PATH}\n")
+
+    async def _metrics(self, request: Request) -> Response:
+        """The agent's series, as the registry port has them beside those of all others."""
+        facts = agent_families(self.server.name, self._port, self._health.status)
+        try:
+            body, content_type = metrics.render(request.headers.get("accept"), facts)
+        except (RuntimeError, OSError) as error:
+            return PlainTextResponse(str(error), 503)
+        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        if accepts_gzip(request.headers.get("accept-encoding", "")):
+            body = compressed(body)
+            headers["Content-Encoding"] = "gzip"
+        return Response(body, headers=headers)
 
     def _header_schema(self, name: str) -> dict[str, Any] | None:
         """The schema of a tool that mirrors arguments in headers. None does, and the SDK need not list them all."""
@@ -176,18 +195,6 @@ async def _say_which_parameter(ctx: ServerRequestContext[Any], call_next: CallNe
             raise
         where = ".".join(map(str, first["loc"]))
         raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {where}: {first['msg']}") from None
-
-
-async def _metrics(request: Request) -> Response:
-    try:
-        body, content_type = metrics.render(request.headers.get("accept"))
-    except (RuntimeError, OSError) as error:
-        return PlainTextResponse(str(error), 503)
-    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-    if accepts_gzip(request.headers.get("accept-encoding", "")):
-        body = compressed(body)
-        headers["Content-Encoding"] = "gzip"
-    return Response(body, headers=headers)
 
 
 async def _livez(request: Request) -> Response:

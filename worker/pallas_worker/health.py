@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pallas_registry.probe_sharing import Notice
+    from pallas_registry.protocol import Status
     from pallas_worker.downstreams import Downstream
     from pallas_worker.subjects import Look
 
@@ -141,6 +142,11 @@ class Health:
             finally:
                 if self._notices is not None:
                     self._notices.close()
+
+    @property
+    def status(self) -> Status:
+        """What the newest report says; `ok` before the first one."""
+        return "ok" if self._newest is None else self._newest.status
 
     async def newest(self) -> HealthReport:
         """The newest report; waits up to 3 s for the first one, and without it says so, as `degraded`."""

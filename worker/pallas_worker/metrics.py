@@ -4,7 +4,7 @@ Knows the table "Metrics Reference" of the technical reference; must not know wh
 Until `open_metrics` the recording functions do nothing, so that importing this module opens no file and a
 zygote can fork it. After it they never raise: what the disk has no room for is dropped, with one warning. An agent
 whose metrics cannot be written serves all the same.
-`pallas_up`, `pallas_agent_info` and `pallas_agent_health_status` are the supervisor's.
+`pallas_up` is the supervisor's; `pallas_agent_info` and `pallas_agent_health_status` are in no file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from pallas_worker.metrics_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from pallas_registry.exposition import Family
 
 Outcome = Literal["ok", "error"]
 TokenKind = Literal["input", "output", "cache_read", "cache_write", "cache_hit", "reasoning"]
@@ -307,11 +309,12 @@ def look_after_files() -> None:
             series.messages.labels(_slot.agent, "ok").inc(0)  # a write looks, with nobody else writing
 
 
-def render(accept: str | None) -> tuple[bytes, str]:
+def render(accept: str | None, facts: Iterable[Family] = ()) -> tuple[bytes, str]:
     """The agent's own series, those of processes forked from its workers included: body and content type.
 
     Args:
         accept: the request's `Accept` header; it may ask for OpenMetrics.
+        facts: what else is known of the agent.
 
     Raises:
         RuntimeError: `open_metrics` has not been called, or the files cannot be made.
@@ -322,7 +325,7 @@ def render(accept: str | None) -> tuple[bytes, str]:
     look_after_files()
     _series.files.read()
     content_type = choose(accept or "")
-    return page(_series.files.merged.families(), content_type), content_type
+    return page([*facts, *_series.files.merged.families()], content_type), content_type
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from pallas_worker.self_check import complaint_of
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-    from pallas_registry.protocol import HealthReport
+    from pallas_registry.protocol import HealthReport, Status
 
 PORT = 1
 """Of nobody; it only stands in the Host header."""
@@ -62,6 +62,10 @@ class _Nobody:
         raise NotImplementedError
 
     async def newest(self) -> HealthReport:
+        raise NotImplementedError
+
+    @property
+    def status(self) -> Status:
         raise NotImplementedError
 
 
