@@ -6,14 +6,8 @@ Knows Starlette and the operations; nothing of states or processes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import logging
 import os
-import sys
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,9 +15,17 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from pallas_registry import __version__
-from pallas_registry.log_levels import LEVEL_NAMES, level_name, level_number
 from pallas_registry.logs import get_logger
-from pallas_registry.problems import ConfigurationError
+from pallas_registry.problems import ConfigurationError, shortened
+from pallas_supervisor.control_requests import (
+    BadRequestError,
+    TooLargeError,
+    parse_log_query,
+    parse_verb,
+    read_body,
+    take_choice,
+    take_flag,
+)
 from pallas_supervisor.hub import Follower
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.refusals import RefusedError, UnknownAgentError
@@ -34,26 +36,15 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from pallas_supervisor.control_requests import Verb
     from pallas_supervisor.fleet import Fleet
     from pallas_supervisor.operations import Goal, Operations
     from pallas_supervisor.reloading import Reloading
 
 _log = get_logger("pallas.supervisor.control")
 
-DEFAULT_TIMEOUT = 90.0
-LONGEST_TIMEOUT = 86_400.0
-DEFAULT_LINES = 100
-
-
-class BadRequestError(Exception):
-    """The request's body or query cannot be understood; the message says which part."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Verb:
-    agents: tuple[str, ...]
-    wait: bool
-    timeout: float
+LONGEST_ERROR = 4000
+"""Characters of an answer's error, which may repeat what was asked."""
 
 
 def control_api(fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> Starlette:
@@ -72,6 +63,7 @@ def control_api(fleet: Fleet, operations: Operations, reloading: Reloading, sinc
         ],
         exception_handlers={
             BadRequestError: _failure(422),
+            TooLargeError: _failure(413),
             UnknownAgentError: _failure(404),
             RefusedError: _failure(409),
             PortsTakenError: _failure(409),
@@ -83,7 +75,13 @@ def control_api(fleet: Fleet, operations: Operations, reloading: Reloading, sinc
 
 
 def _failure(status: int) -> Callable[[Request, Exception], Response]:
-    return lambda _request, error: JSONResponse({"error": str(error)}, status)
+    return lambda _request, error: _refusal(str(error), status)
+
+
+def _refusal(message: str, status: int) -> Response:
+    # What was asked may stand in it, half a surrogate pair included, for which UTF-8 has no bytes.
+    text = shortened(message, LONGEST_ERROR).encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": text}, status)
 
 
 def _http_failure(_request: Request, error: Exception) -> Response:
@@ -93,7 +91,7 @@ def _http_failure(_request: Request, error: Exception) -> Response:
 
 def _defect(_request: Request, error: Exception) -> Response:
     message = f"a defect of the supervisor ({type(error).__name__}: {error}); its log has the traceback"
-    return JSONResponse({"error": message}, 500)
+    return _refusal(message, 500)
 
 
 def _refused_configuration(_request: Request, error: Exception) -> Response:
@@ -127,55 +125,49 @@ class _ControlApi:
         return JSONResponse(self._fleet.health_document())
 
     async def start(self, request: Request) -> Response:
-        verb = await _verb(request)
+        verb = self._verb(request, await read_body(request))
         targets = self._operations.start(verb.agents)
         return await self._reach(verb, targets, "ready")
 
     async def stop(self, request: Request) -> Response:
-        body = await _body(request)
-        cascade = _flag(body, "cascade")
-        verb = _parse_verb(body)
+        body = await read_body(request)
+        cascade = take_flag(body, "cascade")
+        verb = self._verb(request, body)
         targets = self._operations.stop(verb.agents, cascade=cascade)
         return await self._reach(verb, targets, "stopped")
 
     async def restart(self, request: Request) -> Response:
-        body = await _body(request)
-        now = _flag(body, "now")
-        verb = _parse_verb(body)
+        body = await read_body(request)
+        now = take_flag(body, "now")
+        verb = self._verb(request, body)
         before = self._operations.newest()
         restart = self._operations.restart_now if now else self._operations.restart
         return await self._reach(verb, restart(verb.agents), "ready", before)
 
     async def wait(self, request: Request) -> Response:
-        body = await _body(request)
-        goal = body.pop("for", "ready")
-        if goal not in ("ready", "stopped", "settled"):
-            raise BadRequestError(f"`for` is {goal!r}; say ready, stopped or settled")
-        verb = _parse_verb(body)
-        return await self._reach(verb, self._operations.resolve(verb.agents), goal)
+        body = await read_body(request)
+        goal = take_choice(body, "for", ("ready", "stopped", "settled"))
+        verb = parse_verb(body)
+        return await self._reach(verb, self._operations.resolve(verb.agents), cast("Goal", goal))
 
     async def reload(self, request: Request) -> Response:
-        body = await _body(request)
+        body = await read_body(request)
         dry_run = body.pop("dry_run", False)
         if not isinstance(dry_run, bool) or body:
             raise BadRequestError('the body is {"dry_run": true or false}')
+        _note(request)
         # Shielded: a client that goes away must not leave a reload half done.
         plan = await asyncio.shield(self._reloading.reload(dry_run=dry_run))
         return JSONResponse(plan.to_json(dry_run=dry_run))
 
     async def logs(self, request: Request) -> Response:
-        query = request.query_params
-        names = query.getlist("agent")
-        agents = self._operations.resolve(names) if names else ()
-        count = _count(query.get("n"), everything="since" in query)
-        since = _since(query.get("since"))
-        level = _level(query.get("level"))
-        if query.get("follow") == "1":
-            return StreamingResponse(
-                self._follow(agents, count, since, level), media_type="application/x-ndjson"
-            )
-        lines = self._fleet.hub.newest(agents, count, since, level)
-        return Response(b"".join(line + b"\n" for line in lines), media_type="application/x-ndjson")
+        query = parse_log_query(request)
+        agents = self._operations.resolve(query.agents) if query.agents else ()
+        if query.follow:
+            lines = self._follow(agents, query.lines, query.since, query.level)
+            return StreamingResponse(lines, media_type="application/x-ndjson")
+        newest = self._fleet.hub.newest(agents, query.lines, query.since, query.level)
+        return Response(b"".join(line + b"\n" for line in newest), media_type="application/x-ndjson")
 
     async def _follow(
         self, agents: tuple[str, ...], count: int, since: str, level: int
@@ -191,8 +183,15 @@ class _ControlApi:
         finally:
             self._fleet.hub.followers.discard(follower)
 
+    def _verb(self, request: Request, body: dict[str, Any]) -> Verb:
+        """The verb body, of agents that there are; who asks for it goes into the log."""
+        verb = parse_verb(body)
+        self._operations.resolve(verb.agents)
+        _note(request, verb.agents)
+        return verb
+
     async def _reach(
-        self, verb: _Verb, targets: tuple[str, ...], goal: Goal, beyond: dict[str, int] | None = None
+        self, verb: Verb, targets: tuple[str, ...], goal: Goal, beyond: dict[str, int] | None = None
     ) -> Response:
         done, status, error = False, 200, None
         if verb.wait:
@@ -208,90 +207,8 @@ class _ControlApi:
         return JSONResponse(body, status)
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    """The request's JSON object; who asks for what goes into the log."""
-    raw = await request.body()
-    try:
-        body = json.loads(raw) if raw else {}
-    except ValueError as error:
-        raise BadRequestError(f"the body is no JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise BadRequestError("the body is no JSON object")
+def _note(request: Request, agents: tuple[str, ...] | None = None) -> None:
+    """Say in the log who asks for what, and of which agents: all of them, if none is named."""
     verb = request.url.path.rpartition("/")[2]
-    if verb != "wait":
-        of = (
-            ""
-            if verb == "reload"
-            else f" of {' '.join(map(str, body.get('agents') or ['all agents']))[:200]}"
-        )
-        _log.info("%s%s, asked for by %s", verb, of, getattr(request.state, "peer", None) or "somebody")
-    return body
-
-
-def _flag(body: dict[str, Any], name: str) -> bool:
-    """A field that is true or false, false unless it is there; taken out of the body."""
-    value = body.pop(name, False)
-    if not isinstance(value, bool):
-        raise BadRequestError(f"`{name}` is true or false")
-    return value
-
-
-async def _verb(request: Request) -> _Verb:
-    return _parse_verb(await _body(request))
-
-
-def _parse_verb(body: dict[str, Any]) -> _Verb:
-    agents = body.pop("agents", [])
-    wait = body.pop("wait", True)
-    timeout = body.pop("timeout", DEFAULT_TIMEOUT)
-    if body:
-        raise BadRequestError(
-            f"unknown fields: {', '.join(sorted(body))}; there are agents, wait and timeout"
-        )
-    if not (isinstance(agents, list) and all(isinstance(name, str) for name in agents)):
-        raise BadRequestError("`agents` is a list of names")
-    if not isinstance(wait, bool):
-        raise BadRequestError("`wait` is true or false")
-    if (
-        isinstance(timeout, bool)
-        or not isinstance(timeout, int | float)
-        or not 0 <= timeout <= LONGEST_TIMEOUT
-    ):
-        raise BadRequestError(f"`timeout` is a number of seconds from 0 to {LONGEST_TIMEOUT:g}")
-    return _Verb(tuple(agents), wait, float(timeout))
-
-
-def _count(text: str | None, *, everything: bool) -> int:
-    """How many lines are wanted; without a number the newest ones, or all of those that `since` leaves."""
-    if text is None:
-        return sys.maxsize if everything else DEFAULT_LINES
-    with contextlib.suppress(ValueError):
-        if (count := int(text)) >= 0:
-            return count
-    raise BadRequestError(f"`n` is {text!r}; it is a number of lines, 0 or more")
-
-
-def _level(text: str | None) -> int:
-    """The number of the least level that is wanted."""
-    if text is None:
-        return logging.NOTSET
-    if level_name(text) is None:
-        raise BadRequestError(f"`level` is {text!r}; it is one of {', '.join(LEVEL_NAMES)}")
-    return level_number(text)
-
-
-def _since(text: str | None) -> str:
-    """An RFC 3339 UTC time that compares with those of the log lines."""
-    if not text:
-        return ""
-    try:
-        moment = datetime.now(UTC) - timedelta(seconds=float(text))
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise BadRequestError(f"`since` is {text!r}; give seconds back or an ISO 8601 time") from None
-        moment = (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)
-    except OverflowError:
-        return ""
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    of = "" if agents is None else f" of {shortened(' '.join(agents), 200) or 'all agents'}"
+    _log.info("%s%s, asked for by %s", verb, of, getattr(request.state, "peer", None) or "somebody")

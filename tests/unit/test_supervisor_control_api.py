@@ -12,12 +12,13 @@ import pytest
 
 from harness.ports import free_ports
 from pallas_supervisor.control_api import control_api
+from pallas_supervisor.control_requests import MAX_BODY, MAX_QUERY
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.states import Exit, State
 from unit.supervisor_fleet import Rig, rig
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
 
@@ -29,7 +30,9 @@ class Bench:
         self.client = client
 
     async def post(self, path: str, body: object = None, *, status: int = 200) -> dict[str, Any]:
-        response = await self.client.post(path, json=body if body is not None else {})
+        # In ASCII: half a surrogate pair can be written, and has no bytes.
+        content = json.dumps(body if body is not None else {})
+        response = await self.client.post(path, content=content)
         assert response.status_code == status, response.text
         answer: dict[str, Any] = response.json()
         return answer
@@ -255,7 +258,15 @@ def test_waits_do_not_accumulate(tmp_path: Path):
             "unknown fields: agent, force; there are agents, wait and timeout",
         ),
         ("wait", {"for": "godot"}, "`for` is 'godot'; say ready, stopped or settled"),
-        ("wait", {"for": ["ready"]}, "`for` is"),
+        ("wait", {"for": ["ready"]}, "`for` is a list; say ready, stopped or settled"),
+        ("wait", {"for": "\ud800" * 1000}, "`for` is '\\ud800"),
+        ("start", {"agents": 5}, "`agents` is a list of names"),
+        ("start", {"agents": {"a": 1}}, "`agents` is a list of names"),
+        ("stop", {"cascade": 1}, "`cascade` is true or false"),
+        ("restart", {"now": "no"}, "`now` is true or false"),
+        ("stop", {"timeout": 10**400}, "`timeout` is a number of seconds"),
+        ("stop", {f"{number}\ud800": 1 for number in range(50)}, "unknown fields: '0\\ud800', "),
+        ("stop", {"x" * 10_000: 1}, "unknown fields: xxx"),
         ("reload", {"dry_run": 1}, "the body is"),
         ("reload", {"dry": True}, "the body is"),
         ("start", [], "the body is no JSON object"),
@@ -270,21 +281,59 @@ def test_what_cannot_be_understood_is_422_and_says_which(path: str, body: object
     on_bench(tmp_path, do)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b'{"timeout": NaN}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"\xff",
+        b"\x00",
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b'{"agents": ' + b"[" * 100_000,
+        b'{"timeout": ' + b"9" * 5000 + b"}",
+        b'{"timeout": NaN}',
+        b'{"timeout": 1e999}',
+    ],
+)
 def test_a_body_that_is_no_json(content: bytes, tmp_path: Path):
     async def do(bench: Bench) -> None:
-        response = await bench.client.post("/v1/start", content=content)
-        assert response.status_code == 422
-        assert response.json()["error"]
+        for verb in ("start", "stop", "restart", "wait", "reload"):
+            response = await bench.client.post(f"/v1/{verb}", content=content)
+            assert response.status_code == 422, response.text
+            assert 0 < len(response.json()["error"]) < 300
 
     on_bench(tmp_path, do)
 
 
-def test_unknown_agents_are_404(tmp_path: Path):
+def test_a_body_without_end_is_refused_when_it_is_too_long(tmp_path: Path):
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 65536
+            yield b" " * 65536
+
+    async def do(bench: Bench) -> None:
+        response = await bench.client.post("/v1/start", content=endless())
+        assert response.status_code == 413
+        assert response.json() == {"error": "the body is longer than 1048576 bytes"}
+        assert sent < 2 * MAX_BODY
+
+    on_bench(tmp_path, do)
+
+
+def test_unknown_agents_are_404(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     async def do(bench: Bench) -> None:
         answer = await bench.post("/v1/start", {"agents": ["nobody"]}, status=404)
         assert answer == {"error": "there is no agent 'nobody'; the agents are: library, research"}
         await bench.get("/v1/logs?agent=nobody", status=404)
+        with caplog.at_level("INFO", "pallas"):
+            for name in ("", "\ud800", "a\nforged=1", "x" * 100_000):
+                answer = await bench.post("/v1/stop", {"agents": [name]}, status=404)
+                assert len(answer["error"]) < 300
+            await bench.post("/v1/stop", {"agents": [str(number) for number in range(100_000)]}, status=404)
+            assert [r for r in caplog.records if r.name.startswith("pallas")] == []
 
     on_bench(tmp_path, do)
 
@@ -391,12 +440,46 @@ def test_logs(query: str, expected: str, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("query", "said"),
-    [("n=-1", "`n` is"), ("n=x", "`n` is"), ("since=noon", "`since` is"), ("level=loud", "`level` is")],
+    [
+        ("n=-1", "`n` is '-1'"),
+        ("n=x", "`n` is"),
+        ("n=", "`n` is"),
+        (f"n={'9' * 5000}", "`n` is"),
+        (f"n={10**19}", "`n` is"),
+        ("n=%D9%A3", "`n` is"),
+        ("since=noon", "`since` is 'noon'"),
+        ("since=nan", "`since` is"),
+        ("since=-1", "`since` is"),
+        ("since=-1e300", "`since` is"),
+        ("since=9999-12-31T23:59:59-23:59", "`since` is"),
+        ("since=0001-01-01T00:00:00%2B23:59", "`since` is"),
+        ("since=%00", "`since` is"),
+        (f"since={'1' * 5000}x", "`since` is"),
+        ("level=loud", "`level` is 'loud'"),
+        ("level=%ff", "`level` is"),
+    ],
 )
 def test_log_queries_that_make_no_sense(query: str, said: str, tmp_path: Path):
     async def do(bench: Bench) -> None:
         for follow in ("", "&follow=1"):
             assert said in (await bench.get(f"/v1/logs?{query}{follow}", status=422))["error"]
+
+    on_bench(tmp_path, do)
+
+
+def test_following_is_wanted_or_not(tmp_path: Path):
+    async def do(bench: Bench) -> None:
+        answer = await bench.get("/v1/logs?follow=yes", status=422)
+        assert answer == {"error": "`follow` is 'yes'; say 1 or 0"}
+        assert (await bench.client.get("/v1/logs?follow=0")).status_code == 200
+
+    on_bench(tmp_path, do)
+
+
+def test_a_query_that_is_too_long_is_refused(tmp_path: Path):
+    async def do(bench: Bench) -> None:
+        answer = await bench.get(f"/v1/logs?{'a' * MAX_QUERY}=", status=413)
+        assert answer == {"error": "the query is longer than 32768 bytes"}
 
     on_bench(tmp_path, do)
 
