@@ -215,6 +215,18 @@ def test_clients_of_a_provider_share_the_tls_context() -> None:
     assert llm_openai.DefaultAioHttpClient is made, "once is enough"
 
 
+def test_clients_of_anthropic_share_the_tls_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    from anthropic import _base_client
+    from fast_agent.llm.provider.anthropic import llm_anthropic
+
+    original = _base_client.AsyncHttpxClientWrapper
+    monkeypatch.setattr(_base_client, "AsyncHttpxClientWrapper", original)
+    shortcuts.share_tls_with_providers()
+    client: Any = llm_anthropic.AsyncAnthropic(api_key="k")
+    assert isinstance(client._client, original), "it closes itself, as before"
+    assert client._client._transport._pool._ssl_context is shared_context()
+
+
 @pytest.mark.parametrize(
     ("url", "host"),
     [("https://someone:secret@api.test:81/v1", "api.test:81"), ("nowhere", None), (None, None)],

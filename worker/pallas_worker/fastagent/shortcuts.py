@@ -146,8 +146,13 @@ class _SharedTls:
         return httpx2.AsyncClient(verify=shared_context(), event_hooks=hooks, **options)
 
 
-_OPENAI_CLIENTS = ("llm_openai", "responses", "codex_responses")
-"""Modules of fast-agent that make a client of the OpenAI API for each turn."""
+_PROVIDERS_CLIENTS = (
+    ("fast_agent.llm.provider.openai.llm_openai", "DefaultAioHttpClient"),
+    ("fast_agent.llm.provider.openai.responses", "DefaultAioHttpClient"),
+    ("fast_agent.llm.provider.openai.codex_responses", "DefaultAioHttpClient"),
+    ("anthropic._base_client", "AsyncHttpxClientWrapper"),
+)
+"""What makes the HTTP client of an LLM provider, for each turn, as module and name."""
 
 
 def share_tls_with_providers() -> None:
@@ -155,9 +160,9 @@ def share_tls_with_providers() -> None:
 
     Does so in those modules that are loaded, so it is for when the first instance has been made.
     """
-    for name in _OPENAI_CLIENTS:
-        module = sys.modules.get(f"fast_agent.llm.provider.openai.{name}")
-        made_by: Any = getattr(module, "DefaultAioHttpClient", None)
+    for module_name, name in _PROVIDERS_CLIENTS:
+        module = sys.modules.get(module_name)
+        made_by: Any = getattr(module, name, None)
         if module is not None and not isinstance(made_by, functools.partial):
             shared = made_by and functools.partial(made_by, verify=shared_context())
-            _replace(module, "DefaultAioHttpClient", shared)
+            _replace(module, name, shared)
