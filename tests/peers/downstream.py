@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.responses import JSONResponse
 
+from peers.asking import add_asking_tools
 from peers.loopback import START_TIMEOUT, Fault, Loopback, Recorded, serve
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def run_downstream(
     *,
     name: str = "downstream",
     instructions: str | None = None,
+    asking: bool = False,
     era: Era = "both",
     stateless: bool = False,
     json_response: bool = False,
@@ -135,7 +137,7 @@ def run_downstream(
 
     Its tools: `echo(text)`, `add(a, b)`, `fail(text)`, and `report(messages)`, which sends them as progress.
 
-    `instructions` are what it tells all clients.
+    `instructions` are what it tells all clients; with `asking`, it has tools that ask the client back as well.
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
@@ -164,6 +166,8 @@ def run_downstream(
             await context.report_progress(number, None, message)
         return "reported"
 
+    if asking:
+        add_asking_tools(server)
     if fault is None and (status is not None or reset or delay or hold):
         fault = Fault(status=status, reset=reset, delay=delay, hold=hold)
     app = server.streamable_http_app(stateless_http=stateless, json_response=json_response)

@@ -89,12 +89,11 @@ class Instance:
         return turn_behind(answer, self._agent)
 
     def turns(self) -> list[Turn]:
-        """The LLM round-trips of all agents of this instance so far."""
+        """The LLM round-trips so far: of all agents of this instance, and those that servers have asked for."""
+        accumulators = (getattr(agent, "usage_accumulator", None) for agent in self._agents.values())
+        asked = (*accumulators, *self._attachments.sampled)
         return [
-            turn_of(usage)
-            for agent in self._agents.values()
-            if (accumulator := getattr(agent, "usage_accumulator", None)) is not None
-            for usage in accumulator.turns
+            turn_of(usage) for accumulator in asked if accumulator is not None for usage in accumulator.turns
         ]
 
     def _at(self) -> str:

@@ -106,6 +106,8 @@ class Attachments:
     """The servers that know whose call it is."""
     unreachable: dict[str, str] = field(default_factory=dict)
     """The servers that the instance has to do without, and why."""
+    sampled: list[Any] = field(default_factory=list)
+    """The usage of the LLMs that servers have asked, as fast-agent accumulates it."""
     refused_calls: int = 0
     """How many tool calls of its models were not run, since the agent that called has no such tool."""
     aggregators: list[Any] = field(default_factory=list)

@@ -25,6 +25,7 @@ from pallas_registry.logs import get_logger
 from pallas_worker.errors import AgentError
 from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
 from pallas_worker.fastagent.application import make_instance, runtime_of, settings_of
+from pallas_worker.fastagent.asked_back import answer_for_nobody, lend_nothing_unasked
 from pallas_worker.fastagent.guard import guard_tools
 from pallas_worker.fastagent.inlets import leave_out_uninvited
 from pallas_worker.fastagent.shortcuts import take_shortcuts
@@ -258,6 +259,8 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     """
     use_own_aggregator()
     guard_tools()
+    answer_for_nobody()
+    lend_nothing_unasked(settings_of(fast))
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")
     write_no_files(settings_of(fast))
     served = _served(agent, fast.agents)

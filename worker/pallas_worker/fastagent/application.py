@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 
 from fast_agent import config, paths
 from fast_agent.agents import mcp_agent
+from fast_agent.agents.mcp_agent import McpAgent
 from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.llm.fastagent_llm import FastAgentLLM
-from fast_agent.mcp import client_gateway
+from fast_agent.mcp import client_gateway, sampling
 from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator
@@ -38,6 +39,11 @@ VERSION = metadata.version("fast-agent-mcp")
 _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     *((owner, "run_tools", ("request", "request_params")) for owner in GUARDED),
     (ToolAgent, "list_tools", ()),
+    (McpAgent, "_call_human_input_tool", ("arguments",)),
+    (McpAgent, "_register_mcp_elicitation_adapter", ()),
+    (sampling, "resolve_auto_sampling_enabled", ()),
+    (sampling, "create_sampling_llm", ("params", "model_string", "api_key", "app_context")),
+    (sampling, "sample", ("server_config", "agent_model", "app_context")),
     (MCPAggregator, "tool_catalog", ()),
     (FastAgent, "_instantiate_agent_instance", ("runtime",)),
     (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),

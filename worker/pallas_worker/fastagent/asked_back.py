@@ -1,0 +1,83 @@
+"""What is asked back while an agent works: servers want its LLM (sampling), servers and its own tools want a human.
+
+Knows fast-agent from inside; must not know calls. An LLM is lent where the definition says so, and what it answers is
+counted. A human is not there: an agent that is served is called by programs, which no protocol lets it ask back here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fast_agent.agents.mcp_agent import McpAgent
+from fast_agent.config import MCPSettings
+from fast_agent.mcp import sampling
+from fast_agent.tools.elicitation import get_elicitation_input_callback, set_elicitation_input_callback
+from mcp_types import CallToolResult, TextContent
+
+if TYPE_CHECKING:
+    from fast_agent.config import Settings
+
+NOBODY = (
+    "the caller cannot be asked: this agent is served to programs, and nobody sits at a terminal. "
+    "Go on without an answer, or say in your own answer what you need to know"
+)
+
+
+def lend_nothing_unasked(settings: Settings) -> None:
+    """Turn off what lets every server use the agents' LLMs, unless somebody has turned it on; fast-agent has it on.
+
+    A server with `sampling:` in its settings may use them in any case. The others are not told that they could.
+    """
+    if settings.mcp is None:
+        settings.mcp = MCPSettings()
+    client = settings.mcp.client
+    if "auto_sampling" not in client.model_fields_set:
+        client.auto_sampling = False
+
+
+def answer_for_nobody() -> None:
+    """Say the truth to those who ask for a human, unless the agent's module has registered somebody who answers."""
+    if get_elicitation_input_callback() is None:
+        set_elicitation_input_callback(_nobody)
+    for owner, name, replacement in _REPLACED:
+        setattr(owner, name, replacement)
+
+
+async def _nobody(*_: object) -> str:
+    raise RuntimeError(NOBODY)
+
+
+async def _ask_human(agent: McpAgent, arguments: dict[str, Any] | None = None) -> CallToolResult:
+    """Without this, the model is told that a human has cancelled, when there was none."""
+    if get_elicitation_input_callback() is not _nobody:
+        answer: CallToolResult = await _ask_registered(agent, arguments)
+        return answer
+    return CallToolResult(content=[TextContent(type="text", text=NOBODY)], is_error=True)
+
+
+def _register_nobody_else() -> None:
+    """Each agent that is made would otherwise put the terminal into the place of what is registered."""
+
+
+def _is_lent(_: object) -> bool:
+    """Who gets as far as to ask is a server that may: its own settings, or those for all, have let it."""
+    return True
+
+
+def _make_sampling_llm(params: Any, model: str, api_key: str | None, context: Any) -> Any:
+    """The LLM for one request of a server; its turns are the call's."""
+    llm = _make_llm(params, model, api_key, context)
+    attachments = getattr(context, "pallas_attachments", None)
+    if attachments is not None:
+        attachments.sampled.append(llm.usage_accumulator)
+    return llm
+
+
+_ask_registered: Any = getattr(McpAgent, "_call_human_input_tool", None)
+_make_llm: Any = getattr(sampling, "create_sampling_llm", None)
+_REPLACED: tuple[tuple[Any, str, object], ...] = (
+    (McpAgent, "_call_human_input_tool", _ask_human),
+    (McpAgent, "_register_mcp_elicitation_adapter", staticmethod(_register_nobody_else)),
+    (sampling, "resolve_auto_sampling_enabled", _is_lent),
+    (sampling, "create_sampling_llm", _make_sampling_llm),
+)
