@@ -10,6 +10,7 @@ from pallas_registry.configuration import Configuration, read_configuration
 from pallas_registry.environment import DOTENV
 from pallas_registry.fastagent_files import HOME_VARIABLE, settings_files
 from pallas_registry.model_settings import FILE_NAME
+from pallas_registry.terminal_text import terminal_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,10 +49,11 @@ class Source:
         return (self.directory / DOTENV, *settings_files(self.directory, home))
 
     def label(self, path: Path) -> str:
-        """What people call the file: its path in the working directory, or else all of it."""
+        """What people call the file: its path in the working directory, or else all of it; escaped."""
         if path == self.path:
-            return path.name
-        return str(path.relative_to(self.directory)) if path.is_relative_to(self.directory) else str(path)
+            return terminal_line(path.name)  # which need not be text
+        within = path.is_relative_to(self.directory)
+        return terminal_line(str(path.relative_to(self.directory) if within else path))
 
 
 def without(environ: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from pallas_registry.deployment import Agent
+from pallas_registry.terminal_text import terminal_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -109,7 +110,7 @@ def plan_reload(
             actions = _differences(old, new, name)
             files = set((outdated or {}).get(name, ()))
             if _moves(actions):
-                files.discard(new.path.name)  # said more precisely already
+                files.discard(terminal_line(new.path.name))  # said more precisely already
             actions |= dict.fromkeys(sorted(files), "respawn")
             if actions:
                 changed[name] = Change(tuple(actions), max(actions.values(), key=_RANK.__getitem__))

@@ -127,7 +127,7 @@ class Provenance:
         if (given := origin.configuration) is not newest:
             variables = given.dotenv != newest.dotenv
             said = {
-                self.source.path.name: needs_process(given.deployment, newest.deployment, name),
+                self.source.label(self.source.path): needs_process(given.deployment, newest.deployment, name),
                 DOTENV: variables,
                 # Or else it may only be a variable that the file names.
                 FILE_NAME: not variables and given.settings != newest.settings,
@@ -148,7 +148,7 @@ class Provenance:
             newest, taken = self._newest, self.taken
             variables = newest.dotenv != taken.dotenv
             said = {
-                self.source.path.name: newest.deployment != taken.deployment,
+                self.source.label(self.source.path): newest.deployment != taken.deployment,
                 DOTENV: variables,
                 FILE_NAME: not variables and newest.settings != taken.settings,
             }

@@ -14,6 +14,7 @@ from pallas_registry.fastagent_files import FILES
 from pallas_registry.problems import ConfigurationError, Problem
 from pallas_supervisor.configuration import Source
 from pallas_supervisor.fingerprints import Fingerprints
+from pallas_supervisor.plan import plan_reload
 from pallas_supervisor.provenance import Provenance
 from unit.supervisor_fleet import write_deployment
 
@@ -190,6 +191,26 @@ def test_files_that_cannot_be_used_leave_what_is_known(made: Provenance, tmp_pat
     write_deployment(tmp_path, AGENTS)
     look(made)
     assert made.document() == {"changed": [], "problems": 0}
+
+
+def test_a_name_that_is_no_text_can_be_told_to_everybody(made: Provenance, tmp_path: Path):
+    path = tmp_path / "a\udcff\x1b.yaml"
+    (tmp_path / "agents.yaml").rename(path)
+    made.source = Source(path=path, directory=tmp_path)
+    made.taken = made.source.read(os.environ)
+    start(made)
+    path.write_text(f"{path.read_text()}max_surge: 2\n")
+    look(made)
+    assert made.document() == {"changed": [r"a\udcff\x1b.yaml"], "problems": 0}
+    changed = path.read_text().replace("title: ", "title: New ")
+    path.write_text(changed)
+    assert both(made) == [(r"a\udcff\x1b.yaml",)] * 2
+    newest = made.source.read(os.environ)
+    plan = plan_reload(made.taken.deployment, newest.deployment, {"library": (r"a\udcff\x1b.yaml",)})
+    assert plan.changed["library"].fields == ("max_surge", "title"), "said more precisely already"
+    path.write_text("no deployment")
+    look(made)
+    assert made.document() == {"changed": [r"a\udcff\x1b.yaml"], "problems": 1}
 
 
 def test_a_look_reads_only_what_has_changed(made: Provenance, tmp_path: Path):
