@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from pallas_registry.deployment import ModelCapabilities
-from pallas_registry.protocol import ReadyReport
+from pallas_registry.protocol import HealthReport, ReadyReport
 from peers.downstream import run_downstream
 from peers.llm_stub import Asked, Call, LlmStub, Turn, Usage, run_llm_stub
 from system.worker_census import series, until
@@ -141,6 +142,54 @@ def test_a_vanished_provider_is_an_error_result_and_degrades(tmp_path: Path) -> 
             result = call(worker.url, "auto", "demo", message="x")
             assert result.is_error
             assert "Traceback" not in text(result)
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        ("openai.stub-model", "openai"),
+        ("anthropic.stub-model", "anthropic"),
+        ("generic.stub-model", "generic"),
+    ],
+)
+def test_a_provider_that_refuses_calls_is_down_until_one_is_answered(
+    tmp_path: Path, model: str, provider: str
+) -> None:
+    """Though its list of models is fine, or nobody can be asked for one."""
+    with run_llm_stub() as stub:
+        urls = {"openai": stub.openai_url, "anthropic": stub.anthropic_url, "generic": stub.openai_url}
+        sections = f"{provider}: {{api_key: {KEY}, base_url: '{urls[provider]}'}}\n"
+        directory = project(tmp_path, config=f"default_model: {model}\n{sections}llm_retries: 0\n")
+        with run_worker(directory, probe_interval=0.2, **spec() | {"default_model": model}) as worker:
+
+            def newest() -> HealthReport | None:
+                return next((r for r in reversed(worker.reports) if isinstance(r, HealthReport)), None)
+
+            def after(count: int) -> int:
+                return sum(isinstance(report, HealthReport) for report in worker.reports) - count
+
+            stub.script(Turn(status=400, text="the request's own fault"))
+            assert call(worker.url, "auto", "demo", message="x").is_error
+            worker.wait_until(lambda _: newest() is not None)
+            assert json.loads(text(call(worker.url, "auto", "get_health")))["status"] == "ok"
+            stub.script(Turn(status=401, text=f"Incorrect API key provided: {KEY}"))
+            assert call(worker.url, "auto", "demo", message="x").is_error
+            told = after(0)
+            worker.wait_until(
+                lambda _: after(told) > 2
+            )  # probes have found the provider well again since then
+            report = newest()
+            assert report is not None
+            assert (report.status, report.message) == (
+                "degraded",
+                f"LLM: {provider}: calls fail: HTTP 401: the API key is not accepted",
+            )
+            assert report.provider is not None
+            assert (report.provider.name, report.provider.up) == (provider, False)
+            assert metric(worker, f'pallas_llm_provider_up{{provider="{provider}"}}') == 0
+            assert text(call(worker.url, "auto", "demo", message="x")) == "echo: x"
+            assert json.loads(text(call(worker.url, "auto", "get_health")))["status"] == "ok"
+            assert metric(worker, f'pallas_llm_provider_up{{provider="{provider}"}}') == 1
 
 
 def test_a_missing_key_is_an_error_of_health(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from pallas_registry.protocol import (
 from pallas_worker import metrics
 from pallas_worker.assessment import assess, health_document
 from pallas_worker.downstreams import Downstream
-from pallas_worker.health import Health, Provider
+from pallas_worker.health import Health
+from pallas_worker.model_failures import ModelFailure
+from pallas_worker.needs import Provider
 from peers.downstream import Fault, run_downstream
 
 if TYPE_CHECKING:
@@ -275,6 +277,84 @@ def test_a_server_that_calls_cannot_use_is_down_whatever_probes_find(
         "downstream server argos is down: ended before it answered: KeyError",
         "downstream server argos is up again; attempts that failed: 2",
     ]
+
+
+REFUSED = ModelFailure("HTTP 401: the API key is not accepted", lasting=True)
+
+
+def test_an_llm_that_refuses_calls_is_down_until_one_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its list of models says."""
+    gauges: dict[str, bool] = {}
+    monkeypatch.setattr(metrics, "set_llm_provider_up", lambda name, up: gauges.update({name: up}))
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        health = outcomes.health()
+        async with running(health):
+            assert (await outcomes.reports.get()).status == "ok"
+            health.model_called(REFUSED)
+            report = await health.newest()
+            assert (report.status, report.message) == (
+                "degraded",
+                "LLM: openai: calls fail: HTTP 401: the API key is not accepted",
+            )
+            while not outcomes.reports.empty():
+                outcomes.reports.get_nowait()
+            for _ in range(3):
+                assert (await outcomes.reports.get()).status == "degraded"
+            assert gauges == {"openai": False}
+            health.model_called(None)
+            assert (await health.newest()).status == "ok"
+            assert gauges == {"openai": True}
+
+    asyncio.run(run())
+
+
+def test_a_failure_that_may_pass_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pallas_worker.health.PASSING_FAILURE", 0.01)
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        health = outcomes.health(interval=3600)  # and nothing else is due
+        async with running(health), asyncio.timeout(60):
+            assert (await outcomes.reports.get()).status == "ok"
+            health.model_called(ModelFailure("HTTP 503", lasting=False))
+            assert (await outcomes.reports.get()).message == "LLM: openai: calls fail: HTTP 503"
+            assert (await outcomes.reports.get()).status == "ok"
+
+    asyncio.run(run())
+
+
+def test_a_provider_that_cannot_be_asked_is_known_by_its_calls() -> None:
+    async def run() -> None:
+        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        health = Health("research", (), [Provider("google", None)], reports.put_nowait, interval=3600)
+        async with running(health), asyncio.timeout(60):
+            report = await reports.get()
+            assert (report.status, report.provider) == ("ok", None)
+            health.model_called(REFUSED)
+            report = await reports.get()
+            assert report.message == "LLM: google: calls fail: HTTP 401: the API key is not accepted"
+            health.model_called(None)
+            report = await reports.get()
+            assert report.status == "ok"
+            assert report.provider is not None
+            assert (report.provider.name, report.provider.up, report.provider.error) == ("google", True, None)
+            assert report.provider.checked is not None
+
+    asyncio.run(run())
+
+
+def test_an_answered_call_ends_that_the_agent_cannot_answer() -> None:
+    async def run() -> None:
+        outcomes = Outcomes()
+        health = outcomes.health(interval=3600, failure="no API key")
+        async with running(health):
+            assert (await outcomes.reports.get()).status == "error"
+            health.model_called(None)
+            assert (await outcomes.reports.get()).status == "ok"
+
+    asyncio.run(run())
 
 
 def test_a_provider_that_the_agent_itself_does_not_ask_is_only_logged(

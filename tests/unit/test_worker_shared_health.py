@@ -13,7 +13,8 @@ from pallas_registry.protocol import DownstreamHealth, HealthReport, ProbedRepor
 from pallas_supervisor.shared_probes import SharedProbes
 from pallas_worker import metrics, subjects
 from pallas_worker.downstreams import Downstream
-from pallas_worker.health import Health, Provider
+from pallas_worker.health import Health
+from pallas_worker.needs import Provider
 from pallas_worker.notices import NoticeReader
 from pallas_worker.provider_settings import ProviderSettings
 from pallas_worker.subjects import Subject

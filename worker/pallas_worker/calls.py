@@ -19,18 +19,20 @@ from pallas_worker.bearer import offered_to_llm
 from pallas_worker.correlation import bound
 from pallas_worker.errors import ArgumentError, BusyError, CallError
 from pallas_worker.messages import history_messages, result_content, user_turn
+from pallas_worker.model_failures import failure_of
 from pallas_worker.progress import Progress
 from pallas_worker.redact import known
 from pallas_worker.tools import parse_send_message
 from pallas_worker.tracing import span, tell_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp_types import ContentBlock
 
     from pallas_worker.admission import Admission
     from pallas_worker.instances import Instance
+    from pallas_worker.model_failures import ModelFailure
     from pallas_worker.progress import Send
     from pallas_worker.redact import Redactor
     from pallas_worker.runtime import AgentRuntime
@@ -50,13 +52,22 @@ class Calls:
     """Answers `send_message` calls of one agent."""
 
     def __init__(
-        self, agent: str, runtime: AgentRuntime, *, admission: Admission, vision: Vision, redact: Redactor
+        self,
+        agent: str,
+        runtime: AgentRuntime,
+        *,
+        admission: Admission,
+        vision: Vision,
+        redact: Redactor,
+        model_called: Callable[[ModelFailure | None], None],
     ) -> None:
+        """Prepare; `model_called` is told of each call whose LLM has answered (None) or failed."""
         self._agent = agent
         self._runtime = runtime
         self._vision = vision
         self._redact = redact
         self._admission = admission
+        self._model_called = model_called
         self._creations = asyncio.Semaphore(MAX_CREATIONS)
 
     async def send_message(
@@ -88,16 +99,20 @@ class Calls:
                 async with self._admission.place():
                     content = await self._run(request, bearer, Progress(send_progress))
                 outcome = "ok"
+                self._model_called(None)
                 return CallToolResult(content=content)
             except (ArgumentError, BusyError) as error:
                 return self._failed(str(error), bearer)
             except CallError as error:
+                self._tell_failure(error, bearer)
                 _log.warning("the model gave no answer: %s", self._redact(str(error), bearer))
                 return self._failed(str(error), bearer)
             except FastAgentError as error:
+                self._tell_failure(error, bearer)
                 _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)
                 return self._failed(f"{type(error).__name__}: {error.message}", bearer)
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
+                self._tell_failure(error, bearer)
                 _log.exception("the call failed")
                 return self._failed(
                     f"the call failed inside the worker ({type(error).__name__}); "
@@ -120,6 +135,12 @@ class Calls:
                 finally:
                     await progress.close()
                 return result_content(instance.turn_behind(answer), answer)
+
+    def _tell_failure(self, error: Exception, bearer: str | None) -> None:
+        """Tell what the call's failure says of the LLM; with a key of the caller's own, it says nothing of others."""
+        failure = failure_of(error)
+        if failure is not None and not (bearer is not None and self._runtime.takes_callers_keys):
+            self._model_called(failure)
 
     def _count(self, instance: Instance) -> None:
         metrics.count_refused_tool_calls(self._agent, instance.refused_calls)

@@ -22,6 +22,11 @@ class ArgumentError(ValueError):
 class CallError(Exception):
     """A call failed in a way that its caller may be told; the text holds no secret."""
 
+    def __init__(self, message: str, model_failure: object = None) -> None:
+        super().__init__(message)
+        self.model_failure = model_failure
+        """The `ModelFailure` that it comes from, if there is one."""
+
 
 class BusyError(Exception):
     """So many calls run and wait that one more is refused. Its text says how long that may last."""

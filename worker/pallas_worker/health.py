@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Never, Protocol
 
 from pallas_registry.deployment import SLOW_AFTER
@@ -27,23 +27,24 @@ from pallas_registry.protocol import (
 )
 from pallas_worker import metrics
 from pallas_worker.assessment import assess
+from pallas_worker.changes import tell_change
+from pallas_worker.needs import subjects_for
 from pallas_worker.probes import Prober
-from pallas_worker.subjects import Subject
-from pallas_worker.targets import downstream_target
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pallas_registry.probe_sharing import Notice
     from pallas_registry.protocol import Status
     from pallas_worker.downstreams import Downstream
-    from pallas_worker.subjects import Look
-
-    type Probe = Callable[[Downstream], Awaitable[DownstreamHealth]]
-    """Probes one downstream server; never raises for what the server does."""
+    from pallas_worker.model_failures import ModelFailure
+    from pallas_worker.needs import Probe, Provider
+    from pallas_worker.subjects import Subject
 
 FIRST_ROUND_TIMEOUT = 3.0
 """Seconds that `get_health` waits for the first round."""
+PASSING_FAILURE = 300.0
+"""Seconds for which an LLM that failed a call counts as down, where the next call may well go through."""
 
 _log = get_logger("pallas.worker.health")
 
@@ -56,18 +57,6 @@ class Notices(Protocol):
 
     def close(self) -> None:
         """Tell nothing more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """An LLM provider that the agent needs, as far as it can be asked."""
-
-    name: str
-    check: Look
-    target: str | None = None
-    """Names the check for all workers that make the very same one; None if nobody else does."""
-    counts: bool = True
-    """Whether it is the active one, on which the agent's health depends."""
 
 
 class Health:
@@ -113,10 +102,15 @@ class Health:
         self._now = now
         self._prober = Prober()
         self._interval = interval
-        self._slow_after = slow_after
         self._notices = notices
-        self._key = key
-        self._subjects = self._make_subjects(downstreams, providers, probe or self._prober.probe)
+        self._subjects = subjects_for(
+            downstreams,
+            providers,
+            probe or self._prober.probe,
+            key=key,
+            interval=interval,
+            slow_after=slow_after,
+        )
         self._failure = failure
         self._newest: HealthReport | None = None
         self._first_round = asyncio.Event()
@@ -127,18 +121,19 @@ class Health:
     async def run(self) -> Never:
         """Probe what is due, publish, and again, until cancelled."""
         async with self._prober:
+            is_probed = any(subject.look is not None for subject in self._subjects)
             try:
                 self._begin_sharing()
                 while True:
                     self._woken.clear()
                     now = time.monotonic()
+                    lapsed = [subject for subject in self._subjects if subject.lapse(now)]
                     if due := [subject for subject in self._subjects if subject.due <= now]:
                         await self._look_at(due)
-                    elif not self._subjects:  # that the agent needs nothing has to be told, too
+                    elif lapsed or not is_probed:  # that the agent needs nothing has to be told, too
                         self._tell()
-                    await self._rest(
-                        min((subject.due for subject in self._subjects), default=now + self._interval)
-                    )
+                    moments = [min(subject.due, subject.obstacle_until) for subject in self._subjects]
+                    await self._rest(min(moments if is_probed else [*moments, now + self._interval]))
             finally:
                 if self._notices is not None:
                     self._notices.close()
@@ -178,34 +173,30 @@ class Health:
                 if news and self._newest is not None:
                     self._tell()
 
-    # --- what is looked at, and when ----------------------------------------------------------------------
+    def model_called(self, failure: ModelFailure | None) -> None:
+        """A call's LLM has answered (None), or has failed in a way that is not the request's own fault.
 
-    def _make_subjects(
-        self, downstreams: Sequence[Downstream], providers: Sequence[Provider], probe: Probe
-    ) -> list[Subject]:
-        servers = [
-            Subject(
-                kind=DownstreamHealth,
-                name=server.name,
-                look=partial(probe, server),
-                interval=self._interval,
-                slow_after=self._slow_after,
-                target=downstream_target(self._key, server),
-            )
-            for server in downstreams
-        ]
-        return servers + [
-            Subject(
-                kind=ProviderHealth,
-                name=provider.name,
-                look=provider.check,
-                interval=self._interval,
-                slow_after=self._slow_after,
-                target=provider.target,
-                counts=provider.counts,
-            )
-            for provider in providers
-        ]
+        Then the active provider is down, though its list of models may be fine: until the next call that is answered,
+        and for `PASSING_FAILURE` at most, unless that failure lasts.
+        """
+        if failure is None:
+            self.fail(None)
+        for subject in self._subjects:
+            if subject.kind is not ProviderHealth or not subject.counts:
+                continue
+            if subject.look is None:
+                checked = self._timestamp("milliseconds")
+                subject.outcome = ProviderHealth(name=subject.name, up=True, checked=checked)
+            if failure is None:
+                news = subject.called(None)
+            else:
+                until = math.inf if failure.lasting else time.monotonic() + PASSING_FAILURE
+                news = subject.called(f"calls fail: {failure.reason}", until)
+            if news and self._newest is not None:
+                self._tell()
+                self._woken.set()
+
+    # --- what is looked at, and when ----------------------------------------------------------------------
 
     def _begin_sharing(self) -> None:
         shared = [subject for subject in self._subjects if subject.target is not None]
@@ -267,7 +258,9 @@ class Health:
         begun = time.monotonic()
         for subject in subjects:
             subject.postpone(begun)
-        outcome = replace(await subjects[0].look(), checked=self._timestamp("milliseconds"))
+        if (look := subjects[0].look) is None:
+            return
+        outcome = replace(await look(), checked=self._timestamp("milliseconds"))
         for subject in subjects:
             subject.found(replace(outcome, name=subject.name), begun)
 
@@ -281,14 +274,9 @@ class Health:
     def _tell(self) -> None:
         """Have gauges, log and whoever is told follow the newest outcomes."""
         for subject in self._subjects:
-            outcome = subject.state
-            if isinstance(outcome, DownstreamHealth):
-                metrics.set_downstream_up(self._agent, outcome.name, outcome.up)
-            elif outcome is not None and subject.counts:
-                metrics.set_llm_provider_up(outcome.name, outcome.up)
-            _log_change(subject)
+            tell_change(self._agent, subject)
         metrics.set_health_checked(self._agent)
-        if all(subject.outcome is not None for subject in self._subjects if subject.counts):
+        if not any(subject.is_awaited for subject in self._subjects if subject.counts):
             self._announce()
 
     def _announce(self) -> None:
@@ -310,20 +298,3 @@ class Health:
 
     def _timestamp(self, resolution: str = "seconds") -> str:
         return self._now().astimezone(UTC).isoformat(timespec=resolution).replace("+00:00", "Z")
-
-
-def _log_change(subject: Subject) -> None:
-    """One record when a server or provider has gone down, has become slow, or is well again; all begin as well."""
-    condition, outcome = subject.condition, subject.state
-    if condition == subject.told or outcome is None:
-        return
-    kind = "downstream server" if isinstance(outcome, DownstreamHealth) else "LLM provider"
-    if condition == "down":
-        _log.warning("%s %s is down: %s", kind, outcome.name, outcome.error)
-    elif condition == "slow":
-        _log.warning("%s %s is slow: it answers after %.1f s", kind, outcome.name, outcome.latency or 0.0)
-    elif subject.told == "slow":
-        _log.info("%s %s is not slow any more", kind, outcome.name)
-    else:
-        _log.info("%s %s is up again; attempts that failed: %d", kind, outcome.name, subject.failed)
-    subject.told = condition

@@ -15,6 +15,7 @@ from pallas_worker.errors import CallError
 from pallas_worker.fastagent.application import host_of
 from pallas_worker.keys import missing_key
 from pallas_worker.kinds import models_needed, told, turn_behind
+from pallas_worker.model_failures import NO_ANSWER, failure_in
 from pallas_worker.outages import Outages
 from pallas_worker.usage import Turn, turn_of
 
@@ -71,7 +72,8 @@ class Instance:
             status = getattr(error, "status_code", None)
             if _is_broken_connection(error):
                 reason = str(error).strip() or type(error).__name__
-                raise CallError(f"the LLM provider{self._at()} cannot be reached: {reason}") from error
+                text = f"the LLM provider{self._at()} cannot be reached: {reason}"
+                raise CallError(text, NO_ANSWER) from error
             if not isinstance(status, int):
                 raise
             raise CallError(f"the LLM provider{self._at()} answered with HTTP {status}: {error}") from error
@@ -80,7 +82,7 @@ class Instance:
             raise asyncio.CancelledError
         if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
             reason = answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})"
-            raise CallError(f"the LLM provider{self._at()} failed: {reason}")
+            raise CallError(f"the LLM provider{self._at()} failed: {reason}", failure_in(answer))
         outages.refuse()
         return answer
 

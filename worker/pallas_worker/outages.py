@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason
 
 from pallas_worker.errors import CallError
+from pallas_worker.model_failures import failure_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from fast_agent.llm.stream_types import StreamChunk
+    from fast_agent.types import PromptMessageExtended
 
 
 class Outages:
@@ -36,17 +38,16 @@ class Outages:
         """
         failed = [name for name, failed in self._failed.items() if failed]
         if failed:
-            details = [f": {apology}" for name in failed if (apology := self._apology(name))]
-            raise CallError(f"the model of {' and '.join(failed)} gave no answer{''.join(details[:1])}")
+            apology = next((found for name in failed if (found := self._apology(name))), None)
+            details = f": {apology.all_text()}" if apology is not None and apology.all_text() else ""
+            text = f"the model of {' and '.join(failed)} gave no answer{details}"
+            raise CallError(text, failure_in(apology) if apology is not None else None)
 
     def _hear(self, name: str, chunk: StreamChunk) -> None:
         """A request ends with `commit`, or after the last try with `rollback`, which also precedes each retry."""
         if chunk.event != "delta":
             self._failed[name] = chunk.event == "rollback"
 
-    def _apology(self, name: str) -> str | None:
+    def _apology(self, name: str) -> PromptMessageExtended | None:
         history = getattr(self._agents[name], "message_history", None)
-        if history and history[-1].stop_reason is LlmStopReason.ERROR:
-            text: str = history[-1].all_text()
-            return text
-        return None
+        return history[-1] if history and history[-1].stop_reason is LlmStopReason.ERROR else None

@@ -30,18 +30,17 @@ from pallas_worker.errors import AgentError
 from pallas_worker.fastagent.application import check_names, settings_of
 from pallas_worker.fastagent.inlets import close_inlets
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
-from pallas_worker.health import Health, Provider
+from pallas_worker.health import Health
 from pallas_worker.heartbeat import beat
 from pallas_worker.keys import key_remedy
 from pallas_worker.loading import load_agents
 from pallas_worker.models import model_reference, published_capabilities, register_model, vision_of
-from pallas_worker.preflight import checks_for
+from pallas_worker.needs import providers_for
 from pallas_worker.provider_settings import forget_unresolved, provider_of, settle_addresses
 from pallas_worker.redact import Redactor, known, secrets_in
 from pallas_worker.runtime import open_runtime
 from pallas_worker.self_check import complaint_of
 from pallas_worker.servers import unset_variables
-from pallas_worker.targets import provider_target
 from pallas_worker.tracing import close_tracing, open_tracing, untraced
 from pallas_worker.user_errors import UserCode
 
@@ -116,10 +115,15 @@ async def _serve(
     notices: NoticeReader,
     stopping: asyncio.Event,
 ) -> None:
+    own_keys = runtime.own_keys
+
+    def provider_of_model(model: str) -> ProviderSettings | None:
+        return provider_of(model, settings, os.environ, own_keys.get(model))
+
     health = Health(
         spec.agent,
         runtime.downstreams,
-        _providers(runtime, settings, spec.probe_key),
+        providers_for(runtime.asked_models, provider_of_model, spec.probe_key),
         report,
         failure=trial.failure,
         unattached=runtime.reachability.down,
@@ -137,7 +141,14 @@ async def _serve(
         spec.max_queue,
         lambda running, waiting: metrics.set_calls(spec.agent, running, waiting),
     )
-    calls = Calls(spec.agent, runtime, admission=admission, vision=vision, redact=redact)
+    calls = Calls(
+        spec.agent,
+        runtime,
+        admission=admission,
+        vision=vision,
+        redact=redact,
+        model_called=health.model_called,
+    )
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))
     asgi = app.asgi(spec.allowed_hosts)
@@ -210,25 +221,6 @@ def _qualified(model: str | None) -> str | None:
         return None
     reference = model_reference(model)
     return f"{reference.provider}.{reference.name}" if reference.provider is not None else reference.name
-
-
-def _providers(runtime: AgentRuntime, settings: Settings, key: str | None) -> tuple[Provider, ...]:
-    """The LLM providers that the agent needs, each once; the first model's counts for its health."""
-
-    def find(model: str) -> ProviderSettings | None:
-        return provider_of(model, settings, os.environ, runtime.own_keys.get(model))
-
-    checks = checks_for(runtime.asked_models, find)
-    return tuple(
-        Provider(
-            name=check.provider.name,
-            check=check,
-            target=provider_target(key, check.provider, check.model),
-            counts=check is checks[0],
-        )
-        for check in dict.fromkeys(checks)
-        if check is not None
-    )
 
 
 class _Trial(NamedTuple):

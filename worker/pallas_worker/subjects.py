@@ -40,7 +40,8 @@ class Subject:
     kind: type[Outcome]
     name: str
     """What the agent calls it."""
-    look: Look
+    look: Look | None
+    """Makes a probe; None where nobody can be asked, so that only calls tell how it is."""
     interval: float
     slow_after: float = SLOW_AFTER
     """Seconds beyond which a probe is slow."""
@@ -51,19 +52,30 @@ class Subject:
     mine: bool = True
     """Whether the probe is this worker's turn."""
     due: float = -math.inf
-    """When this worker probes it next."""
+    """When this worker probes it next; never without `look`."""
     at: float = -math.inf
     """When the probe began that the newest outcome is of."""
     outcome: Outcome | None = None
     """Of the newest probe."""
     obstacle: str | None = None
     """Why calls cannot use it, whatever probes find; None if nothing is known of that."""
+    obstacle_until: float = math.inf
+    """When that is no news any more."""
     slow_in_a_row: int = 0
     """How many of the newest probes were slow."""
     failed: int = 0
     """How many attempts failed, of probes and of calls, while it was down the last time."""
     told: Condition = "up"
     """What was last told of it; all begin as up."""
+
+    def __post_init__(self) -> None:
+        if self.look is None:
+            self.due = math.inf
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the first outcome is still to come."""
+        return self.outcome is None and self.look is not None
 
     @property
     def condition(self) -> Condition:
@@ -84,13 +96,22 @@ class Subject:
         """Whether probes find it up and calls do not."""
         return self.obstacle is not None and self.outcome is not None and self.outcome.up
 
-    def called(self, obstacle: str | None) -> bool:
-        """A call could not use it, for this reason, or it could (None); whether that is news."""
+    def called(self, obstacle: str | None, until: float = math.inf) -> bool:
+        """A call could not use it, for this reason, or it could (None); whether that is news.
+
+        It counts until the next call or attempt, and not beyond the moment `until`.
+        """
         news = obstacle != self.obstacle
         if obstacle is not None:
             self._count_failure()
-        self.obstacle = obstacle
+        self.obstacle, self.obstacle_until = obstacle, until
         return news
+
+    def lapse(self, now: float) -> bool:
+        """Forget what a call found too long ago; whether there was something to forget."""
+        if self.obstacle is None or now < self.obstacle_until:
+            return False
+        return self.called(None)
 
     def found(self, outcome: Outcome, begun: float) -> None:
         """A probe of this worker's own has ended."""

@@ -1,0 +1,74 @@
+"""What the failure of a call says of the LLM that was asked: nothing, that it fails now, or that it refuses all calls.
+
+Knows how fast-agent and the providers' clients say it; must not know health. The words are never the provider's own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from fast_agent.constants import FAST_AGENT_PROVIDER_ERROR
+from fast_agent.core.exceptions import ProviderKeyError, walk_exception_chain
+
+if TYPE_CHECKING:
+    from fast_agent.types import PromptMessageExtended
+
+_REFUSALS = {
+    401: "HTTP 401: the API key is not accepted",
+    402: "HTTP 402: the account is not in credit",
+    404: "HTTP 404: the model or the address is not known there",
+}
+"""They follow from the configuration or the account, and not from what was asked."""
+_PASSING = frozenset({403, 408, 409, 429, *range(500, 600)})
+"""They may be over with the next call; all others are the request's own fault."""
+
+
+class ModelFailure(NamedTuple):
+    """Why an LLM gave no answer."""
+
+    reason: str
+    """In one line."""
+    lasting: bool
+    """Whether the next call has to fail just so."""
+
+
+NO_ANSWER = ModelFailure("it gives no answer", lasting=False)
+
+
+def failure_of(error: BaseException) -> ModelFailure | None:
+    """What an error that ended a call says of the LLM; None if nothing."""
+    for link in walk_exception_chain(error):
+        if (failure := getattr(link, "model_failure", None)) is not None:
+            return failure if isinstance(failure, ModelFailure) else None
+        if isinstance(status := getattr(link, "status_code", None), int):
+            return _by_status(status)
+        if _is_of_a_client(link) and type(link).__name__ in ("APIConnectionError", "APITimeoutError"):
+            return NO_ANSWER
+    return (
+        ModelFailure("the API key is not accepted", lasting=True)
+        if isinstance(error, ProviderKeyError)
+        else None
+    )
+
+
+def failure_in(answer: PromptMessageExtended) -> ModelFailure | None:
+    """What fast-agent says of the LLM beside the apology that it makes of a failed request; None if nothing."""
+    for block in (answer.channels or {}).get(FAST_AGENT_PROVIDER_ERROR, ()):
+        try:
+            said = json.loads(getattr(block, "text", ""))
+        except ValueError:
+            return None
+        status = said.get("status") if isinstance(said, dict) else None
+        return _by_status(status) if isinstance(status, int) else NO_ANSWER
+    return None
+
+
+def _by_status(status: int) -> ModelFailure | None:
+    if (reason := _REFUSALS.get(status)) is not None:
+        return ModelFailure(reason, lasting=True)
+    return ModelFailure(f"HTTP {status}", lasting=False) if status in _PASSING else None
+
+
+def _is_of_a_client(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("openai", "anthropic")
