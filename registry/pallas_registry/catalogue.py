@@ -26,6 +26,12 @@ PUBLISHER_PROVIDED = "io.modelcontextprotocol.registry/publisher-provided"
 type Document = dict[str, Any]
 
 
+def endpoint(host: str, port: int) -> str:
+    """Where clients reach an agent."""
+    named = f"[{host}]" if ":" in host else host
+    return f"http://{named}:{port}/mcp"
+
+
 def server_document(
     deployment: Deployment, agent: Agent, model: str | None, capabilities: ModelCapabilities | None
 ) -> Document:
@@ -34,7 +40,6 @@ def server_document(
     `model` is the agent's own, `provider.model-name`. Capabilities are published as they are declared, here
     and in the schema's place for what a publisher adds; None publishes none. Sizes are in tokens.
     """
-    host = f"[{deployment.host}]" if ":" in deployment.host else deployment.host
     document: Document = {
         "$schema": SCHEMA,
         "name": f"{deployment.namespace}/{slug(agent.name)}",
@@ -44,7 +49,7 @@ def server_document(
     }
     if agent.icon is not None:
         document["icons"] = [{"src": agent.icon, "sizes": ["any"]}]
-    document["remotes"] = [{"type": "streamable-http", "url": f"http://{host}:{agent.port}/mcp"}]
+    document["remotes"] = [{"type": "streamable-http", "url": endpoint(deployment.host, agent.port)}]
     if capabilities is not None:
         published: Document = {} if model is None else {"model": model_name(model)}
         published |= {

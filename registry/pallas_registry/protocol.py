@@ -147,6 +147,8 @@ class ReadyReport:
     """The model of the served agent, `provider.model-name`, or None if it has none."""
     capabilities: ModelCapabilities | None
     """What the registry may publish for this agent's own model."""
+    served: str | None = None
+    """What the served agent is called in its module, where that may be another name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

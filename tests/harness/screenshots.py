@@ -21,6 +21,7 @@ from PIL import Image
 from starlette.applications import Starlette
 
 from harness.browser import run_chromium
+from pallas_registry.catalogue import endpoint
 from pallas_supervisor.page.facts import AgentFacts, FleetFacts, count_of
 from pallas_supervisor.page.history import INTERVAL, POINTS, WINDOW, Count, History, together
 from pallas_supervisor.page.routes import page_routes
@@ -86,12 +87,12 @@ class MadeUp:
             "engineering": self._calls(9, 0.0, 3100),
             "library": self._calls(16, 0.12, 900, until=0.93),
             "archive": self._calls(4, 0.0, 700),
-            "translator": self._calls(2, 0.0, 1500),
+            "translator": [Count()] * POINTS,
             "night_shift": [Count()] * POINTS,
         }
         memory = {
             name: self._memory(base)
-            for name, base in zip(counts, (118, 142, 109, 131, 96, 104, 0), strict=True)
+            for name, base in zip(counts, (118, 142, 109, 131, 96, 0, 0), strict=True)
         }
         self._history.change("library", "ready", 0.0)
         for at in (0.55, 0.71, 0.92):
@@ -109,7 +110,7 @@ class MadeUp:
         self._history.change("night_shift", "stopped", 0.0)
         self._history.change("translator", "stopped", 0.0)
         self._history.change("translator", "starting", 0.8 * WINDOW)
-        self._history.change("translator", "ready", 0.8 * WINDOW + 2)
+        self._history.change("translator", "failed", 0.8 * WINDOW + 2)
         for name in ("jarvis", "engineering", "archive"):
             self._history.change(name, "ready", 0.0)
         total = dict.fromkeys(counts, Count())
@@ -141,7 +142,14 @@ class MadeUp:
             restarts=4,
         )
         self._agent("archive", "Archive", (), minutes=412)
-        self._agent("translator", "Translator", (), minutes=3)
+        self._agent(
+            "translator",
+            "Translator",
+            (),
+            minutes=3,
+            state=State.FAILED,
+            why="agents/translator.py:5: SyntaxError: '(' was never closed",
+        )
         self._agent("night_shift", "Night Shift", (), minutes=530, state=State.STOPPED, wanted=False)
         used_now = {name: sizes[-1] for name, sizes in memory.items()}
         self._agents = [
@@ -203,6 +211,9 @@ class MadeUp:
                 name=name,
                 title=title,
                 port=24201 + len(self._agents),
+                url=endpoint("localhost", 24201 + len(self._agents)),
+                serves=f"agents.{name}",
+                model="openai.gpt-5-mini" if name in ("library", "archive") else "openai.gpt-5",
                 needs=tuple(needs),
                 state=state,
                 wanted=wanted,

@@ -106,6 +106,9 @@ def test_a_killed_worker_is_seen_to_fall_and_to_come_back(scene: Scene):
         assert page.evaluate("document.querySelector('.trouble').textContent").split() == [
             "starting",
             "research",
+            "pallasctl",
+            "logs",
+            "research",
         ]
     scene.until_state("research", "ready")
     page.until("document.querySelector('[role=status]').textContent.includes('All 3 agents ready')")

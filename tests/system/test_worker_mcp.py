@@ -74,7 +74,7 @@ def test_the_stages_of_the_start(worker: RunningWorker) -> None:
         StageReport(stage="creating"),
         StageReport(stage="serving"),
         Heartbeat(interval=5.0),
-        ReadyReport(model="fast-agent.passthrough", capabilities=None),
+        ReadyReport(model="fast-agent.passthrough", capabilities=None, served="demo"),
     ]
     assert worker.reports[: len(stages)] == stages
     assert {type(report) for report in worker.reports[len(stages) :]} <= {HealthReport, Heartbeat}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from pallas_registry.terminal_text import terminal_line
 from pallas_supervisor import page
 from pallas_supervisor.page import text
 from pallas_supervisor.page.charts import HEIGHT, WIDTH, area, bars, strip
@@ -27,10 +29,12 @@ from pallas_supervisor.page.history import (
     Stretch,
     together,
 )
-from pallas_supervisor.page.html import join, tag
+from pallas_supervisor.page.html import MAX_TEXT, join, tag
 from pallas_supervisor.page.layers import lay_out
+from pallas_supervisor.page.render import view
 from pallas_supervisor.page.samples import Samples, read_samples
-from pallas_supervisor.page.servers import servers
+from pallas_supervisor.page.servers import MAX_SERVERS, servers
+from pallas_supervisor.page.tables import MAX_MODELS, models_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,11 +61,42 @@ class Read(HTMLParser):
         self.said += data
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00")))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=MAX_TEXT))
 def test_whatever_is_said_is_text_and_whatever_is_an_attribute_is_one(said: str):
     read = Read(tag("p", said, title=said))
-    assert read.tags == [("p", {"title": said})]
-    assert read.said == said
+    assert read.tags == [("p", {"title": terminal_line(said)})]
+    assert read.said == terminal_line(said)
+
+
+def test_what_would_be_hidden_is_seen_and_no_text_is_endless():
+    assert tag("p", "a\u202eb\x00\x1b[31m\n\ufeffc ä") == r"<p>a\u202eb\x00\x1b[31m\n\ufeffc ä</p>"
+    assert len(tag("p", "x" * 10**6)) == MAX_TEXT + len("<p></p>")
+    assert len(tag("p", "\x00" * 10**6)) <= 4 * MAX_TEXT + len("<p></p>")
+    assert tag("path", d="M0 0" * MAX_TEXT).count("M0 0") == MAX_TEXT, "drawings are whole"
+
+
+def test_figures_that_are_none_are_passed_over_and_endless_names_end():
+    calls = CounterMetricFamily("pallas_send_message", "", labels=["agent", "outcome"])
+    tokens = CounterMetricFamily("pallas_llm_tokens", "", labels=["agent", "model", "kind"])
+    running = GaugeMetricFamily("pallas_calls_running", "", labels=["agent"])
+    up = GaugeMetricFamily("pallas_downstream_up", "", labels=["agent", "server"])
+    for value in (math.nan, math.inf, -math.inf, 2.0):
+        calls.add_metric(["a", "ok"], value)
+        tokens.add_metric(["a", "m", "input"], value)
+        running.add_metric(["a"], value)
+    for number in range(5000):
+        tokens.add_metric(["a", f"<model {number}>", "input"], 1)
+        up.add_metric(["a", f"<server {number}>"], 1)
+    found = read_samples([calls, tokens, running, up])
+    assert (found.agents["a"].calls, found.agents["a"].running) == (2, 2)
+    assert found.models["m"].tokens["input"] == 2
+    assert str(models_table(found)).count('class="title">&lt;model') == MAX_MODELS
+    fleet = FleetFacts(name="x", health="ok", agents=(), trend=together(()), samples=found)
+    assert str(servers(fleet)).count("MCP server</span>") == MAX_SERVERS
+    assert f"and 4\u202f{1000 - MAX_SERVERS} more" in str(servers(fleet))
+    shown = view(fleet, "")
+    assert f"and 4\u202f{1001 - MAX_MODELS} more" in shown
+    assert len(shown) < 300_000
 
 
 def test_markup_is_nested_as_it_is():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from harness.ports import free_ports
-from pallas_registry.protocol import FailedReport
+from pallas_registry.protocol import FailedReport, HealthReport, ReadyReport
 from pallas_supervisor.directory import Directory
 from pallas_supervisor.page import routes
 from pallas_supervisor.public_api import public_api
@@ -77,6 +77,60 @@ def test_what_an_agent_is_called_and_says_is_text(tmp_path: Path):
         assert "&lt;script&gt;alert(1)" in row(body, "research")
 
     on_rig(tmp_path, do, title=HOSTILE, description=HOSTILE)
+
+
+def test_who_has_failed_is_seen_to_have_failed_and_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def do(made: Rig, client: httpx.AsyncClient) -> None:
+        made.operations.start([])
+        made.come_up("library")
+        report = HealthReport(status="degraded", timestamp="2026-03-12T12:00:00Z", message="Slow: x")
+        made.fleet._reported("library", made.fleet.agents["library"].generation, report)
+        made.appear("research")
+        made.fleet._reported(
+            "research",
+            made.fleet.agents["research"].generation,
+            FailedReport(message="SyntaxError", permanent=True),
+        )
+        made.end("research", Exit(status=78))
+        assert made.states() == {"library": "ready", "research": "failed"}
+        body = (await client.get("/")).text
+        status = re.sub("<[^>]*>", " ", body.split('role="status"')[1].split("</p>")[0])
+        assert " ".join(status.partition(">")[2].split()) == (
+            "degraded 1 failed 1 of 2 agents ready, 1 of these not well"
+        )
+        assert "is-failed" in body.split('role="status"')[1].split("</p>")[0]
+        assert 'class="trouble lost"' in body
+        health = row(body, "research").split('class="health"')[1].split("</td>")[0]
+        assert "is-error" in health
+        assert "SyntaxError" in health
+        assert "pallasctl logs research" in body
+        monkeypatch.setattr(routes, "FRESH", 0.0)
+        made.operations.stop(["research"])
+        assert made.states()["research"] == "stopped"
+        body = (await client.get("/page/view")).text
+        assert "is-failed" not in body.split('role="status"')[1].split("</p>")[0]
+        assert "is-error" not in row(body, "research").split('class="health"')[1].split("</td>")[0]
+
+    on_rig(tmp_path, do)
+
+
+def test_an_agents_row_says_where_it_is_reached_and_what_it_serves(tmp_path: Path):
+    async def do(made: Rig, client: httpx.AsyncClient) -> None:
+        made.operations.start(["library"])
+        made.appear("library")
+        ready = ReadyReport(model="openai.gpt-5\u202e<b>", capabilities=None, served="other")
+        made.fleet._reported("library", made.fleet.agents["library"].generation, ready)
+        body = (await client.get("/")).text
+        port = made.fleet.deployment.agents["library"].port
+        assert f"http://localhost:{port}/mcp" in row(body, "library")
+        assert "serves agents.library: other" in row(body, "library")
+        assert r"openai.gpt-5\u202e&lt;b&gt;" in row(body, "library")
+        assert "serves agents.research<" in row(body, "research")
+        assert "begins in 15 s at most" in row(body, "library")
+
+    on_rig(tmp_path, do)
 
 
 def test_nothing_but_files_of_its_own_is_allowed_and_none_is_named(tmp_path: Path):

@@ -162,7 +162,8 @@ async def _serve(
                 published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)
                 heart = Heartbeat(interval=spec.liveness_interval)
                 report(heart)
-                report(ReadyReport(model=_qualified(runtime.model), capabilities=published))
+                model = _qualified(runtime.model)
+                report(ReadyReport(model=model, capabilities=published, served=runtime.agent))
                 # Only now: nobody should wait for what is done ahead of calls, or beside them.
                 warming = asyncio.create_task(runtime.keep_warm(calls.observe))
                 background += [

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pallas_registry.catalogue import endpoint
 from pallas_supervisor.page.history import Count, together
 from pallas_supervisor.states import Desired, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_registry.protocol import Status
+    from pallas_registry.deployment import Agent as DeployedAgent
+    from pallas_registry.protocol import ReadyReport, Status
     from pallas_supervisor.fleet import Fleet
     from pallas_supervisor.page.history import History, Stretch, Trend
     from pallas_supervisor.page.samples import Samples, Totals
@@ -33,6 +35,12 @@ class AgentFacts:
     name: str
     title: str
     port: int
+    url: str
+    """Where clients reach it."""
+    serves: str
+    """Module, and what the agent is called in it where that is another name."""
+    model: str
+    """`provider.model-name`; empty as long as nobody knows, or if it has none."""
     needs: tuple[str, ...]
     state: State
     wanted: bool
@@ -83,6 +91,16 @@ class FleetFacts:
         return sum(agent.wanted and agent.state is State.READY for agent in self.agents)
 
     @property
+    def failed(self) -> int:
+        """How many of those will not start again by themselves."""
+        return sum(agent.wanted and agent.state is State.FAILED for agent in self.agents)
+
+    @property
+    def unwell(self) -> int:
+        """How many of those are ready and not well."""
+        return sum(agent.state is State.READY for agent in self.troubled)
+
+    @property
     def troubled(self) -> tuple[AgentFacts, ...]:
         """The agents that should run and are not well."""
         return tuple(agent for agent in self.agents if agent.wanted and agent.health != "ok")
@@ -118,11 +136,15 @@ def gather(
         deployed = fleet.deployment.agents[name]
         totals = samples.agents[name]
         health = document["agents"][name]
+        said = fleet.reports.model(agent)
         agents.append(
             AgentFacts(
                 name=name,
                 title=deployed.title,
                 port=deployed.port,
+                url=endpoint(fleet.deployment.host, deployed.port),
+                serves=_serves(deployed, said),
+                model=(said.model if said is not None else None) or "",
                 needs=deployed.depends_on,
                 state=agent.state,
                 wanted=agent.desired is Desired.UP,
@@ -169,6 +191,11 @@ def looks_of(document: Mapping[str, Any]) -> dict[tuple[str, str], Look]:
             error=newest["error"],
         )
     return looks
+
+
+def _serves(deployed: DeployedAgent, said: ReadyReport | None) -> str:
+    served = said.served if said is not None else None
+    return deployed.module if served in (None, deployed.name) else f"{deployed.module}: {served}"
 
 
 def _why(agent: Agent, health: Mapping[str, Any]) -> str:

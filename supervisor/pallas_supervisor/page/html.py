@@ -1,6 +1,7 @@
 """HTML from nested calls: text is escaped unless it is markup already. Pure.
 
-Knows HTML's syntax; nothing of what is said in it.
+Knows HTML's syntax; nothing of what is said in it. Text is shown as it is: what would be invisible, or change the order
+of what stands around it, is an escape, and no text is endless.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ import re
 from html import escape
 from typing import TYPE_CHECKING
 
+from pallas_registry.terminal_text import terminal_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SPECIAL = re.compile("[&<>\"']").search
+MAX_TEXT = 1000
+"""Characters of a text that are shown."""
+
+_SPECIAL = re.compile(r"[^A-Za-z0-9 !#$%()*+,\-./:;=?@\[\\\]^_`{|}~]").search
+"""Finds what few texts have: what HTML has a meaning for, and all that is not printable ASCII."""
 _VOID = frozenset({"link", "meta"})
 
 
@@ -42,13 +49,20 @@ def join(*children: Child) -> Html:
     return Html("".join(_child(child) for child in children))
 
 
+def _text(text: str) -> str:
+    """What a reader is shown of a text."""
+    if len(text) > MAX_TEXT:
+        text = f"{text[: MAX_TEXT - 1]}…"
+    return escape(terminal_line(text), quote=False) if _SPECIAL(text) else text
+
+
 def _child(child: Child) -> str:
     if child is None:
         return ""
     if isinstance(child, Html):
         return str(child)
     if isinstance(child, str):
-        return escape(child, quote=False) if _SPECIAL(child) else child
+        return _text(child)
     return "".join(_child(part) for part in child)
 
 
@@ -59,4 +73,4 @@ def _attribute(key: str, value: Attribute) -> str:
     if value is True:
         return f" {name}"
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f' {name}="{escape(text) if _SPECIAL(text) else text}"'
+    return f' {name}="{escape(terminal_line(text)) if _SPECIAL(text) else text}"'

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 from pallas_registry import __version__
 from pallas_supervisor.page import text
 from pallas_supervisor.page.charts import area, bars
-from pallas_supervisor.page.glyphs import symbols, word
+from pallas_supervisor.page.glyphs import glyph, symbols, word
 from pallas_supervisor.page.graph import alone, graph
 from pallas_supervisor.page.html import Html, join, tag
 from pallas_supervisor.page.servers import servers
-from pallas_supervisor.page.tables import CALLS_FLOOR, MEMORY_FLOOR, PER_MINUTE, agents_table, models_table
+from pallas_supervisor.page.tables import (
+    CALLS_FLOOR,
+    MAX_MODELS,
+    MEMORY_FLOOR,
+    PER_MINUTE,
+    agents_table,
+    models_table,
+)
 from pallas_supervisor.states import RESTING, State
 
 if TYPE_CHECKING:
@@ -94,7 +101,9 @@ def _foot() -> Html:
         tag(
             "p",
             "Rates are of the last minute, charts of the last 15. Calls, errors and tokens count since the supervisor "
-            "started; resident memory counts pages that agents share once for each.",
+            "started; resident memory counts pages that agents share once for each. ",
+            tag("code", "pallasctl logs NAME"),
+            " shows what an agent has said.",
         ),
     )
 
@@ -111,9 +120,14 @@ def _status(fleet: FleetFacts) -> Html:
         said = f"All {agents} ready" if fleet.wanted > 1 else "The agent is ready"
     else:
         said = f"{fleet.ready} of {agents} ready"
-    unwell = sum(agent.state is State.READY for agent in fleet.troubled)
-    more = f", {unwell} of them not well" if unwell else ""
-    return tag("p", word(fleet.health), tag("span", said + more), class_="status", role="status")
+    if fleet.unwell:
+        said += f", {fleet.unwell} of these not well"
+    failed = (
+        tag("span", glyph("failed"), f" {fleet.failed} failed", class_="word is-failed")
+        if fleet.failed
+        else None
+    )
+    return tag("p", word(fleet.health), failed, tag("span", said), class_="status", role="status")
 
 
 def _trouble(fleet: FleetFacts) -> Html | None:
@@ -126,11 +140,13 @@ def _trouble(fleet: FleetFacts) -> Html | None:
             word(str(agent.state) if agent.state is not State.READY else agent.health),
             join(" ", tag("a", agent.name, href=f"#agent-{agent.name}"), " "),
             tag("span", agent.why, class_="why"),
+            tag("code", f"pallasctl logs {agent.name}", class_="note"),
             data_key=agent.name,
         )
         for agent in fleet.troubled
     )
-    return tag("ul", lines, class_="trouble", aria_label="Agents that are not well")
+    lost = "trouble lost" if fleet.failed else "trouble"
+    return tag("ul", lines, class_=lost, aria_label="Agents that are not well")
 
 
 def _tiles(fleet: FleetFacts) -> Html:
@@ -190,7 +206,15 @@ def _dependencies(fleet: FleetFacts) -> Html | None:
 
 def _models(samples: Samples) -> Html | None:
     table = models_table(samples)
-    return None if table is None else _section("Models", tag("div", table, class_="wide"), id="models")
+    if table is None:
+        return None
+    more = text.more(len(samples.models), MAX_MODELS)
+    return _section(
+        "Models",
+        tag("div", table, class_="wide"),
+        None if more is None else tag("p", more, class_="note"),
+        id="models",
+    )
 
 
 def _servers(fleet: FleetFacts) -> Html | None:

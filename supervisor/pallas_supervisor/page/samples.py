@@ -5,6 +5,7 @@ Knows the series' names and labels; nothing of where they come from.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def read_samples(metrics: Iterable[Metric]) -> Samples:
         if (take := _TAKERS.get(metric.name)) is None:
             continue
         for sample in metric.samples:
-            if not sample.name.endswith("_created"):
+            if math.isfinite(sample.value):  # an agent's code can set anything
                 take(found, sample.labels, sample.value)
     return found
 

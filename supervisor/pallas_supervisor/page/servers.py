@@ -13,23 +13,28 @@ if TYPE_CHECKING:
     from pallas_supervisor.page.facts import FleetFacts, Look
 
 
+MAX_SERVERS = 200
+"""Servers, and providers, that are shown."""
+
+
 def servers(fleet: FleetFacts) -> Html | None:
     """One entry each; None if nobody uses any."""
     samples = fleet.samples
     if not samples.downstreams and not samples.providers:
         return None
     lines = []
-    for name in sorted(samples.downstreams):
+    for name in sorted(samples.downstreams)[:MAX_SERVERS]:
         found = samples.downstreams[name]
         missing = sorted(agent for agent, up in found.items() if not up)
         users = text.several(len(found), "agent")
         said = f"down for {', '.join(missing)}" if missing else f"up for {users}"
         lines.append(_entry(name, "MCP server", not missing, said, fleet.looks.get(("server", name))))
-    for name in sorted(samples.providers):
+    for name in sorted(samples.providers)[:MAX_SERVERS]:
         up = samples.providers[name]
         look = fleet.looks.get(("provider", name))
         lines.append(_entry(name, "LLM provider", up, "up" if up else "down", look))
-    return tag("ul", *lines, class_="servers")
+    more = text.more(max(len(samples.downstreams), len(samples.providers)), MAX_SERVERS)
+    return tag("ul", *lines, None if more is None else tag("li", more, class_="note"), class_="servers")
 
 
 def _entry(name: str, kind: str, up: bool, said: str, look: Look | None) -> Html:

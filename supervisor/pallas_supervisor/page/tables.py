@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pallas_supervisor.page import text
 from pallas_supervisor.page.charts import area, bars, strip
 from pallas_supervisor.page.glyphs import word
+from pallas_supervisor.page.history import INTERVAL
 from pallas_supervisor.page.html import Html, join, tag
 from pallas_supervisor.states import State
 
@@ -24,6 +25,8 @@ PER_MINUTE = 4
 """Intervals of the history in a minute."""
 CALLS_FLOOR = 6.0
 """Calls per minute that fill a chart of an agent that has fewer."""
+MAX_MODELS = 100
+"""Rows of models; what agents call theirs is their affair, and may be endless."""
 MEMORY_FLOOR = 64.0 * 2**20
 
 _AGENT_COLUMNS = (
@@ -37,6 +40,8 @@ _AGENT_COLUMNS = (
     ("Memory", "number"),
     ("Tokens", "number"),
 )
+_JUDGED = (State.READY, State.BACKOFF, State.FAILED)
+"""States in which an agent has a health; in the others it is on its way, or nobody wants it."""
 _KINDS = (
     ("input", "Input"),
     ("output", "Output"),
@@ -59,7 +64,7 @@ def models_table(samples: Samples) -> Html | None:
         return None
     columns = (("Model", ""), ("Turns", "number"), *((title, "number") for _, title in _KINDS))
     rows = []
-    for name in sorted(samples.models):
+    for name in sorted(samples.models)[:MAX_MODELS]:
         model = samples.models[name]
         counts = [model.turns, *(model.tokens[kind] for kind, _ in _KINDS)]
         cells = [
@@ -91,7 +96,9 @@ def _agent(agent: AgentFacts) -> Html:
     return _row(
         _head(
             tag("span", agent.title, class_="title"),
-            tag("span", tag("code", agent.name), f" :{agent.port}", class_="note"),
+            tag("span", tag("code", agent.name), f" serves {agent.serves}", class_="note"),
+            tag("span", tag("code", agent.url), class_="note"),
+            tag("span", agent.model, class_="note") if agent.model else None,
             tag("span", f"needs {', '.join(agent.needs)}", class_="note") if agent.needs else None,
         ),
         _cell(
@@ -99,7 +106,7 @@ def _agent(agent: AgentFacts) -> Html:
         ),
         _cell(
             "Health",
-            word(agent.health) if agent.state is State.READY else None,
+            word(agent.health) if agent.state in _JUDGED else None,
             tag("span", agent.why or "–", class_="note why") if agent.health != "ok" else None,
             class_="health",
         ),
@@ -107,6 +114,7 @@ def _agent(agent: AgentFacts) -> Html:
             "Last 15 minutes",
             bars(calls, errors, floor=CALLS_FLOOR, label=f"Calls: at most {peak} a minute, errors {failed}"),
             strip(agent.stretches, label=f"States: {', '.join(states)}"),
+            None if agent.trend.points else _note(f"begins in {INTERVAL:.0f} s at most"),
             class_="charts",
         ),
         _figure("Calls/min", text.rate(rate.calls), _note(", ".join(busy))),

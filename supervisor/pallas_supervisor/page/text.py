@@ -46,3 +46,8 @@ def milliseconds(seconds: float) -> str:
 def several(count: int, noun: str) -> str:
     """`1 agent`, `3 agents`."""
     return f"{whole(count)} {noun}" if count == 1 else f"{whole(count)} {noun}s"
+
+
+def more(count: int, shown: int) -> str | None:
+    """`and 12 more`, if not all of so many are shown."""
+    return f"and {whole(count - shown)} more" if count > shown else None
