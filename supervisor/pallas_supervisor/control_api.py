@@ -26,7 +26,6 @@ from pallas_supervisor.control_requests import (
     take_choice,
     take_flag,
 )
-from pallas_supervisor.hub import Follower
 from pallas_supervisor.listeners import PortsTakenError
 from pallas_supervisor.refusals import RefusedError, UnknownAgentError
 from pallas_supervisor.view import timestamp
@@ -45,6 +44,8 @@ _log = get_logger("pallas.supervisor.control")
 
 LONGEST_ERROR = 4000
 """Characters of an answer's error, which may repeat what was asked."""
+PIECE = 32 * 1024
+"""Bytes of log lines that are handed to a connection at once."""
 
 
 def control_api(fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> Starlette:
@@ -167,21 +168,21 @@ class _ControlApi:
             lines = self._follow(agents, query.lines, query.since, query.level)
             return StreamingResponse(lines, media_type="application/x-ndjson")
         newest = self._fleet.hub.newest(agents, query.lines, query.since, query.level)
-        return Response(b"".join(line + b"\n" for line in newest), media_type="application/x-ndjson")
+        return StreamingResponse(_pieces(newest), media_type="application/x-ndjson")
 
     async def _follow(
         self, agents: tuple[str, ...], count: int, since: str, level: int
     ) -> AsyncIterator[bytes]:
-        follower = Follower(agents, level)  # only here: a client that has gone already never gets so far
-        self._fleet.hub.followers.add(follower)
+        hub = self._fleet.hub
+        follower = hub.follow(agents, level)  # only here: a client that has gone already never gets so far
         try:
             # Whoever chooses among the lines has to know where the old ones end: an empty line says it.
-            lines = [*self._fleet.hub.newest(agents, count, since, level), b""]
-            yield b"".join(line + b"\n" for line in lines)
+            async for piece in _pieces([*hub.newest(agents, count, since, level), b""]):
+                yield piece
             while True:
                 yield await follower.next() + b"\n"
         finally:
-            self._fleet.hub.followers.discard(follower)
+            hub.tail.leave(follower)
 
     def _verb(self, request: Request, body: dict[str, Any]) -> Verb:
         """The verb body, of agents that there are; who asks for it goes into the log."""
@@ -205,6 +206,18 @@ class _ControlApi:
         if error is not None:
             body["error"] = error
         return JSONResponse(body, status)
+
+
+async def _pieces(lines: list[bytes]) -> AsyncIterator[bytes]:
+    """The lines with their ends, some at a time: whoever does not read them has but a few of his own in memory."""
+    piece = bytearray()
+    for line in lines:
+        piece += line + b"\n"
+        if len(piece) >= PIECE:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
 
 
 def _note(request: Request, agents: tuple[str, ...] | None = None) -> None:

@@ -5,7 +5,6 @@ Knows the one log format; nothing of pipes or files.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
@@ -16,17 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.log_levels import level_number
 from pallas_registry.logs import record_line, timestamp
+from pallas_supervisor.following import Tail
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Collection
+
+    from pallas_supervisor.following import Follower
 
 RING_LENGTH = 2_000
 RING_BYTES = 2 * 1024 * 1024
 """Lines, and bytes of them, kept per agent for `pallasctl logs`: whichever bound is reached first."""
-
-FOLLOWER_LENGTH = 5_000
-FOLLOWER_BYTES = 4 * 1024 * 1024
-"""Lines, and bytes of them, that a follower may be behind before it loses some."""
 
 SUPERVISOR = ""
 """The ring of the supervisor's own records."""
@@ -54,47 +53,13 @@ class _Ring:
             self._size -= len(self.lines.popleft().text)
 
 
-class Follower:
-    """A bounded queue of new lines of some agents."""
-
-    def __init__(self, agents: Collection[str], level: int = logging.NOTSET) -> None:
-        """Queue lines of these agents (of all, and the supervisor's, if empty) from `level` up."""
-        self._agents = frozenset(agents)
-        self._level = level
-        self._queue: asyncio.Queue[bytes] = asyncio.Queue(FOLLOWER_LENGTH)
-        self._size = 0
-        self._lost = 0
-
-    def offer(self, agent: str, text: bytes, level: int = logging.INFO) -> None:
-        """Queue a line if it is wanted and there is room."""
-        if level < self._level or (self._agents and agent not in self._agents):
-            return
-        if self._queue.full() or self._size > FOLLOWER_BYTES:
-            self._lost += 1
-            return
-        self._queue.put_nowait(text)
-        self._size += len(text)
-
-    async def next(self) -> bytes:
-        """The next line, waiting for one if there is none; a record of how many were lost comes in their place."""
-        # Others have their turn between two lines, however many wait. Above all the connection's own end: writing on
-        # after it makes asyncio log a warning, which is the next line.
-        await asyncio.sleep(0)
-        if self._lost and self._queue.empty():
-            lost, self._lost = self._lost, 0
-            message = f"{lost} lines left out here: the reader was too slow"
-            return _own_record(message)
-        text = await self._queue.get()
-        self._size -= len(text)
-        return text
-
-
-def _own_record(message: str) -> bytes:
+def _lost_record(lost: int) -> bytes:
+    """The line that stands for those that a follower was too slow for."""
     record = {
         "time": timestamp(time.time()),
         "level": "WARNING",
         "logger": "pallas.supervisor.hub",
-        "message": message,
+        "message": f"{lost} lines left out here: the reader was too slow",
     }
     return record_line(record).rstrip(b"\n")
 
@@ -113,7 +78,7 @@ class LogHub:
         self._lost = lost
         self.secrets = secrets if secrets is not None else KnownSecrets()
         self._rings: dict[str, _Ring] = {}
-        self.followers: set[Follower] = set()
+        self.tail = Tail()
 
     @property
     def lost(self) -> int:
@@ -133,8 +98,7 @@ class LogHub:
             ring = self._rings[agent] = _Ring()
         ring.append(line)
         self._write(line.text)
-        for follower in self.followers:
-            follower.offer(agent, line.text, line.level)
+        self.tail.append(agent, line.text, line.level)
 
     def newest(
         self, agents: Collection[str], count: int, since: str = "", level: int = logging.NOTSET
@@ -153,6 +117,10 @@ class LogHub:
         )
         lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []
+
+    def follow(self, agents: Collection[str], level: int = logging.NOTSET) -> Follower:
+        """Follow these agents (all, and the supervisor, if empty) from `level` up, until `tail.leave`."""
+        return self.tail.follow(agents, level, _lost_record)
 
     def forget(self, agent: str) -> None:
         """Drop the lines of an agent that has been removed."""

@@ -11,6 +11,9 @@ import os
 import stat
 from pathlib import Path
 
+MODE = 0o600
+"""What agents say is their owner's to read, who may give the file to a group."""
+
 _TAIL = 1024 * 1024
 """Bytes at the end of an older file in which a line that was never finished is looked for."""
 
@@ -25,6 +28,7 @@ class RotatingFile:
         self._path = path
         self._max_bytes = max_bytes
         self._backups = backups
+        self._mode = MODE
         self._descriptor: int | None = None
         self._size = 0
         self._regular = True
@@ -62,12 +66,24 @@ class RotatingFile:
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
-        self._descriptor = os.open(self._path, flags, 0o666)
+        self._descriptor = os.open(self._path, flags, self._mode)
         status = os.fstat(self._descriptor)
+        if _is_everybodys(status):
+            os.fchmod(self._descriptor, MODE)
+        elif stat.S_ISREG(status.st_mode):  # what its owner has given to a group stays the group's
+            self._mode = stat.S_IMODE(status.st_mode) & 0o660 | MODE
+        for older in self._names()[1:]:
+            with contextlib.suppress(OSError):
+                if _is_everybodys(older.lstat()):  # of a version that left them so
+                    older.chmod(MODE)
         self._regular = stat.S_ISREG(status.st_mode)
         self._size = status.st_size if self._regular else 0
         if self._size:
             self._drop_torn_line(self._descriptor)
+
+    def _names(self) -> list[Path]:
+        """The path and those of its predecessors, the newest first."""
+        return [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._backups + 1))]
 
     def _drop_torn_line(self, descriptor: int) -> None:
         """Cut off what a killed writer left without a line feed, which no reader could parse."""
@@ -93,7 +109,13 @@ class RotatingFile:
             self._size += len(data)
 
     def _rotate(self) -> None:
-        names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._backups + 1))]
+        names = self._names()
         for newer, older in zip(reversed(names[:-1]), reversed(names[1:]), strict=True):
             with contextlib.suppress(FileNotFoundError):
                 newer.replace(older)
+
+
+def _is_everybodys(status: os.stat_result) -> bool:
+    """Whether it is a file of ours that others than its owner and its group may read or write."""
+    is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    return is_ours and bool(status.st_mode & 0o007)

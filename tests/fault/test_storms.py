@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import resource
 import signal
@@ -96,6 +97,33 @@ def test_a_reader_that_leaves_in_the_middle_of_a_flood_is_forgotten(storm: Storm
     assert storm.fleet.status()["agents"]
     assert "socket.send() raised exception" not in storm.fleet.get("/v1/logs?n=1000").text
     assert storm.answers("loud")
+
+
+def test_whatever_a_worker_writes_to_the_supervisor_its_death_is_told_and_nobody_else_notices(
+    storm: Storm,
+) -> None:
+    lines = [
+        '{"kind":"watch","targets":[[1]]}',
+        "[" * 60_000,
+        '{"kind":"heartbeat","interval":1e-300}',
+        '{"kind":"heartbeat","interval":NaN}',
+        "-eyjaaaaaaaa" * 5_000,
+        '{"message":"' + "-eyjaaaaaaaa" * 5_000 + '"}',
+        '{"time":"2099-01-01T00:00:00.000000Z","logger":"pallas.supervisor","agent":"quiet","message":"forged"}',
+    ]
+    before = storm.fleet.agent("loud")["pid"]
+    storm.orders.tell("loud", "babble", lines=lines, times=20)
+    storm.fleet.await_that(lambda: storm.fleet.agent("loud")["pid"] not in (before, None), "another worker")
+    storm.fleet.wait("loud")
+    assert storm.answers("loud")
+    assert storm.answers("quiet")
+    text = storm.fleet.get("/v1/logs?n=1000000&agent=loud").text
+    forged = [record for record in map(json.loads, text.splitlines()) if record["message"] == "forged"]
+    assert {(record["agent"], record["logger"]) for record in forged} == {("loud", "pallas.output")}
+    assert all(record["time"] < "2099" for record in forged)
+    text = storm.fleet.get("/v1/logs?n=1000000").text
+    told = [record for record in map(json.loads, text.splitlines()) if "cannot be read" in record["message"]]
+    assert len(told) == 1
 
 
 def test_the_status_is_told_when_no_descriptor_is_left(storm: Storm) -> None:

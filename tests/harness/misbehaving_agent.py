@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import resource
@@ -101,6 +102,25 @@ def _flood(size: int) -> None:
             rest = rest[os.write(1, rest) :]
 
 
+def _babble(lines: list[str], times: int) -> None:
+    """Write these to every pipe that leads out of the process, as lines, and end."""
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        number = int(entry.name)
+        with contextlib.suppress(OSError):  # it has been the listing's own
+            flags = fcntl.fcntl(number, fcntl.F_GETFL)
+            if (
+                number > 2
+                and str(entry.readlink()).startswith("pipe:")
+                and flags & os.O_ACCMODE == os.O_WRONLY
+            ):
+                os.set_blocking(number, True)
+                for line in lines * times:
+                    rest = memoryview(f"{line}\n".encode())
+                    while rest:
+                        rest = rest[os.write(number, rest) :]
+    os._exit(1)
+
+
 def _take_descriptors() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
@@ -166,6 +186,7 @@ _DEEDS: dict[str, Callable[..., object]] = {
     "ignore SIGTERM": _ignore_sigterm,
     "multiply": _multiply,
     "flood": _flood,
+    "babble": _babble,
     "close stderr": lambda: os.close(2),
     "take descriptors": _take_descriptors,
     "give descriptors back": _give_descriptors_back,

@@ -520,10 +520,10 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path):
         put(bench.rig, "research", 2)
         put(bench.rig, "library", 3)
         assert messages((await sent.get())["body"]) == ["3"]
-        assert len(fleet.hub.followers) == 1
+        assert len(fleet.hub.tail.followers) == 1
         gone.set()
         await serving
-        assert not fleet.hub.followers
+        assert not fleet.hub.tail.followers
 
     on_bench(tmp_path, do)
 

@@ -6,23 +6,23 @@ import asyncio
 import json
 import logging
 import threading
-
-import pytest
+from typing import TYPE_CHECKING
 
 from pallas_registry.known_secrets import KnownSecrets
 from pallas_registry.logs import RecordFormatter
 from pallas_supervisor import hub as module
+from pallas_supervisor.following import MOST_LINES
 from pallas_supervisor.hub import (
-    FOLLOWER_BYTES,
-    FOLLOWER_LENGTH,
     RING_BYTES,
     RING_LENGTH,
     SUPERVISOR,
-    Follower,
     HubHandler,
     Line,
     LogHub,
 )
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def line(number: int, text: str = "") -> Line:
@@ -37,8 +37,7 @@ def texts(lines: list[bytes]) -> list[str]:
 def test_a_record_is_written_kept_and_offered():
     written: list[bytes] = []
     hub = LogHub(written.append)
-    follower = Follower([])
-    hub.followers.add(follower)
+    follower = hub.follow([])
     hub.put("research", {"time": "2026-01-31T12:00:00.000000Z", "message": "up", "level": "INFO"})
     assert written == hub.newest((), 10) == [asyncio.run(follower.next())]
     assert json.loads(written[0])["message"] == "up"
@@ -80,8 +79,7 @@ def test_a_ring_is_bounded_in_bytes():
 
 def test_a_follower_gets_what_it_follows():
     hub = LogHub(lambda _: None)
-    follower = Follower(["research"])
-    hub.followers.add(follower)
+    follower = hub.follow(["research"])
     hub.put_line("jarvis", line(1))
     hub.put_line("research", line(2))
     assert asyncio.run(follower.next()) == b"line 2"
@@ -96,8 +94,7 @@ def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known():
 
 def test_lines_below_a_level_neither_count_nor_follow():
     hub = LogHub(lambda _: None)
-    follower = Follower([], logging.WARNING)
-    hub.followers.add(follower)
+    follower = hub.follow([], logging.WARNING)
     for number, level in enumerate(("DEBUG", "warning", "INFO", "CRITICAL", "LOUD", None)):
         hub.put("research", {"time": line(number).time, "level": level, "message": str(number)})
     said = [json.loads(text)["message"] for text in hub.newest((), 10, level=logging.WARNING)]
@@ -121,32 +118,14 @@ def test_the_supervisors_own_records_have_their_level():
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("length", "kept"), [(10, FOLLOWER_LENGTH), (FOLLOWER_BYTES // 4, 5)], ids=["lines", "bytes"]
-)
-def test_a_follower_that_is_too_slow_loses_lines_and_is_told(length: int, kept: int):
-    async def run() -> None:
-        follower = Follower([])
-        for _ in range(kept + 7):
-            follower.offer("research", b"x" * length)
-        for _ in range(kept):
-            assert await follower.next() == b"x" * length
-        told = json.loads(await follower.next())
-        assert told["message"] == "7 lines left out here: the reader was too slow"
-        assert told["level"] == "WARNING"
-        follower.offer("research", b"after")
-        assert await follower.next() == b"after"
-
-    asyncio.run(run())
-
-
 def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others():
     """The end of its connection is news that comes over the loop; without that it would be written to for ever."""
 
     async def run() -> None:
-        follower = Follower([])
+        hub = LogHub(lambda _: None)
+        follower = hub.follow([])
         for number in range(1_000):
-            follower.offer("research", b"%d" % number)
+            hub.put_line("research", line(number))
         gone = asyncio.Event()
         asyncio.get_running_loop().call_soon(gone.set)
         read = 0
@@ -154,6 +133,19 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others():
             await follower.next()
             read += 1
         assert read <= 2
+
+    asyncio.run(run())
+
+
+def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format():
+    async def run() -> None:
+        hub = LogHub(lambda _: None)
+        follower = hub.follow([])
+        for number in range(MOST_LINES + 7):
+            hub.put_line("research", line(number))
+        told = json.loads(await follower.next())
+        assert told["message"] == "7 lines left out here: the reader was too slow"
+        assert told["level"] == "WARNING"
 
     asyncio.run(run())
 

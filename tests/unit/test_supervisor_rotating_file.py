@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,3 +118,41 @@ def test_a_device_is_written_and_never_rotated():
     with opened(Path("/dev/null"), max_bytes=1) as file:
         for _ in range(10):
             file.write(b"line")
+
+
+def modes(path: Path) -> list[int]:
+    """Of the file and its predecessors, the newest first."""
+    files = sorted(path.parent.glob(f"{path.name}*"))
+    return [stat.S_IMODE(file.stat().st_mode) for file in files]
+
+
+def test_nobody_else_may_read_the_file_nor_those_before_it(tmp_path: Path):
+    path = tmp_path / "pallas.log"
+    mask = os.umask(0o022)
+    try:
+        with opened(path, max_bytes=10) as file:
+            for _ in range(3):
+                file.write(b"123456789")
+    finally:
+        os.umask(mask)
+    assert modes(path) == [0o600] * 3
+
+
+def test_what_an_older_version_left_readable_is_closed(tmp_path: Path):
+    path = tmp_path / "pallas.log"
+    for name in ("pallas.log", "pallas.log.1", "pallas.log.2"):
+        (tmp_path / name).write_bytes(b"old\n")
+        (tmp_path / name).chmod(0o644)
+    with opened(path) as file:
+        file.write(b"new")
+    assert modes(path) == [0o600] * 3
+
+
+def test_what_its_owner_has_given_to_a_group_stays_the_groups(tmp_path: Path):
+    path = tmp_path / "pallas.log"
+    path.write_bytes(b"old\n")
+    path.chmod(0o640)
+    with opened(path, max_bytes=10) as file:
+        file.write(b"new")
+        file.write(b"123456789")
+    assert modes(path) == [0o640] * 2

@@ -1,0 +1,133 @@
+"""Those who follow the log: one buffer of the newest lines for all of them, and how far each has read it.
+
+Knows lines; nothing of records or connections. Somebody who reads too slowly, or not at all, costs no more memory than
+somebody who does, and is told how many lines have gone by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+MOST_LINES = 20_000
+MOST_BYTES = 8 * 1024 * 1024
+"""Lines, and bytes of them, that are kept while somebody follows: how far a reader may be behind."""
+
+
+class Kept(NamedTuple):
+    """A line in the buffer."""
+
+    agent: str
+    level: int
+    text: bytes
+
+
+class Tail:
+    """The newest lines of all agents, for as long as somebody follows."""
+
+    def __init__(self) -> None:
+        self._lines: deque[Kept] = deque()
+        self._size = 0
+        self.begin = 0
+        """The number of the first line that is kept; they are counted from the first that ever came."""
+        self._gone: Counter[tuple[str, int]] = Counter()
+        """Lines that were kept and are not any more, by agent and level."""
+        self.followers: set[Follower] = set()
+
+    def follow(
+        self, agents: Collection[str], level: int, told: Callable[[int], bytes] = lambda lost: b"%d" % lost
+    ) -> Follower:
+        """Follow these agents (all, and the supervisor's own lines, if empty) from `level` up.
+
+        Args:
+            told: makes the line that stands for so many lost ones.
+        """
+        follower = Follower(self, frozenset(agents), level, told)
+        self.followers.add(follower)
+        return follower
+
+    def leave(self, follower: Follower) -> None:
+        """Follow no more; nothing is kept for nobody."""
+        self.followers.discard(follower)
+        if not self.followers:
+            self.begin = self.end
+            self._lines.clear()
+            self._gone.clear()
+            self._size = 0
+
+    @property
+    def end(self) -> int:
+        """The number of the line that comes next."""
+        return self.begin + len(self._lines)
+
+    def append(self, agent: str, text: bytes, level: int = logging.INFO) -> None:
+        """Keep a line, if anybody may want it."""
+        if not self.followers:
+            return
+        self._lines.append(Kept(agent, level, text))
+        self._size += len(text)
+        while len(self._lines) > MOST_LINES or (self._size > MOST_BYTES and len(self._lines) > 1):
+            oldest = self._lines.popleft()
+            self.begin += 1
+            self._size -= len(oldest.text)
+            self._gone[oldest.agent, oldest.level] += 1
+        for follower in self.followers:
+            if follower.wants(agent, level):
+                follower.news.set()
+
+    def first_from(self, number: int) -> tuple[int, Kept] | None:
+        """The first line that is kept from this number on, and its own number."""
+        number = max(number, self.begin)
+        return (number, self._lines[number - self.begin]) if number < self.end else None
+
+    def gone(self, follower: Follower) -> int:
+        """Lines that the follower wants, or would have wanted, and that are not kept any more."""
+        return sum(count for (agent, level), count in self._gone.items() if follower.wants(agent, level))
+
+    def kept(self, follower: Follower) -> int:
+        """Lines that are kept and that the follower wants."""
+        return sum(follower.wants(line.agent, line.level) for line in self._lines)
+
+
+class Follower:
+    """A reader of a `Tail`, from its end on."""
+
+    def __init__(self, tail: Tail, agents: frozenset[str], level: int, told: Callable[[int], bytes]) -> None:
+        self._tail = tail
+        self._agents = agents
+        self._level = level
+        self._told = told
+        self.news = asyncio.Event()
+        """Set where a line that is wanted has come."""
+        self._number = tail.end
+        self._passed = tail.gone(self) + tail.kept(self)
+        """Lines that are wanted among those before `_number`."""
+
+    def wants(self, agent: str, level: int) -> bool:
+        """Whether it follows lines of this agent and level."""
+        return level >= self._level and (not self._agents or agent in self._agents)
+
+    async def next(self) -> bytes:
+        """The next line, waiting for one if there is none; a record of how many were lost comes in their place."""
+        # Others have their turn between two lines, however many wait. Above all the connection's own end: writing on
+        # after it makes asyncio log a warning, which is the next line.
+        await asyncio.sleep(0)
+        while True:
+            if self._number < self._tail.begin:
+                self._number = self._tail.begin
+                if (lost := self._tail.gone(self) - self._passed) > 0:
+                    self._passed += lost
+                    return self._told(lost)
+            self.news.clear()
+            while (found := self._tail.first_from(self._number)) is not None:
+                number, line = found
+                self._number = number + 1
+                if self.wants(line.agent, line.level):
+                    self._passed += 1
+                    return line.text
+            await self.news.wait()
