@@ -102,22 +102,22 @@ def _flood(size: int) -> None:
             rest = rest[os.write(1, rest) :]
 
 
-def _babble(lines: list[str], times: int) -> None:
-    """Write these to every pipe that leads out of the process, as lines, and end."""
-    for entry in list(Path("/proc/self/fd").iterdir()):
-        number = int(entry.name)
-        with contextlib.suppress(OSError):  # it has been the listing's own
-            flags = fcntl.fcntl(number, fcntl.F_GETFL)
-            if (
-                number > 2
-                and str(entry.readlink()).startswith("pipe:")
-                and flags & os.O_ACCMODE == os.O_WRONLY
-            ):
-                os.set_blocking(number, True)
-                for line in lines * times:
-                    rest = memoryview(f"{line}\n".encode())
-                    while rest:
-                        rest = rest[os.write(number, rest) :]
+def _babble(lines: list[tuple[str, str, int, str]], times: int) -> None:
+    """Write lines, of a beginning, a piece so many times, and an end, to every pipe that leads out, and end."""
+    written = b"".join(f"{begin}{piece * count}{end}\n".encode() for begin, piece, count, end in lines)
+    ends: dict[int, list[tuple[str, int]]] = {os.O_RDONLY: [], os.O_WRONLY: []}
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        with contextlib.suppress(OSError):  # it was the listing's own
+            target = Path(f"/proc/self/fd/{number}").readlink()
+            if str(target).startswith("pipe:"):
+                ends[fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE].append((str(target), number))
+    inside = {target for target, _ in ends[os.O_RDONLY]}  # nobody else reads those
+    for target, number in ends[os.O_WRONLY]:
+        if target not in inside:
+            os.set_blocking(number, True)
+            rest = memoryview(written * times)
+            while rest:
+                rest = rest[os.write(number, rest) :]
     os._exit(1)
 
 
