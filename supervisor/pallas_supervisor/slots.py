@@ -25,13 +25,14 @@ from pallas_registry.metric_slots import FOLDED, agent_of_file, file_name, slot_
 from pallas_registry.served_series import LIVE_GAUGES, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pallas_registry.merged_files import Source
     from pallas_registry.merging import Merged
     from pallas_registry.metric_slots import SlotFile
 
 LEFT_OUT = "pallas_metric_series_left_out"
+LEFT_OUT_HELP = "Series in the agent's metrics files that are not served: a warning in the log says why."
 
 _log = get_logger("pallas.supervisor.metrics")
 
@@ -60,6 +61,8 @@ class Slots:
         self._merging = threading.Lock()
         self._told = False
         self._strangers = Warnings(None)
+        self._counted: Mapping[str, int] = {}
+        self._count = Family(LEFT_OUT, "gauge", LEFT_OUT_HELP, b"")
         self._gone: set[str] = set()
         """Names of files that were removed, and may be another file's by now."""
 
@@ -115,7 +118,7 @@ class Slots:
 
     def families(self) -> list[Family]:
         """The merged series of all slots, as text, and how many are left out."""
-        return self._merge(lambda: [*self._files.families(), *_left_out(self._files.left_out)])
+        return self._merge(lambda: [*self._files.families(), *self._left_out()])
 
     def collect(self, names: Collection[str] = ()) -> list[Metric]:
         """The merged series of all slots as numbers, for other readers than scrapes.
@@ -136,6 +139,19 @@ class Slots:
             self._make_missing()
             self._sweep()
             return make()
+
+    def _left_out(self) -> list[Family]:
+        counts = self._files.left_out
+        if counts is not self._counted:  # it is another one when there is something new
+            lines = (
+                f"{sample_prefix(LEFT_OUT, [('agent', agent)])}{number(float(count))}\n"
+                for agent, count in counts.items()
+            )
+            self._counted, self._count = (
+                counts,
+                Family(LEFT_OUT, "gauge", LEFT_OUT_HELP, encoded("".join(lines))),
+            )
+        return [self._count] if counts else []
 
     def _read(self) -> None:
         agents = None
@@ -213,16 +229,6 @@ class Slots:
                     f"{shown(name)} in {self.directory} belongs to no agent: it is left out of the metrics"
                 )
                 self._strangers.warn(name, message)
-
-
-def _left_out(counts: Mapping[str, int]) -> Iterator[Family]:
-    if counts:
-        text = "Series in the agent's metrics files that are not served: a warning in the log says why."
-        lines = (
-            f"{sample_prefix(LEFT_OUT, [('agent', agent)])}{number(float(count))}\n"
-            for agent, count in counts.items()
-        )
-        yield Family(LEFT_OUT, "gauge", text, encoded("".join(lines)))
 
 
 def _metric(family: Family, merged: Merged) -> Metric:
