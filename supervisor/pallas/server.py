@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -17,6 +18,7 @@ import click
 from pallas_registry import __version__
 from pallas_registry.agents_file import working_directory
 from pallas_registry.configuration import read_start
+from pallas_registry.environment import worker_environment
 from pallas_registry.problems import ConfigurationError, no_such_agent
 from pallas_registry.terminal_text import terminal_line
 from pallas_supervisor.activation import take_inheritance
@@ -25,6 +27,8 @@ from pallas_supervisor.executing import (
     open_standard_descriptors,
     raise_descriptor_limit,
 )
+from pallas_supervisor.keeper import Keeper
+from pallas_supervisor.predecessor import VARIABLE
 from pallas_supervisor.zygote import zygote_for
 
 EXIT_FAILED = 1
@@ -58,7 +62,9 @@ def main(agent: str | None, config: Path | None) -> None:
     keep_descriptors()
     raise_descriptor_limit()
     alone = agent is not None
-    zygote = None if alone else zygote_for(deployment, os.environ)
+    os.environ[VARIABLE] = secrets.token_hex(16)
+    keeper = Keeper(worker_environment(os.environ, {}))
+    zygote = None if alone else zygote_for(deployment, os.environ, keeper)
     # Only now, while the zygote is importing beside us: nobody who mistyped a line should wait for these.
     from pallas_supervisor.instance_lock import AlreadyRunningError
     from pallas_supervisor.listeners import PortsTakenError
@@ -67,6 +73,7 @@ def main(agent: str | None, config: Path | None) -> None:
     assignment = Assignment(
         configuration=configuration,
         zygote=zygote,
+        keeper=keeper,
         directory=directory,
         inheritance=inheritance,
     )
@@ -81,6 +88,7 @@ def main(agent: str | None, config: Path | None) -> None:
     finally:
         if zygote is not None:
             zygote.kill()
+        keeper.end()
 
 
 def _give_up(message: str, status: int) -> NoReturn:

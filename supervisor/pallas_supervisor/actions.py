@@ -32,6 +32,7 @@ from pallas_supervisor.events import (
     Replace,
     Spawned,
     SpawnFailed,
+    Swept,
     Unhealthy,
 )
 from pallas_supervisor.replacement import KILL_TIMEOUT, SPAWN_TIMEOUT
@@ -334,11 +335,14 @@ def lose_companion(agent: Agent, at: Moment) -> Step:
     return _rest(agent, at) if awaited and not agent.live and agent.desired is Desired.DOWN else Step(agent)
 
 
-def vanish_late(agent: Agent, _event: Event, at: Moment) -> Step:
-    agent = replace(agent, pid=None, live=False)
-    if agent.desired is Desired.DOWN:  # it could not be killed in time; now it is as stopped as was wanted
-        return _rest(agent, at)
-    return Step(agent)
+def vanish_late(agent: Agent, event: Swept | SpawnFailed, at: Moment) -> Step:
+    """It could not be killed in time, and is gone now: everything goes on as if it had been in time."""
+    if not agent.live:
+        return Step(agent)
+    if isinstance(event, SpawnFailed):
+        return spawn_failed(agent, event, at)
+    why = agent.message if agent.last_exit is None else describe_exit(agent.last_exit)
+    return settle(replace(agent, message=why), event, at)
 
 
 def redefine(agent: Agent, event: Redefine | Rebind, _at: Moment) -> Step:

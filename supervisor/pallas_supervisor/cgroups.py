@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pallas_supervisor.children import Owner
+
+LEFTOVERS_PATIENCE = 5.0
+"""Seconds that killed processes may take to disappear."""
 
 OWN_LEAF = "supervisor"
 _WORKERS_LEAF = re.compile(r"worker-[A-Za-z0-9_-]+\.[0-9]+(\.[0-9]+)?")
@@ -128,6 +132,17 @@ class Groups:
                 else:
                     found.append(group)
         return found
+
+    def end_leftovers(self) -> None:
+        """Kill what an earlier supervisor has left in groups of its workers, which are nobody else's. Blocks for it."""
+        left = self.leftovers()
+        deadline = time.monotonic() + LEFTOVERS_PATIENCE
+        for group in left:
+            group.kill()
+        for group in left:
+            while not group.is_empty() and time.monotonic() < deadline:
+                time.sleep(0.002)
+            group.remove()
 
     def close(self) -> None:
         """Leave the subtree as it was found, except for groups that still hold a process."""

@@ -13,10 +13,11 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pallas_supervisor.executing import execute
 from pallas_supervisor.states import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 OWNER_VARIABLE = "PALLAS_WORKER"
 """Environment variable of a worker and all that it executes: `agent/generation`."""
@@ -46,11 +47,17 @@ def become_subreaper() -> None:
         raise OSError(error, os.strerror(error))
 
 
-def children() -> Iterator[int]:
-    """The process IDs of this process's children, adopted ones and zombies included."""
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            yield from map(int, (task / "children").read_bytes().split())
+def children(parent: int | None = None) -> Iterator[int]:
+    """The process IDs of the children of a process, or of this one, adopted ones and zombies included.
+
+    Raises:
+        OSError: no descriptor is left to look with.
+    """
+    tasks = Path("/proc", "self" if parent is None else str(parent), "task")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in list(tasks.iterdir()):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+                yield from map(int, (task / "children").read_bytes().split())
 
 
 NASCENT = Owner("", 0)
@@ -79,14 +86,60 @@ def owner_of(pid: int) -> Owner | None:
     return None
 
 
-def exit_of(pidfd: int) -> Exit | None:
-    """How the child behind `pidfd` ended, without reaping it; None while it runs."""
-    info = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-    if info is None:
+def exit_from(code: int, status: int) -> Exit:
+    """How a process ended, from `si_code` and `si_status` of waitid(2)."""
+    return Exit(status=status) if code == os.CLD_EXITED else Exit(signal=status)
+
+
+class Offspring:
+    """The processes that this one answers for: here, its own children."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process between this one and them, if there is one."""
         return None
-    if info.si_code == os.CLD_EXITED:
-        return Exit(status=info.si_status)
-    return Exit(signal=info.si_status)
+
+    def execute(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        inherited: Iterable[int],
+        output: int | None,
+    ) -> int:
+        """Start a program; see `executing.execute`."""
+        return execute(arguments, environment, inherited, output)
+
+    def pids(self) -> set[int]:
+        """Those among which what workers have left behind may be.
+
+        Raises:
+            OSError: no descriptor is left to look with.
+        """
+        return set(children())
+
+    def adopted(self) -> set[int]:
+        """All that has to be reaped by and by."""
+        return self.pids()
+
+    def is_certain(self, pid: int) -> bool:
+        """Whether it can only come from a worker or the zygote, whatever it bears; else signs have to tell."""
+        del pid
+        return False
+
+    def exit_of(self, pid: int, pidfd: int) -> Exit | None:
+        """How a child ended, without reaping it; None while it runs."""
+        del pid
+        info = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        return None if info is None else exit_from(info.si_code, info.si_status)
+
+    def reap(self, pids: Iterable[int]) -> None:
+        """Reap those of these children that have ended."""
+        for pid in pids:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+OWN = Offspring()
 
 
 def pidfd_of(pid: int) -> int:
@@ -111,13 +164,26 @@ def send(pidfd: int, number: signal.Signals) -> None:
         signal.pidfd_send_signal(pidfd, number)
 
 
-def kill_group(group: int) -> bool:
-    """SIGKILL every process of the group, reap what is ours of it, and say whether none is left."""
+def is_unreaped(pidfd: int) -> bool:
+    """Whether the process behind `pidfd` is there, alive or as a zombie, so that its number is its own."""
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def kill_group(group: int, offspring: Offspring = OWN) -> bool:
+    """SIGKILL every process of the group, reap what is ours of it, and say whether none is left.
+
+    Raises:
+        OSError: no descriptor is left to look with.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-group, os.WNOHANG) != (0, 0):
-            pass
+    offspring.reap([pid for pid in offspring.pids() if _group_of(pid) == group])
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -127,31 +193,41 @@ def kill_group(group: int) -> bool:
     return False
 
 
-def kill_strays(known: Collection[int], belongs: Callable[[int, Owner | None], bool]) -> bool:
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+def kill_strays(
+    known: Collection[int], belongs: Callable[[int, Owner | None], bool], offspring: Offspring = OWN
+) -> bool:
     """SIGKILL and reap adopted children of which `belongs(pid, owner)` holds; say whether there was none.
 
     While there was one, another look is needed: its own children are adopted as it dies.
 
     Args:
         known: process IDs that are workers or the zygote, never strays.
+
+    Raises:
+        OSError: no descriptor is left to look with.
     """
-    clean = True
-    for pid in set(children()) - set(known):
-        if not belongs(pid, owner_of(pid)):
-            continue
+    strays = [pid for pid in offspring.pids() - set(known) if belongs(pid, owner_of(pid))]
+    for pid in strays:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-        clean = False
-    return clean
+    offspring.reap(strays)
+    return not strays
 
 
-def reap_zombies(known: Collection[int]) -> None:
-    """Reap adopted children that have ended, other than the `known` ones."""
-    for pid in set(children()) - set(known):
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+def reap_zombies(known: Collection[int], offspring: Offspring = OWN) -> None:
+    """Reap adopted children that have ended, other than the `known` ones.
+
+    Raises:
+        OSError: no descriptor is left to look with.
+    """
+    offspring.reap(offspring.adopted() - set(known))
 
 
 def session_of(pid: int) -> int | None:

@@ -25,7 +25,7 @@ from pallas_registry.protocol import (
     WatchReport,
 )
 from pallas_registry.shortening import without_secrets
-from pallas_supervisor.children import Owner
+from pallas_supervisor.children import OWN, Owner
 from pallas_supervisor.engine import Engine, Transition
 from pallas_supervisor.events import Complained, Ready
 from pallas_supervisor.graph import Graph
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pallas_registry.logs import Levels
     from pallas_registry.protocol import Status, WorkerSpec
     from pallas_supervisor.cgroups import Groups
+    from pallas_supervisor.children import Offspring
     from pallas_supervisor.hub import LogHub
     from pallas_supervisor.provenance import Provenance
     from pallas_supervisor.slots import Slots
@@ -83,6 +84,7 @@ class Fleet:
         provenance: knows the configuration files, and what each worker was started with.
         traces: makes spans of starts, where they are wanted.
         groups: where workers get control groups of their own; None where that cannot be had.
+        offspring: below which workers are started, and the zygote was.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Fleet:
         provenance: Provenance,
         traces: StartTraces | None = None,
         groups: Groups | None = None,
+        offspring: Offspring = OWN,
     ) -> None:
         self.deployment = deployment
         self.settings = settings
@@ -129,6 +132,7 @@ class Fleet:
             emit=lambda name, event: self.engine.post(name, event),
             gone=self._gone,
             groups=groups,
+            offspring=offspring,
         )
         policies = {name: policy_of(agent) for name, agent in deployment.agents.items()}
         self.engine = Engine(self.launcher, graph_of(deployment), policies, max_surge=deployment.max_surge)

@@ -13,7 +13,8 @@ from pallas_supervisor import procfs
 
 if TYPE_CHECKING:
     from pallas_supervisor.children import Owner
-    from pallas_supervisor.launch import Launcher, Worker
+    from pallas_supervisor.launch import Launcher
+    from pallas_supervisor.workers import Worker
 
 INTERVAL = 2.0
 """Seconds between looks."""

@@ -12,28 +12,18 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pallas_registry.logs import get_logger
-from pallas_registry.protocol import EXIT_OUT_OF_MEMORY, Descriptors
+from pallas_registry.protocol import EXIT_FAILURE, Descriptors
 from pallas_supervisor import procfs
-from pallas_supervisor.children import (
-    NASCENT,
-    Owner,
-    children,
-    exit_of,
-    kill_group,
-    kill_strays,
-    owner_of,
-    pidfd_of,
-    reap_zombies,
-    send,
-    session_of,
-)
+from pallas_supervisor.children import NASCENT, OWN, Offspring, Owner, is_unreaped, pidfd_of, send
 from pallas_supervisor.events import Died, Event, Spawned, SpawnFailed, Swept
-from pallas_supervisor.executing import execute
-from pallas_supervisor.states import OUT_OF_MEMORY
+from pallas_supervisor.keeper import Keeper, KeeperError
+from pallas_supervisor.states import Exit
+from pallas_supervisor.sweep import SWEEP_INTERVALS, Sweeper
+from pallas_supervisor.workers import Beginning, Worker, reason_of
 from pallas_supervisor.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
@@ -42,16 +32,9 @@ if TYPE_CHECKING:
     from pallas_registry.protocol import WorkerSpec
     from pallas_supervisor.cgroups import Groups, WorkerGroup
     from pallas_supervisor.notices import NoticePipes
-    from pallas_supervisor.states import Exit
-
-SWEEP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""Seconds between looks whether a group is empty; the last one repeats."""
 
 BLIND_INTERVAL = 0.5
 """Seconds between tries while this process has no descriptor left to look at others with."""
-
-LEFTOVERS_GRACE = 5.0
-"""Seconds after which what an earlier supervisor left behind, and has not ended by itself, is killed."""
 
 _UNUSABLE_INTERPRETER = (FileNotFoundError, NotADirectoryError, PermissionError)
 """What trying again does not mend."""
@@ -79,35 +62,6 @@ class WorkerPipes(Protocol):
         """Stop reading; nothing more can come."""
 
 
-@dataclass(slots=True)
-class Beginning:
-    """What is known of a worker before there is a process."""
-
-    memory_limit: int | None = None
-    """Bytes."""
-    group: WorkerGroup | None = None
-    pipes: frozenset[str] = frozenset()
-    """What it may hand down to its children, as `procfs.pipes` names it."""
-    at: float = 0.0
-    """When the process was asked for, in seconds since the epoch; it may have been forked ahead."""
-    ticks: int = 0
-    """The same as `procfs.now` tells: what was forked before is nothing that the worker has started."""
-
-
-@dataclass(slots=True)
-class Worker:
-    """One live process. `pidfd` stays open until the sweep is done."""
-
-    owner: Owner
-    pid: int
-    pidfd: int
-    beginning: Beginning
-    reason: str | None = None
-    """Why it was killed."""
-    group_empty: bool = False
-    """Seen empty once; its number may belong to somebody else since."""
-
-
 class Launcher:
     """Starts workers through the zygote, or by exec where an agent names its own interpreter.
 
@@ -121,6 +75,7 @@ class Launcher:
         emit: takes the events.
         gone: is told that nothing of a worker is left: before `Swept`, and where a start came to nothing.
         groups: where workers get control groups of their own; None where that cannot be had.
+        offspring: below which workers are started, and the zygote was.
     """
 
     def __init__(
@@ -135,6 +90,7 @@ class Launcher:
         emit: Callable[[str, Event], None],
         gone: Callable[[str, int], None],
         groups: Groups | None = None,
+        offspring: Offspring = OWN,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._zygote = zygote
@@ -150,14 +106,19 @@ class Launcher:
         self._groups = groups
         self._workers: dict[Owner, Worker] = {}
         self._beginnings: dict[Owner, Beginning] = {}
-        # Children that this process had before it became the supervisor, say of a shell's `exec pallas`.
-        self._foreign = frozenset(children())
+        self._offspring = offspring
+        self._sweeper = Sweeper(self._workers, zygote, offspring)
         self._spawning: set[asyncio.Task[None]] = set()
         self._waiting: dict[Owner, asyncio.Task[None]] = {}
         # Held open for as long as the supervisor lives; nobody ever writes to it.
         self._lifeline, self._lifeline_held = os.pipe()
-        if groups is not None and (leftovers := groups.leftovers()):
-            self._loop.call_later(LEFTOVERS_GRACE, _clear, leftovers)
+        if isinstance(offspring, Keeper):
+            offspring.watch(self.reap, self._keeper_replaced)
+
+    @property
+    def lifeline(self) -> int:
+        """The descriptor of the pipe that every worker holds."""
+        return self._lifeline
 
     @property
     def pids(self) -> dict[str, int]:
@@ -173,18 +134,12 @@ class Launcher:
         """All live workers."""
         return self._workers.copy()
 
-    def _known(self) -> set[int]:
-        known = {worker.pid for worker in self._workers.values()} | self._foreign
-        if self._zygote is not None and self._zygote.pid is not None:
-            known.add(self._zygote.pid)
-        return known
-
     def reap(self) -> None:
         """Reap adopted processes that have ended; for SIGCHLD. A pending spawn may be among the children."""
         if self._spawning:
             return
         try:
-            reap_zombies(self._known())
+            self._sweeper.reap()
         except OSError:  # no descriptor is left to look with
             self._loop.call_later(BLIND_INTERVAL, self.reap)
 
@@ -218,10 +173,9 @@ class Launcher:
         self._sweep(self._workers[Owner(name, generation)], 0)
 
     async def close(self) -> None:
-        """Let go of the lifeline and end the zygote, and what it has forked ahead, once no worker is left."""
-        if self._zygote is not None:
-            with contextlib.suppress(OSError):  # no descriptor is left to look with
-                await self._end(self._zygote)
+        """Let go of the lifeline and end all that is left of agents and zygote, once no worker is left."""
+        with contextlib.suppress(OSError):  # no descriptor is left to look with
+            await self._sweeper.end()
         os.close(self._lifeline_held)
         os.close(self._lifeline)
 
@@ -235,6 +189,12 @@ class Launcher:
         """Let a start that has not come so far as a process come to nothing."""
         if (waiting := self._waiting.get(owner)) is not None:
             waiting.cancel()
+
+    def _keeper_replaced(self) -> None:
+        """Have the zygote start anew: what the present one forks would be no child of the next keeper."""
+        if self._zygote is not None:
+            self._zygote.kill()
+        self.reap()
 
     def _spawned(self, task: asyncio.Task[None]) -> None:
         self._spawning.discard(task)
@@ -274,33 +234,16 @@ class Launcher:
                     return await self._fork(self._zygote, owner, spec)
                 except ZygoteError as error:
                     # It may have been forked without our having heard of it, and comes to us once its parent is dead.
-                    await self._kill_unclaimed(owner, NASCENT)
+                    await self._sweeper.kill_unclaimed(owner, NASCENT)
                     if group is not None:
                         group.kill()
                     _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
-        return self._execute(interpreter or sys.executable, owner, spec)
-
-    async def _kill_unclaimed(self, *owners: Owner) -> None:
-        """Kill what bears the sign of these and is no worker that we know."""
-        for interval in SWEEP_INTERVALS:
-            if kill_strays(self._known(), lambda _pid, whose: whose in owners):
-                return
-            await asyncio.sleep(interval)
-
-    async def _end(self, zygote: Zygote) -> None:
-        ahead = self._ahead()
-        await zygote.end()
-        ahead |= self._ahead()
-        for interval in SWEEP_INTERVALS * 10:
-            kill_strays(self._known(), lambda _pid, whose: whose == NASCENT)
-            reap_zombies(self._known())
-            if ahead.isdisjoint(children()):
-                return
-            await asyncio.sleep(interval)
-
-    def _ahead(self) -> set[int]:
-        """What the zygote has forked and is nobody's worker yet."""
-        return {pid for pid in set(children()) - self._known() if owner_of(pid) == NASCENT}
+        try:
+            return self._execute(interpreter or sys.executable, owner, spec)
+        except KeeperError as error:
+            await self._sweeper.kill_unclaimed(owner)  # it may have been started
+            _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
+            return self._execute(interpreter or sys.executable, owner, spec)
 
     def _group_for(self, owner: Owner, memory_limit: int | None) -> WorkerGroup | None:
         if self._groups is None:
@@ -328,7 +271,7 @@ class Launcher:
         with self._descriptors(owner, spec) as descriptors:
             numbers = ",".join(map(str, descriptors))
             arguments = [interpreter, "-P", "-m", "pallas_worker", numbers]
-            return execute(arguments, spec.environment, descriptors, descriptors.output)
+            return self._offspring.execute(arguments, spec.environment, descriptors, descriptors.output)
 
     @contextlib.contextmanager
     def _descriptors(self, owner: Owner, spec: WorkerSpec) -> Iterator[Descriptors]:
@@ -354,89 +297,56 @@ class Launcher:
                 os.close(descriptor)
 
     def _ended(self, worker: Worker) -> None:
-        exit_ = exit_of(worker.pidfd)
+        exit_ = self._exit_of(worker)
         if exit_ is None:
             return
         self._loop.remove_reader(worker.pidfd)
-        try:
+        with self._telling_anyway(worker.owner):
+            exit_ = replace(exit_, reason=reason_of(worker, exit_))
             self._pipes.drain(*worker.owner)
-            exit_ = replace(exit_, reason=_reason(worker, exit_))
-        finally:  # nobody else tells of it
-            self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
+        self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
 
-    def _belongs(self, worker: Worker, pid: int, whose: Owner | None) -> bool:
-        """Whether an adopted process is what `worker` has left behind.
+    def _exit_of(self, worker: Worker) -> Exit | None:
+        try:
+            return self._offspring.exit_of(worker.pid, worker.pidfd)
+        except ChildProcessError:  # somebody else has reaped it
+            return Exit(status=EXIT_FAILURE)
 
-        A control group tells exactly. Without one, a process that bears nobody's sign belongs to the worker whose pipes
-        it has inherited, or else may belong to any that was there before it.
-        """
-        if whose == worker.owner or session_of(pid) == worker.pid:
-            return True
-        if worker.beginning.group is not None:
-            return worker.beginning.group.holds(pid)
-        if whose is not None:
-            return False
-        inherited = procfs.pipes(pid)
-        if any(inherited & other.beginning.pipes for other in self._workers.values() if other is not worker):
-            return False
-        begun = procfs.started(pid)
-        return begun is None or begun >= worker.beginning.ticks
+    @contextlib.contextmanager
+    def _telling_anyway(self, owner: Owner) -> Iterator[None]:
+        """Let nothing that a dead worker has left in its pipes keep the engine from hearing of its end."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 - whatever it is, the engine waits for the event
+            _log.exception("%s: cannot be settled", owner.name, extra={"agent": owner.name})
 
     def _sweep(self, worker: Worker, attempt: int) -> None:
         delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
         try:
-            clean = self._is_clean(worker)
+            clean = self._sweeper.is_clean(worker)
+            if clean and is_unreaped(worker.pidfd):  # it ended before it opened its group
+                self._offspring.reap([worker.pid])
         except OSError:
             clean, delay = False, BLIND_INTERVAL
         if not clean:
             self._loop.call_later(delay, self._sweep, worker, attempt + 1)
             return
-        group = worker.beginning.group
         del self._workers[worker.owner]
-        if group is not None:
-            group.remove()
-        with contextlib.suppress(ChildProcessError):  # one that ended before it opened its group is left
-            os.waitid(os.P_PIDFD, worker.pidfd, os.WEXITED | os.WNOHANG)
         os.close(worker.pidfd)
-        self._pipes.drain(*worker.owner)
+        with self._telling_anyway(worker.owner):
+            if worker.beginning.group is not None:
+                worker.beginning.group.remove()
+            self._pipes.drain(*worker.owner)
         self._close_pipes(worker.owner)
         self._tell_gone(worker.owner)
         self._emit(worker.owner.name, Swept(worker.owner.generation))
 
-    def _is_clean(self, worker: Worker) -> bool:
-        """Kill what is left of the worker's group and strays, and say whether nothing was.
-
-        Raises:
-            OSError: no descriptor is left to look with.
-        """
-        group = worker.beginning.group
-        if group is not None:
-            group.kill()
-        worker.group_empty = worker.group_empty or kill_group(worker.pid)
-        strays_gone = kill_strays(self._known(), lambda pid, whose: self._belongs(worker, pid, whose))
-        return worker.group_empty and strays_gone and (group is None or group.is_empty())
-
     def _close_pipes(self, owner: Owner) -> None:
-        self._pipes.close(*owner)
-        self._notices.close(*owner)
+        with self._telling_anyway(owner):
+            self._pipes.close(*owner)
+        with self._telling_anyway(owner):
+            self._notices.close(*owner)
 
     def _tell_gone(self, owner: Owner) -> None:
-        try:
+        with self._telling_anyway(owner):
             self._gone(*owner)
-        except Exception as error:  # noqa: BLE001 - the engine counts on hearing that it is gone
-            _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
-
-
-def _reason(worker: Worker, exit_: Exit) -> str | None:
-    """Why the worker ended, where its exit does not say it."""
-    group, limited = worker.beginning.group, worker.beginning.memory_limit is not None
-    ended_itself = limited and exit_.status == EXIT_OUT_OF_MEMORY
-    if ended_itself or (group is not None and group.ran_out_of_memory()):
-        return OUT_OF_MEMORY
-    return worker.reason
-
-
-def _clear(leftovers: list[WorkerGroup]) -> None:
-    for group in leftovers:
-        group.kill()
-        group.remove()

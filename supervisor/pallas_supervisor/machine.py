@@ -181,8 +181,8 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Rebind: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
         Spawned: Row(do.kill_late),
         Died: Row(do.die_killed),
-        Swept: Row(do.vanish_late, (State.STOPPED, State.KILLING)),
-        SpawnFailed: Row(do.vanish_late, (State.STOPPED, State.KILLING)),
+        Swept: Row(do.vanish_late, (State.STOPPED, State.WAITING, State.BACKOFF, State.KILLING)),
+        SpawnFailed: Row(do.vanish_late, (State.STOPPED, State.WAITING, State.BACKOFF, State.KILLING)),
     },
 }
 

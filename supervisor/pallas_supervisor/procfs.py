@@ -41,6 +41,14 @@ def state(pid: int) -> str:
         return ""
 
 
+def parent(pid: int) -> int | None:
+    """The process ID of its parent; None if there is no such process."""
+    try:
+        return int(_stat(pid)[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def now() -> int:
     """The moment in clock ticks since boot."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))

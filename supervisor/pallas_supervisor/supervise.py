@@ -30,7 +30,7 @@ from pallas_registry.runtime_directory import SOCKET_NAME, control_socket, ensur
 from pallas_registry.variables import log_file, logs_to_stderr
 from pallas_supervisor.activation import Inheritance
 from pallas_supervisor.cgroups import Groups, delegated_groups
-from pallas_supervisor.children import become_subreaper
+from pallas_supervisor.children import OWN, become_subreaper
 from pallas_supervisor.configuration import Source
 from pallas_supervisor.console import Console
 from pallas_supervisor.control_api import control_api
@@ -44,6 +44,8 @@ from pallas_supervisor.loop_errors import LoopErrors
 from pallas_supervisor.notify import Notifier
 from pallas_supervisor.operations import Operations
 from pallas_supervisor.peers import PeerProtocol
+from pallas_supervisor.predecessor import VARIABLE as TRAIL_VARIABLE
+from pallas_supervisor.predecessor import Trail, end_predecessor, forget
 from pallas_supervisor.provenance import Provenance
 from pallas_supervisor.public_api import public_api
 from pallas_supervisor.reloading import Reloading
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
     from pallas_registry.configuration import Configuration
     from pallas_registry.deployment import Deployment
+    from pallas_supervisor.keeper import Keeper
     from pallas_supervisor.zygote import Zygote
 
 REGISTRY = "registry"
@@ -78,6 +81,8 @@ class Assignment:
     configuration: Configuration
     """What `.env` says in it is in the environment already."""
     zygote: Zygote | None
+    keeper: Keeper | None = None
+    """The parent of all that is started; None to be that ourselves."""
     directory: Path
     """Working directory of the agents."""
     only: str | None = None
@@ -121,6 +126,7 @@ class _Supervisor:
         lock = lock_instance(socket_path.parent, deployment.name)
         self._stack.callback(os.close, lock)
         self._stack.callback(os.close, keep_cleaners_off(socket_path.parent))
+        left_behind = end_predecessor(socket_path.parent)
         listeners = self._listen(deployment)
         hub = self._open_log(deployment.name)
         handler = HubHandler(hub, self._loop)
@@ -135,6 +141,8 @@ class _Supervisor:
             own_logger().addHandler(Console(deployment.name))
         for warning in self._assignment.configuration.warnings:
             _log.warning("%s", warning)
+        for line in left_behind:
+            _log.warning("%s", line)
         self._store.drop_unclaimed()
         await self._store.open()
         self._store.keep(listeners.values())
@@ -154,7 +162,9 @@ class _Supervisor:
             provenance=self._provenance(),
             traces=traces,
             groups=self._groups(),
+            offspring=self._assignment.keeper or OWN,
         )
+        self._leave_trail(fleet, socket_path.parent)
         public = () if registry_listener is None else (registry_listener,)
         reloading = Reloading(fleet, lambda: self._reload_announced(fleet, public))
         await self._serve(fleet, reloading, socket_path, registry_listener, since)
@@ -218,18 +228,37 @@ class _Supervisor:
         fleet.reception.close_all()
         await fleet.launcher.close()
         await fleet.intake.finish()
+        if self._assignment.keeper is not None:
+            self._assignment.keeper.end()
         close_listeners(fleet.listeners.values())
+        forget(control_socket(fleet.deployment.name, os.environ).parent)
         _log.info("stopped")
 
     # --- what is taken ------------------------------------------------------------------------------------
 
     def _groups(self) -> Groups | None:
-        zygote = self._assignment.zygote
-        pids = [] if zygote is None or zygote.pid is None else [zygote.pid]
+        beside = (self._assignment.zygote, self._assignment.keeper)
+        pids = [process.pid for process in beside if process is not None and process.pid is not None]
         groups = delegated_groups(os.environ, pids)
         if groups is not None:
             self._stack.callback(groups.close)
+            groups.end_leftovers()
         return groups
+
+    def _leave_trail(self, fleet: Fleet, directory: Path) -> None:
+        """Write down by what the next supervisor recognises our processes, now and with each new keeper."""
+        keeper, word = self._assignment.keeper, os.environ.get(TRAIL_VARIABLE)
+        if keeper is None or word is None:
+            return
+
+        def write() -> None:
+            try:
+                Trail.of_this_process(word, fleet.launcher.lifeline, keeper.pid).write(directory)
+            except OSError as error:
+                _log.warning("the next supervisor could not recognise what this one started: %s", error)
+
+        write()
+        keeper.start_observers.append(write)
 
     def _listen(self, deployment: Deployment) -> dict[str, socket.socket]:
         ports = {name: agent.port for name, agent in deployment.agents.items()}

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from pallas_registry.environment import worker_environment
 from pallas_registry.logs import get_logger
-from pallas_supervisor.children import exit_of, pidfd_of, send
-from pallas_supervisor.executing import execute
+from pallas_registry.protocol import EXIT_FAILURE
+from pallas_supervisor.children import OWN, Offspring, pidfd_of, send
+from pallas_supervisor.keeper import KeeperError
+from pallas_supervisor.states import Exit
 from pallas_supervisor.wording import describe_exit
 
 if TYPE_CHECKING:
@@ -48,13 +50,13 @@ class ZygoteError(Exception):
 class _Process:
     """One zygote process and our end of its command channel."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], offspring: Offspring) -> None:
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel.setblocking(False)
         try:
             with theirs:
                 command = [sys.executable, "-P", "-m", "pallas_worker.zygote", str(theirs.fileno())]
-                self.pid = execute(command, environment, [theirs.fileno()], None)
+                self.pid = offspring.execute(command, environment, [theirs.fileno()], None)
             self.pidfd = pidfd_of(self.pid)
         except OSError:
             self.channel.close()
@@ -85,10 +87,12 @@ class Zygote:
 
     Args:
         environment: the process's whole environment.
+        offspring: below which the process is started.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], offspring: Offspring = OWN) -> None:
         self._environment = environment
+        self._offspring = offspring
         self._process: _Process | None = None
         self._closed = False
         self._failures = 0
@@ -101,7 +105,12 @@ class Zygote:
 
     def start(self) -> None:
         """Start the process; returns at once, long before it is ready to fork. Needs no event loop."""
-        self._process = _Process(self._environment)
+        try:
+            self._process = _Process(self._environment, self._offspring)
+        except (
+            KeeperError
+        ):  # with a new keeper; one that was started under the old one ends at its channel's end
+            self._process = _Process(self._environment, self._offspring)
 
     def watch(self) -> None:
         """Notice its death; for the running loop."""
@@ -179,11 +188,15 @@ class Zygote:
                 await asyncio.wait_for(process.gone.wait(), KILL_TIMEOUT)
 
     def _died(self, process: _Process) -> None:
-        exit_ = exit_of(process.pidfd)
+        try:
+            exit_ = self._offspring.exit_of(process.pid, process.pidfd)
+        except ChildProcessError:  # reaped by somebody else
+            exit_ = Exit(status=EXIT_FAILURE)
         if exit_ is None:
             return
         asyncio.get_running_loop().remove_reader(process.pidfd)
-        os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED)
+        with contextlib.suppress(OSError):  # no descriptor is left to look with: it is reaped by and by
+            self._offspring.reap([process.pid])
         os.close(process.pidfd)
         process.gone.set()
         self._process = None
@@ -202,7 +215,9 @@ class Zygote:
             self.watch()
 
 
-def zygote_for(deployment: Deployment, environ: Mapping[str, str]) -> Zygote | None:
+def zygote_for(
+    deployment: Deployment, environ: Mapping[str, str], offspring: Offspring = OWN
+) -> Zygote | None:
     """A zygote, started already, or None where fewer than two agents would come from it.
 
     For a single agent it would cost more memory than it saves.
@@ -210,6 +225,6 @@ def zygote_for(deployment: Deployment, environ: Mapping[str, str]) -> Zygote | N
     forked = [agent for agent in deployment.agents.values() if agent.python is None]
     if len(forked) < 2:
         return None
-    zygote = Zygote(worker_environment(environ, {}))
+    zygote = Zygote(worker_environment(environ, {}), offspring)
     zygote.start()
     return zygote

@@ -74,7 +74,8 @@ def test_the_supervisor_killed_takes_everything_along_and_a_second_start_works_a
         spare = fleet.spare()
         # What the zygote forks the spare by ends a moment later.
         fleet.await_that(
-            lambda: len(fleet.processes()) == 6, "the supervisor, its zygote, a spare and the workers"
+            lambda: len(fleet.processes()) == 7,
+            "the supervisor, its keeper and zygote, a spare and the workers",
         )
         orphans = fleet.processes()[1:]
         for pid in (spare.pid, fleet.agent("two")["pid"]):  # which cannot act by themselves

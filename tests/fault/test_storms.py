@@ -156,6 +156,26 @@ def test_a_worker_that_dies_while_no_descriptor_is_left_comes_back(storm: Storm)
     assert storm.answers("quiet")
 
 
+def test_one_that_could_not_be_swept_in_time_comes_back_once_there_are_descriptors_again(
+    storm: Storm,
+) -> None:
+    died = storm.fleet.pids()["quiet"]
+    assert died is not None
+    with storm.fleet._client() as client:
+        client.get("/v1/status")
+        with storm.without_descriptors():
+            os.kill(died, signal.SIGKILL)
+            assert await_end(died, PATIENCE)
+            wait = {"agents": ["quiet"], "for": "settled", "timeout": PATIENCE}
+            settled = client.post("/v1/wait", json=wait, timeout=httpx.Timeout(2 * PATIENCE)).json()
+            (agent,) = (agent for agent in settled["agents"] if agent["name"] == "quiet")
+            assert agent["state"] == "failed"
+            assert "cannot be killed" in agent["message"]
+    storm.fleet.wait("quiet")
+    assert storm.fleet.agent("quiet")["last_exit"] == "killed by SIGKILL"
+    assert storm.answers("quiet")
+
+
 def test_an_agent_that_waits_for_the_zygote_can_be_stopped(storm: Storm) -> None:
     """It has no process yet; it was said to have one that cannot be killed."""
     fleet = storm.fleet

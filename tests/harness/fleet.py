@@ -114,6 +114,12 @@ class Fleet:
         supervisor = psutil.Process(self.pid)
         return [supervisor, *supervisor.children(recursive=True)]
 
+    def keeper(self) -> psutil.Process:
+        """The process between the supervisor and all that it starts."""
+        return next(
+            child for child in psutil.Process(self.pid).children() if "keeping.py" in str(child.cmdline())
+        )
+
     def zygote(self) -> psutil.Process:
         """The zygote."""
         return self.descendant("pallas-zygote")

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import fcntl
 import json
+import multiprocessing
 import os
 import resource
 import signal
@@ -61,6 +62,8 @@ def _follow(order: dict[str, Any], loop: asyncio.AbstractEventLoop) -> object:
     details = {key: value for key, value in order.items() if key != "do"}
     if order["do"] == "block the loop":
         loop.call_soon_threadsafe(time.sleep, LONG)
+    elif order["do"] == "leave strays":
+        return {way: leave() for way, leave in _STRAYS.items()}
     elif order["do"] != "nothing":
         _DEEDS[order["do"]](**details)
     return "done"
@@ -173,6 +176,70 @@ def _execute_unsigned() -> None:
     command = ["env", "-i", "sh", "-c", f"trap '' TERM; (exec sleep {LONG}) & exec sleep {LONG}"]
     subprocess.Popen(command, start_new_session=True)
 
+
+# --- strays: whatever a worker may leave behind, each by one way to get away from it ----------------------
+
+
+def _stray(
+    *,
+    forks: int = 2,
+    session: bool = True,
+    environment: dict[str, str] | None = None,
+    close: bool = False,
+    block: bool = False,
+    execute: bool = True,
+) -> int:
+    """Leave a process that sleeps; its process ID."""
+    reader, writer = os.pipe()
+    if os.fork() != 0:
+        os.close(writer)
+        with os.fdopen(reader, "rb") as answer:
+            return int(answer.readline())
+    try:
+        if session:
+            os.setsid()
+        for _ in range(forks - 1):
+            if os.fork() != 0:
+                os._exit(0)
+        if block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+        os.write(writer, b"%d\n" % os.getpid())
+        os.close(writer)
+        if close:
+            os.closerange(0, 4096)
+        if execute:
+            os.execve("/bin/sleep", ["sleep", str(LONG)], os.environ if environment is None else environment)
+        time.sleep(LONG)
+    finally:
+        os._exit(1)
+
+
+def _stray_of_multiprocessing() -> int:
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(LONG,))
+    process.start()
+    assert process.pid is not None
+    return process.pid
+
+
+def _stopped_stray() -> int:
+    pid = _stray(session=False)
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+_STRAYS: dict[str, Callable[[], int]] = {
+    "popen": lambda: subprocess.Popen(["sleep", str(LONG)]).pid,
+    "new session": lambda: subprocess.Popen(["sleep", str(LONG)], start_new_session=True).pid,
+    "multiprocessing": _stray_of_multiprocessing,
+    "double fork": _stray,
+    "env -i": lambda: _stray(environment={}),
+    "closed descriptors": lambda: _stray(close=True),
+    "forked, closed descriptors": lambda: _stray(close=True, execute=False),
+    "env -i, closed descriptors": lambda: _stray(environment={}, close=True),
+    "blocked signals": lambda: _stray(block=True),
+    "stopped": _stopped_stray,
+    "another's sign": lambda: _stray(environment={"PALLAS_WORKER": "zzz/99"}),
+}
 
 _KINDS = (_fork, _fork_twice, _execute, _execute_unsigned)
 

@@ -45,12 +45,12 @@ class Orders:
         with self._channel() as channel:
             self._send(channel, agent, do, details)
 
-    def ask(self, agent: str, do: str, **details: Any) -> None:
-        """Tell a running worker what to do and wait until it has been done."""
+    def ask(self, agent: str, do: str, **details: Any) -> Any:
+        """Tell a running worker what to do and wait until it has been done; its answer."""
         with self._channel() as channel:
             self._send(channel, agent, do, details)
             channel.settimeout(PATIENCE)
-            channel.recv(4096)
+            return json.loads(channel.recv(4096))
 
     def prepare(self, agent: str, do: str, **details: Any) -> None:
         """Tell the agent's next start what to do."""

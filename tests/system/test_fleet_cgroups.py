@@ -37,8 +37,8 @@ def test_each_worker_has_a_group_and_takes_its_daemons_along(tmp_path: Path) -> 
         root = above / "fleet"
         with Fleet(deployment, env={"PALLAS_CGROUP": str(root)}) as fleet:
             fleet.wait()
-            forking = {fleet.zygote().pid, fleet.spare().pid}
-            assert members(root / "supervisor") == {fleet.pid, *forking}
+            beside = {fleet.keeper().pid, fleet.zygote().pid, fleet.spare().pid}
+            assert members(root / "supervisor") == {fleet.pid, *beside}
             pids = fleet.pids()
             assert members(root / "worker-forked.1") == {pids["forked"]}
             assert members(root / "worker-own.1") == {pids["own"]}

@@ -112,7 +112,7 @@ def essence(agent: Agent) -> Agent:
         "failures": min(agent.failures, 1),
     }
     counts |= {"companion": companion, "replace": agent.replace and "due"}
-    if agent.state is not State.KILLING:  # where alone the last exit decides anything
+    if agent.state not in (State.KILLING, State.FAILED):  # where alone the last exit decides anything
         counts["last_exit"] = None
     counts["was_ready"] = False  # which only decides how long the back-off is
     return replace(

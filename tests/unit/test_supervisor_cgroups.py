@@ -92,6 +92,17 @@ def test_groups_that_a_worker_made_go_with_its_own(groups: Groups) -> None:
 
 
 @needs_control_groups
+def test_what_an_earlier_supervisor_left_is_ended_before_anything_is_started(groups: Groups) -> None:
+    left = groups.make(OWNER, None)
+    process, _ = family(left.path)
+    with process:
+        groups.end_leftovers()
+        assert not left.path.exists()
+        assert process.wait() == -signal.SIGKILL
+    assert groups.make(OWNER, None).path == left.path
+
+
+@needs_control_groups
 def test_what_an_earlier_supervisor_left_is_found_and_its_name_not_used_again(groups: Groups) -> None:
     empty = groups.make(Owner("empty", 1), None)
     busy = groups.make(OWNER, None)

@@ -13,9 +13,9 @@ import pytest
 from pallas_supervisor import children
 from pallas_supervisor.children import (
     NASCENT,
+    OWN,
     OWNER_VARIABLE,
     Owner,
-    exit_of,
     kill_group,
     kill_strays,
     owner_of,
@@ -95,7 +95,7 @@ def test_exit_is_seen_without_reaping():
     process = subprocess.Popen([sys.executable, "-ISc", "raise SystemExit(78)"])
     descriptor = pidfd_of(process.pid)
     os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOWAIT)
-    assert exit_of(descriptor) == exit_of(descriptor) == Exit(status=78)
+    assert OWN.exit_of(process.pid, descriptor) == OWN.exit_of(process.pid, descriptor) == Exit(status=78)
     assert process.wait() == 78
     os.close(descriptor)
 
@@ -104,10 +104,10 @@ def test_exit_is_seen_without_reaping():
 def test_exit_by_a_signal(number: signal.Signals):
     process = sleeper()
     descriptor = pidfd_of(process.pid)
-    assert exit_of(descriptor) is None
+    assert OWN.exit_of(process.pid, descriptor) is None
     send(descriptor, number)
     os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOWAIT)
-    assert exit_of(descriptor) == Exit(signal=number)
+    assert OWN.exit_of(process.pid, descriptor) == Exit(signal=number)
     process.wait()
     send(descriptor, number)
     os.close(descriptor)

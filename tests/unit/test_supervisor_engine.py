@@ -10,7 +10,7 @@ import pytest
 from pallas_supervisor.engine import RECONCILE_INTERVAL, Engine, Transition
 from pallas_supervisor.events import Died, Ready, Rebind, Restart, Spawned, SpawnFailed, Start, Stop, Swept
 from pallas_supervisor.graph import Graph
-from pallas_supervisor.replacement import SPAWN_TIMEOUT
+from pallas_supervisor.replacement import KILL_TIMEOUT, SPAWN_TIMEOUT
 from pallas_supervisor.states import Desired, Exit, Policy, State
 from unit.supervisor_fakes import FakeLoop, FakeProcesses, make_engine
 
@@ -98,6 +98,43 @@ def test_a_shutdown_is_not_held_up_by_a_process_that_cannot_be_killed():
     shutdown.go_on()
     assert shutdown.done
     assert set(states(engine).values()) == {"failed"}
+
+
+def unkilled(name: str) -> tuple[Engine, FakeProcesses, FakeLoop]:
+    """An agent that died, and of which something was left for too long."""
+    engine, world, loop = started({name: ()})
+    engine.post(name, Died(1, Exit(signal=9)))
+    loop.advance(KILL_TIMEOUT)
+    assert engine.agents[name].state is State.FAILED
+    assert "cannot be killed" in engine.agents[name].message
+    return engine, world, loop
+
+
+def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time():
+    engine, world, loop = unkilled("library")
+    engine.post("library", Swept(1))
+    agent = engine.agents["library"]
+    assert (agent.state, agent.failures, agent.message) == (State.BACKOFF, 1, "killed by SIGKILL")
+    loop.advance(60.0)
+    assert engine.agents["library"].state is State.STARTING
+    come_up(engine, world, "library")
+    assert engine.agents["library"].state is State.READY
+
+
+def test_one_that_was_swept_too_late_and_is_not_wanted_any_more_is_stopped():
+    engine, _, _ = unkilled("library")
+    engine.post("library", Stop())
+    engine.post("library", Swept(1))
+    assert states(engine) == {"library": "stopped"}
+
+
+def test_a_sweep_of_what_had_failed_for_good_changes_nothing():
+    engine, world, _ = started({"library": ()})
+    end(engine, world, "library", Exit(status=78))
+    failed = engine.agents["library"]
+    assert failed.state is State.FAILED
+    engine.post("library", Swept(1))
+    assert engine.agents["library"] == failed
 
 
 def test_a_shutdown_stops_what_somebody_starts_meanwhile():

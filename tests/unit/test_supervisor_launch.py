@@ -7,15 +7,21 @@ import contextlib
 import os
 import resource
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.control_groups import groups_of_a_test, needs_control_groups
-from pallas_registry.protocol import EXIT_OUT_OF_MEMORY, FailedReport, Report, WorkerSpec, encode_report
-from pallas_supervisor import launch
+from pallas_registry.protocol import (
+    EXIT_FAILURE,
+    EXIT_OUT_OF_MEMORY,
+    FailedReport,
+    Report,
+    WorkerSpec,
+    encode_report,
+)
+from pallas_supervisor import executing, launch
 from pallas_supervisor.children import OWNER_VARIABLE, children, owner_of
 from pallas_supervisor.events import Died, Spawned, SpawnFailed, Swept
 from pallas_supervisor.executing import keep_descriptors
@@ -164,26 +170,6 @@ def test_a_death_is_told_whatever_the_worker_has_written(line: bytes, tmp_path: 
         await bench.spawned()
         await bench.swept(Exit(status=78))
         assert bench.reports == [FailedReport(message="why", permanent=True)]
-
-    on_bench(do, worker)
-
-
-def test_a_death_is_told_though_nobody_can_take_in_what_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    worker = program(tmp_path / "worker", WORKER + "os._exit(1)")
-    complaints: list[dict[str, Any]] = []
-
-    def fail(_name: str, _generation: int) -> None:
-        monkeypatch.undo()
-        raise RuntimeError("a defect")
-
-    async def do(bench: Bench) -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        monkeypatch.setattr(bench.intake, "drain", fail)
-        await bench.spawned()
-        await bench.swept(Exit(status=1))
-        assert [str(complaint["exception"]) for complaint in complaints] == ["a defect"]
 
     on_bench(do, worker)
 
@@ -378,34 +364,6 @@ def test_whatever_goes_wrong_leaves_no_group_behind(tmp_path: Path):
         assert groups.leftovers() == []
 
 
-@needs_control_groups
-@pytest.mark.parametrize("ends", ["late", "early"])
-def test_what_an_earlier_supervisor_left_is_killed_after_a_while_and_nothing_else(
-    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(launch, "LEFTOVERS_GRACE", 0.5)
-    worker = program(tmp_path / "worker", WORKER + JOIN + "time.sleep(3600)")
-
-    async def do(bench: Bench) -> None:
-        if ends == "early":
-            left.kill()
-            await asyncio.to_thread(left.wait)
-        pid = await bench.spawned()
-        assert await asyncio.to_thread(left.wait) == -signal.SIGKILL
-        await asyncio.sleep(2 * launch.LEFTOVERS_GRACE)
-        assert not is_gone(pid)
-        assert bench.events.empty
-        bench.launcher.kill("research", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL))
-
-    with groups_of_a_test() as groups:
-        group = groups.root / "worker-research.1"
-        group.mkdir()
-        with subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(3600)"]) as left:
-            (group / "cgroup.procs").write_text(str(left.pid))
-            on_bench(do, worker, groups=groups)
-
-
 @pytest.mark.parametrize(("limit", "reason"), [(2**30, "out of memory"), (None, None)])
 def test_an_exit_for_want_of_memory_says_so(limit: int | None, reason: str | None, tmp_path: Path):
     worker = program(tmp_path / "worker", WORKER + f"os._exit({EXIT_OUT_OF_MEMORY})")
@@ -433,7 +391,7 @@ def test_a_kill_may_have_a_reason(tmp_path: Path):
 def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path):
     """A start script's `log-shipper & exec pallas` makes the shipper the supervisor's child."""
     worker = program(tmp_path / "worker", "")
-    earlier = launch.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
+    earlier = executing.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
 
     async def do(bench: Bench) -> None:
         await bench.spawned()
@@ -532,7 +490,7 @@ class FailingZygote:
         if self.asked <= self.failures:
             raise ZygoteError("the zygote does not answer (TimeoutError)")
         arguments = [sys.executable, "-ISc", "import time; time.sleep(3600)"]
-        return launch.execute(arguments, os.environ, [], descriptors.output)
+        return executing.execute(arguments, os.environ, [], descriptors.output)
 
 
 class ZygoteThatImports(FailingZygote):
@@ -625,9 +583,43 @@ def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path):
     on_bench(do, worker)
 
 
+@pytest.mark.parametrize("method", ["drain", "close"])
+def test_a_death_is_told_whatever_is_wrong_with_the_pipes(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    worker = program(tmp_path / "worker", "import time; time.sleep(3600)")
+
+    async def do(bench: Bench) -> None:
+        good = getattr(bench.intake, method)
+
+        def fail(name: str, generation: int) -> None:
+            good(name, generation)
+            raise RecursionError("maximum recursion depth exceeded")
+
+        await bench.spawned()
+        monkeypatch.setattr(bench.intake, method, fail)
+        bench.launcher.kill("research", 1)
+        await bench.swept(Exit(signal=signal.SIGKILL))
+
+    on_bench(do, worker)
+    assert "research: cannot be settled" in caplog.text
+
+
+def test_one_whose_exit_nobody_knows_has_ended_nevertheless(tmp_path: Path):
+    """Say because a library of ours, or a debugger's user, has waited for it first."""
+    worker = program(tmp_path / "worker", "")
+
+    async def do(bench: Bench) -> None:
+        pid = await bench.spawned()
+        os.waitpid(pid, 0)  # noqa: ASYNC222 - it ends by itself
+        await bench.swept(Exit(status=EXIT_FAILURE))
+
+    on_bench(do, worker)
+
+
 def test_zombies_are_reaped_once_no_spawn_is_pending():
     async def do(bench: Bench) -> None:
-        pid = launch.execute([sys.executable, "-ISc", ""], os.environ, [], None)
+        pid = executing.execute([sys.executable, "-ISc", ""], os.environ, [], None)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
         pending = asyncio.get_running_loop().create_future()
         bench.launcher._spawning.add(pending)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_registry.protocol import Descriptors
+from pallas_supervisor import children
 from pallas_supervisor import zygote as module
 from pallas_supervisor.executing import execute
 from pallas_supervisor.zygote import TRIES, Zygote, ZygoteError
@@ -60,7 +61,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
             )
             return pids[-1]
 
-        monkeypatch.setattr(module, "execute", start)
+        monkeypatch.setattr(children, "execute", start)
         return pids
 
     return make
@@ -310,7 +311,7 @@ def test_one_that_cannot_be_started_leaks_nothing(monkeypatch: pytest.MonkeyPatc
     def fail(*_: object) -> int:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(module, "execute", fail)
+    monkeypatch.setattr(children, "execute", fail)
     zygote = Zygote({})
     with pytest.raises(OSError, match="Cannot allocate memory"):
         zygote.start()

@@ -59,8 +59,9 @@ def run_worker(descriptors: Descriptors) -> NoReturn:
     process ends by `os._exit`, because threads that an agent's libraries left behind must not hold it.
     """
     status = EXIT_FAILURE
+    orphaned = threading.Event()
     try:
-        status = _run(descriptors)
+        status = _run(descriptors, orphaned)
     except BaseException:  # noqa: BLE001 - nobody else could tell
         traceback.print_exc()
     finally:
@@ -68,10 +69,12 @@ def run_worker(descriptors: Descriptors) -> NoReturn:
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
+        if orphaned.is_set():  # nobody is there who would end what the agent has left in the group
+            os.killpg(0, signal.SIGKILL)
         os._exit(status)
 
 
-def _run(descriptors: Descriptors) -> int:
+def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
     spec = WorkerSpec.from_json(_read_all(descriptors.spec))
     os.close(descriptors.spec)
     outside = _join(spec.cgroup)
@@ -106,7 +109,7 @@ def _run(descriptors: Descriptors) -> int:
         memory.end_at_memory_errors()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_serve(spec, listener, report, descriptors))
+            runner.run(_serve(spec, listener, report, descriptors, orphaned))
     except AgentError as error:
         # The traceback belongs into the log; the report carries the line that people need.
         _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
@@ -129,18 +132,23 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    spec: WorkerSpec, listener: socket.socket, report: Callable[[Report], None], descriptors: Descriptors
+    spec: WorkerSpec,
+    listener: socket.socket,
+    report: Callable[[Report], None],
+    descriptors: Descriptors,
+    orphaned: threading.Event,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
-    def orphaned() -> None:
+    def stop() -> None:
+        orphaned.set()
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             loop.call_soon_threadsafe(stopping.set)
 
-    watch_lifeline(descriptors.lifeline, None if spec.listener_outlives else listener, orphaned)
+    watch_lifeline(descriptors.lifeline, None if spec.listener_outlives else listener, stop)
     # Imported only now: in a process that was not forked it takes seconds, and the lifeline is watched meanwhile.
     metrics = importlib.import_module("pallas_worker.metrics")
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot, spec.agent)

@@ -23,6 +23,7 @@ import setproctitle
 from pallas_registry.protocol import Descriptors
 from pallas_registry.tracing_settings import tracing_settings
 from pallas_worker.adoption import fork_adopted
+from pallas_worker.lifeline import wake_on_parent_death
 from pallas_worker.spare import Spare, become_worker
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     setproctitle.setproctitle("pallas-zygote")
+    wake_on_parent_death()  # stopped, it could not see its channel's end
     _preload()
     gc.disable()
     gc.collect()
