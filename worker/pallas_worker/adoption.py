@@ -1,4 +1,4 @@
-"""Forking a process that is the supervisor's child, not ours. Knows system calls, nothing of workers."""
+"""Forking a process that is no child of ours, but of the keeper above us. Knows system calls, nothing of workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fork_adopted(run: Callable[[], NoReturn]) -> int:
     """Fork a process that does `run` in a session of its own; its process ID once the subreaper has adopted it.
 
     It is forked twice: when the process between has ended, its child belongs to the next subreaper above (prctl(2)),
-    which alone reads its exit status.
+    the supervisor's keeper, which alone reads its exit status.
 
     Raises:
         OSError: there can be no further process.

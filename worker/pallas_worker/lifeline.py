@@ -25,7 +25,8 @@ _PR_SET_PDEATHSIG = 1
 def wake_on_parent_death() -> None:
     """Have the kernel send SIGCONT when the parent dies, so that a stopped worker sees its lifeline's end.
 
-    Call it only once the supervisor is the parent: the setting is about the parent of the moment (prctl(2)).
+    The parent is the keeper, or the supervisor where there is none. Call it only once that is so: the setting is about
+    the parent of the moment (prctl(2)).
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
