@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import socket
-from contextlib import contextmanager
+import threading
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from harness.ports import free_ports
+from pallas_registry.configuration_file import read_file
 from pallas_registry.own_loggers import own_logger
 from pallas_registry.problems import ConfigurationError
 from pallas_supervisor.listeners import PortsTakenError
@@ -457,6 +459,30 @@ def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
         rig.write({**two, "library": {**two["library"], "icon": "https://example.com/icon.svg"}})
         await rig.reloading.reload(dry_run=False)
         assert heard == ["https://example.com/icon.svg"]
+
+    on_rig(tmp_path, two, do)
+
+
+def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str, object]]):
+    readers: dict[str, set[int]] = {}
+
+    def watched(path: Path, *remedy: str) -> bytes | None:
+        readers.setdefault(path.name, set()).add(threading.get_ident())
+        return read_file(path, *remedy)
+
+    async def do(rig: Rig) -> None:
+        (tmp_path / ".env").write_text("A=1\n")
+        (tmp_path / "fastagent.secrets.yaml").write_text("openai: {api_key: in-the-file}\n")
+        with ExitStack() as patched:
+            for module in ("agents_file", "configuration", "configured_secrets", "environment"):
+                patched.enter_context(patch(f"pallas_registry.{module}.read_file", watched))
+            patched.enter_context(patch("pallas_supervisor.fingerprints.read_file", watched))
+            await rig.fleet._describe("library", 1)
+            assert readers.keys() >= {".env", "fastagent.secrets.yaml"}
+            await rig.fleet.provenance.look()
+            await rig.reloading.reload(dry_run=True)
+        assert readers.keys() >= {"agents.yaml", ".env", "fastagent.secrets.yaml"}
+        assert threading.get_ident() not in set().union(*readers.values())
 
     on_rig(tmp_path, two, do)
 
