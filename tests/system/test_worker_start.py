@@ -235,7 +235,10 @@ def test_a_worker_that_is_stopped_while_it_starts(tmp_path: Path) -> None:
 
 def test_no_model_at_all(tmp_path: Path) -> None:
     with run_worker(project(tmp_path, config=""), ready=False) as worker:
-        assert failure(worker).message.startswith("ModelConfigError: No model configured")
+        assert failure(worker).message == (
+            "ModelConfigError: No model configured: "
+            "set default_model in fastagent.config.yaml, or model= in the agent's decorator"
+        )
 
 
 def test_a_failure_of_the_moment_is_not_permanent(tmp_path: Path) -> None:

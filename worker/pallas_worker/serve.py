@@ -98,8 +98,7 @@ async def serve(
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
-        message = f"{type(error).__name__}: {format_fast_agent_error(error)}"
-        raise AgentError(message, permanent=permanent) from error
+        raise AgentError(f"{type(error).__name__}: {_advice(error)}", permanent=permanent) from error
     finally:
         close_tracing()
 
@@ -222,6 +221,14 @@ def _qualified(model: str | None) -> str | None:
         return None
     reference = model_reference(model)
     return f"{reference.provider}.{reference.name}" if reference.provider is not None else reference.name
+
+
+def _advice(error: FastAgentError) -> str:
+    """What is wrong and what to do, in one line; fast-agent's advice for its own command line is none here."""
+    if error.message == "No model configured":
+        remedy = "set default_model in fastagent.config.yaml, or model= in the agent's decorator"
+        return f"{error.message}: {remedy}"
+    return format_fast_agent_error(error)
 
 
 class _Trial(NamedTuple):
