@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED = int(os.environ.get("PALLAS_TEST_SEED", "1"))
-COUNT = 35
+COUNT = 40
 """Each kind once, but for those that take long."""
 LONG = ("freeze the zygote",)
 """Kinds of which the time-outs alone take too long here."""

@@ -21,6 +21,7 @@ import yaml
 from harness.campaign import AGENTS, LEAVES, PATIENCE, Fault
 from harness.clock import DAY
 from harness.deployment import PASSTHROUGH
+from harness.hostile_faults import HOSTILE_FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -452,4 +453,5 @@ FAULTS = (
     Fault("contradict by command", _contradict_by_command, 1),
     Fault("a reader that does not read", _slow_reader, 1),
     Fault("a reader that leaves", _leaving_reader, 1),
+    *HOSTILE_FAULTS,
 )

@@ -64,7 +64,7 @@ RECORDS: list[dict[str, Any]] = [
 ]
 
 
-def _open_pipe(pid: int, wanted: Callable[[int, int], bool]) -> int | None:
+def open_pipe(pid: int, wanted: Callable[[int, int], bool]) -> int | None:
     """Another description of the first pipe of a process of which `wanted(number, flags)` holds."""
     for entry in sorted(Path("/proc", str(pid), "fd").iterdir(), key=lambda path: int(path.name)):
         with contextlib.suppress(OSError):
@@ -77,15 +77,15 @@ def _open_pipe(pid: int, wanted: Callable[[int, int], bool]) -> int | None:
     return None
 
 
-def _is_output(number: int, _flags: int) -> bool:
+def is_output(number: int, _flags: int) -> bool:
     return number == 1
 
 
-def _is_report(number: int, flags: int) -> bool:
+def is_report(number: int, flags: int) -> bool:
     return number > 2 and flags & os.O_ACCMODE == os.O_WRONLY and not flags & os.O_NONBLOCK
 
 
-def _is_records(number: int, flags: int) -> bool:
+def is_records(number: int, flags: int) -> bool:
     return number > 2 and flags & os.O_ACCMODE == os.O_WRONLY and bool(flags & os.O_NONBLOCK)
 
 
@@ -93,7 +93,7 @@ def _is_notices(number: int, flags: int) -> bool:
     return number > 2 and flags & os.O_ACCMODE == os.O_RDONLY
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write_to(descriptor: int, data: bytes) -> None:
     deadline = time.monotonic() + WRITE_TIME
     rest = memoryview(data)
     while rest and time.monotonic() < deadline:
@@ -110,32 +110,32 @@ def _attack_pipe(
 ) -> None:
     victim = rng.choice(VICTIMS)
     try:
-        descriptor = _open_pipe(fleet.pid(victim), wanted)
+        descriptor = open_pipe(fleet.pid(victim), wanted)
     except FileNotFoundError:  # it died of the round before
         return
     if descriptor is None:
         raise BrokenError(f"the worker of {victim} has no such pipe")
     try:
         for _ in range(rng.choice((1, 1, 4))):
-            _write(descriptor, lines(documents, rng))
+            write_to(descriptor, lines(documents, rng))
         if rng.random() < 0.4:
             fleet.kill(victim)
             if rng.random() < 0.5:
-                _write(descriptor, lines(documents, rng))
+                write_to(descriptor, lines(documents, rng))
     finally:
         os.close(descriptor)
 
 
 def attack_report(fleet: WatchedFleet, rng: random.Random) -> None:
-    _attack_pipe(fleet, rng, _is_report, REPORTS)
+    _attack_pipe(fleet, rng, is_report, REPORTS)
 
 
 def attack_records(fleet: WatchedFleet, rng: random.Random) -> None:
-    _attack_pipe(fleet, rng, _is_records, RECORDS)
+    _attack_pipe(fleet, rng, is_records, RECORDS)
 
 
 def attack_output(fleet: WatchedFleet, rng: random.Random) -> None:
-    _attack_pipe(fleet, rng, _is_output, [*RECORDS, *REPORTS])
+    _attack_pipe(fleet, rng, is_output, [*RECORDS, *REPORTS])
 
 
 def attack_notices(fleet: WatchedFleet, rng: random.Random) -> None:
@@ -143,8 +143,8 @@ def attack_notices(fleet: WatchedFleet, rng: random.Random) -> None:
     victim = rng.choice(VICTIMS)
     pid = fleet.pid(victim)
     with contextlib.suppress(FileNotFoundError):
-        notices = _open_pipe(pid, _is_notices)
-        report = _open_pipe(pid, _is_report)
+        notices = open_pipe(pid, _is_notices)
+        report = open_pipe(pid, is_report)
         assert notices is not None
         assert report is not None
         try:
@@ -167,8 +167,8 @@ def attack_notices(fleet: WatchedFleet, rng: random.Random) -> None:
                     {**_RESULT, "target": target, "up": bool(rng.getrandbits(1))}
                     for target in watch["targets"]
                 ]
-                _write(report, json.dumps(watch).encode() + b"\n")
-                _write(report, json.dumps({"kind": "probed", "results": results}).encode() + b"\n")
+                write_to(report, json.dumps(watch).encode() + b"\n")
+                write_to(report, json.dumps({"kind": "probed", "results": results}).encode() + b"\n")
                 with contextlib.suppress(BlockingIOError):
                     os.read(notices, 65_536)
         finally:
