@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.campaign import LEAVES, Fault
 from harness.fuzz.material import EXPENSIVE_TEXTS, lines
-from harness.fuzz.pipes import RECORDS, REPORTS, is_output, is_records, is_report, open_pipe, write_to
+from harness.fuzz.pipes import RECORDS, REPORTS, open_pipe, write_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterator
 
     from harness.campaign import Campaign
 
@@ -28,9 +28,8 @@ _UNREADABLE = b'{"kind":"watch","targets":[[1]]}\n' + b"[" * 60_000 + b"\n"
 
 
 @contextlib.contextmanager
-def _pipe(pid: int, wanted: Callable[[int, int], bool]) -> Iterator[int]:
-    descriptor = open_pipe(pid, wanted)
-    assert descriptor is not None
+def _pipe(campaign: Campaign, pid: int, name: str) -> Iterator[int]:
+    descriptor = open_pipe(campaign.fleet.pid, pid, name)
     try:
         yield descriptor
     finally:
@@ -40,7 +39,7 @@ def _pipe(pid: int, wanted: Callable[[int, int], bool]) -> Iterator[int]:
 def _malformed_reports_and_death(campaign: Campaign) -> Collection[str]:
     agent = campaign.rng.choice(LEAVES)
     pid = campaign.pid(agent)
-    with _pipe(pid, is_report) as report:
+    with _pipe(campaign, pid, "report") as report:
         write_to(report, _UNREADABLE + lines(REPORTS, campaign.rng))
         os.kill(pid, signal.SIGKILL)
         write_to(report, _UNREADABLE)
@@ -51,7 +50,7 @@ def _malformed_reports_and_death(campaign: Campaign) -> Collection[str]:
 def _malformed_reports_and_freeze(campaign: Campaign) -> Collection[str]:
     """The judge of frozen workers is told nonsense by the one that freezes."""
     pid = campaign.pid("delta")
-    with _pipe(pid, is_report) as report:
+    with _pipe(campaign, pid, "report") as report:
         os.kill(pid, signal.SIGSTOP)
         write_to(report, _UNREADABLE)
     campaign.await_death(pid)
@@ -63,7 +62,7 @@ def _expensive_output(campaign: Campaign) -> Collection[str]:
     texts = "".join(text * (30_000 // len(text)) + "\n" for text in EXPENSIVE_TEXTS)
     forged: list[Any] = [json.dumps(record).encode() + b"\n" for record in RECORDS]
     pid = campaign.pid("delta")
-    with _pipe(pid, is_output) as output, _pipe(pid, is_records) as records:
+    with _pipe(campaign, pid, "output") as output, _pipe(campaign, pid, "records") as records:
         write_to(output, texts.encode())
         write_to(records, b"".join(forged))
     return ()

@@ -133,7 +133,7 @@ def deep(rng: random.Random, longest: int) -> bytes:
 
 
 def lines(documents: Sequence[Any], rng: random.Random, size: int = 64_000) -> bytes:
-    """Lines of JSON, and of what is nearly JSON, of about `size` bytes at most."""
+    """Lines of JSON, and of what is nearly JSON, of at most about three times `size` bytes."""
     ways: list[Callable[[], bytes]] = [
         lambda: _json(mutated(rng.choice(documents), rng)),
         lambda: _json(mutated(rng.choice(documents), rng)),
@@ -146,6 +146,8 @@ def lines(documents: Sequence[Any], rng: random.Random, size: int = 64_000) -> b
     ]
     written = bytearray()
     for _ in range(rng.choice((1, 3, 20))):
+        if len(written) > 2 * size:
+            break
         written += rng.choice(ways)()[:size] + (b"\n" if rng.random() < 0.9 else b"")
     return bytes(written)
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.fuzz.material import MARK, lines
-from harness.fuzz.watched_fleet import VICTIMS, BrokenError, WatchedFleet
+from harness.fuzz.watched_fleet import VICTIMS, WatchedFleet
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
 
 WRITE_TIME = 2.0
@@ -64,33 +63,39 @@ RECORDS: list[dict[str, Any]] = [
 ]
 
 
-def open_pipe(pid: int, wanted: Callable[[int, int], bool]) -> int | None:
-    """Another description of the first pipe of a process of which `wanted(number, flags)` holds."""
-    for entry in sorted(Path("/proc", str(pid), "fd").iterdir(), key=lambda path: int(path.name)):
+def open_pipe(supervisor: int, worker: int, name: str) -> int:
+    """Another description of one of a worker's pipes: `report`, `records` and `output` to write, `notices` to read.
+
+    The worker has more pipes, of its own; those that it shares with the supervisor were made in this order.
+
+    Raises:
+        OSError: the worker has gone.
+    """
+    ours = set(_pipes(supervisor))
+    shared = {pipe: entry for pipe, entry in _pipes(worker).items() if pipe in ours}
+    writable = sorted(pipe for pipe in shared if _access(shared[pipe]) == os.O_WRONLY)
+    readable = sorted(pipe for pipe in shared if _access(shared[pipe]) == os.O_RDONLY)
+    if name == "notices":
+        entry, access = shared[readable[-1]], os.O_RDONLY  # the other one is the lifeline
+    else:
+        entry, access = shared[writable[("report", "records", "output").index(name)]], os.O_WRONLY
+    return os.open(entry, access | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _pipes(pid: int) -> dict[int, Path]:
+    """The pipes of a process by their inodes, each with one of its descriptors."""
+    found: dict[int, Path] = {}
+    for entry in Path("/proc", str(pid), "fd").iterdir():
         with contextlib.suppress(OSError):
-            if not str(entry.readlink()).startswith("pipe:"):
-                continue
-            info = Path("/proc", str(pid), "fdinfo", entry.name).read_text()
-            flags = int(info.split("flags:")[1].split()[0], 8)
-            if wanted(int(entry.name), flags):
-                return os.open(entry, (flags & os.O_ACCMODE) | os.O_NONBLOCK | os.O_CLOEXEC)
-    return None
+            target = str(entry.readlink())
+            if target.startswith("pipe:["):
+                found[int(target[6:-1])] = entry
+    return found
 
 
-def is_output(number: int, _flags: int) -> bool:
-    return number == 1
-
-
-def is_report(number: int, flags: int) -> bool:
-    return number > 2 and flags & os.O_ACCMODE == os.O_WRONLY and not flags & os.O_NONBLOCK
-
-
-def is_records(number: int, flags: int) -> bool:
-    return number > 2 and flags & os.O_ACCMODE == os.O_WRONLY and bool(flags & os.O_NONBLOCK)
-
-
-def _is_notices(number: int, flags: int) -> bool:
-    return number > 2 and flags & os.O_ACCMODE == os.O_RDONLY
+def _access(entry: Path) -> int:
+    info = Path(str(entry).replace("/fd/", "/fdinfo/")).read_text()
+    return int(info.split("flags:")[1].split()[0], 8) & os.O_ACCMODE
 
 
 def write_to(descriptor: int, data: bytes) -> None:
@@ -105,16 +110,12 @@ def write_to(descriptor: int, data: bytes) -> None:
             return
 
 
-def _attack_pipe(
-    fleet: WatchedFleet, rng: random.Random, wanted: Callable[[int, int], bool], documents: list[Any]
-) -> None:
+def _attack_pipe(fleet: WatchedFleet, rng: random.Random, pipe: str, documents: list[Any]) -> None:
     victim = rng.choice(VICTIMS)
     try:
-        descriptor = open_pipe(fleet.pid(victim), wanted)
-    except FileNotFoundError:  # it died of the round before
+        descriptor = open_pipe(fleet.fleet.pid, fleet.pid(victim), pipe)
+    except (OSError, LookupError):  # it is dying of the round before
         return
-    if descriptor is None:
-        raise BrokenError(f"the worker of {victim} has no such pipe")
     try:
         for _ in range(rng.choice((1, 1, 4))):
             write_to(descriptor, lines(documents, rng))
@@ -127,50 +128,40 @@ def _attack_pipe(
 
 
 def attack_report(fleet: WatchedFleet, rng: random.Random) -> None:
-    _attack_pipe(fleet, rng, is_report, REPORTS)
+    """What the worker reports of itself."""
+    _attack_pipe(fleet, rng, "report", REPORTS)
 
 
 def attack_records(fleet: WatchedFleet, rng: random.Random) -> None:
-    _attack_pipe(fleet, rng, is_records, RECORDS)
+    """The worker's log records."""
+    _attack_pipe(fleet, rng, "records", RECORDS)
 
 
 def attack_output(fleet: WatchedFleet, rng: random.Random) -> None:
-    _attack_pipe(fleet, rng, is_output, [*RECORDS, *REPORTS])
+    """What the worker prints."""
+    _attack_pipe(fleet, rng, "output", [*RECORDS, *REPORTS])
 
 
 def attack_notices(fleet: WatchedFleet, rng: random.Random) -> None:
     """The supervisor's messages to a worker are taken away, or find the pipe full, while more of them are due."""
-    victim = rng.choice(VICTIMS)
-    pid = fleet.pid(victim)
-    with contextlib.suppress(FileNotFoundError):
-        notices = open_pipe(pid, _is_notices)
-        report = open_pipe(pid, is_report)
-        assert notices is not None
-        assert report is not None
+    pid = fleet.pid(rng.choice(VICTIMS))
+    with contextlib.ExitStack() as stack:
         try:
-            watch = {
-                "kind": "watch",
-                "targets": [f"{rng.getrandbits(128):032x}" for _ in range(rng.choice((1, 500)))],
-            }
-            if rng.random() < 0.5:
-                own = Path("/proc", str(pid), "fd")
-                for entry in own.iterdir():  # fill it from the other side
-                    if str(entry.readlink()) == f"pipe:[{os.fstat(notices).st_ino}]":
-                        filling = os.open(entry, os.O_WRONLY | os.O_NONBLOCK)
-                        with contextlib.suppress(BlockingIOError):
-                            while True:
-                                os.write(filling, b"\n" * 4096)
-                        os.close(filling)
-                        break
-            for _ in range(rng.choice((1, 20))):
-                results = [
-                    {**_RESULT, "target": target, "up": bool(rng.getrandbits(1))}
-                    for target in watch["targets"]
-                ]
-                write_to(report, json.dumps(watch).encode() + b"\n")
-                write_to(report, json.dumps({"kind": "probed", "results": results}).encode() + b"\n")
-                with contextlib.suppress(BlockingIOError):
-                    os.read(notices, 65_536)
-        finally:
-            os.close(notices)
-            os.close(report)
+            notices, report = (open_pipe(fleet.fleet.pid, pid, name) for name in ("notices", "report"))
+        except (OSError, LookupError):
+            return
+        stack.callback(os.close, notices)
+        stack.callback(os.close, report)
+        if rng.random() < 0.5:  # fill it from the other side
+            filling = os.open(f"/proc/self/fd/{notices}", os.O_WRONLY | os.O_NONBLOCK)
+            stack.callback(os.close, filling)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(filling, b"\n" * 4096)
+        targets = [f"{rng.getrandbits(128):032x}" for _ in range(rng.choice((1, 100)))]
+        for _ in range(rng.choice((1, 20))):
+            results = [{**_RESULT, "target": target, "up": bool(rng.getrandbits(1))} for target in targets]
+            write_to(report, json.dumps({"kind": "watch", "targets": targets}).encode() + b"\n")
+            write_to(report, json.dumps({"kind": "probed", "results": results}).encode() + b"\n")
+            with contextlib.suppress(BlockingIOError):
+                os.read(notices, 65_536)
