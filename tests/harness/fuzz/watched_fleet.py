@@ -130,15 +130,33 @@ class WatchedFleet:
         Raises:
             BrokenError: something did not hold.
         """
+        self._settle()
+        for name in VICTIMS:
+            self._call_victim(name)
+        self._settle()
+        problems = [*self._disturbed(), *self._loop_problems(), *self.log.problems(), *self._log_defects()]
+        problems += self._scrape_problems()
+        if problems:
+            raise BrokenError("; ".join(problems[:10]))
+
+    def _settle(self) -> None:
         deadline = time.monotonic() + PATIENCE
         while unsettled := self._unsettled():
             if time.monotonic() > deadline:
                 raise BrokenError(f"not in order within {PATIENCE:g} s: " + "; ".join(unsettled))
             time.sleep(_LOOK_INTERVAL)  # processes have no event for us
-        problems = [*self._disturbed(), *self._loop_problems(), *self.log.problems(), *self._log_defects()]
-        problems += self._scrape_problems()
-        if problems:
-            raise BrokenError("; ".join(problems[:10]))
+
+    def _call_victim(self, name: str) -> None:
+        """What was done to it may end it with its next call; the worker after that has to answer."""
+        for _ in range(3):
+            try:
+                if (text := self._call(name)) != "still there?":
+                    raise BrokenError(f"{name} answered {text!r}")
+            except httpx.TransportError:
+                self._settle()
+            else:
+                return
+        raise BrokenError(f"{name} ends with every call")
 
     def _unsettled(self) -> list[str]:
         """What may be wrong for a moment."""
@@ -169,7 +187,7 @@ class WatchedFleet:
                 yield f"the worker of {name} was {self._before[name]} and is {agent['pid']}"
             if name in CALM and agent["health"] != "ok":
                 yield f"{name} is {agent['health']}: {agent['message']}"
-        for name in self.deployment.agents:
+        for name in CALM:
             if (text := self._call(name)) != "still there?":
                 yield f"{name} answered {text!r}"
 
