@@ -371,6 +371,15 @@ def test_what_is_no_file_at_all_is_set_aside(tmp_path: Path, make: Callable[[Pat
     assert not (tmp_path / "counter_a0.db.damaged" / "full").exists()
 
 
+def test_a_file_without_end_is_set_aside_unread(tmp_path: Path) -> None:
+    path = tmp_path / "counter_a0.db"
+    reserve(str(path))
+    os.truncate(path, 2**40)  # with all its sound beginning; to read it would take all memory
+    reserve(str(path))
+    assert path.stat().st_size == 65536
+    assert path.with_suffix(".db.damaged").stat().st_size == 2**40
+
+
 @settings(deadline=None)
 @given(st.binary(min_size=0, max_size=200), st.sampled_from([0, 8, 16, 40, 64]))
 def test_no_content_can_hang_or_crash_the_check(content: bytes, used: int) -> None:

@@ -21,10 +21,13 @@ from pallas_registry.folding import UNFINISHED, remove, set_aside, write_reserve
 from pallas_registry.logs import get_logger
 from pallas_registry.merged_files import MergedFiles
 from pallas_registry.metric_slots import agent_of
-from pallas_registry.values_file import DamagedError, check, encode, entry_size
+from pallas_registry.values_file import MAX_BYTES, DamagedError, check, encode, entry_size
 
 SETTLING = 10
 """Times that files are read again because the supervisor was folding some of them meanwhile."""
+
+LARGEST = 8 * MAX_BYTES
+"""Bytes of a file that a worker goes on writing: what is beyond `MAX_BYTES` is counted and not served."""
 
 _log = get_logger("pallas.worker.metrics")
 
@@ -121,9 +124,7 @@ def reserve(filename: str) -> None:
     """
     path = Path(filename)
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise DamagedError("it is no regular file")  # noqa: TRY301 - treated like all the rest
-        check(path.read_bytes())
+        check(_whole(path))
     except FileNotFoundError:
         pass
     except (DamagedError, PermissionError) as error:
@@ -138,6 +139,24 @@ def reserve(filename: str) -> None:
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def _whole(path: Path) -> bytes:
+    """What is in an existing file.
+
+    Raises:
+        DamagedError: it is none that a worker has written; a device or a sparse file would be read without end.
+        FileNotFoundError: there is none.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise DamagedError("it is no regular file")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if (size := os.fstat(descriptor).st_size) > LARGEST:
+            raise DamagedError(f"it has {size} bytes")
+        return os.pread(descriptor, size, 0)
+    finally:
+        os.close(descriptor)
 
 
 class AgentFiles:

@@ -48,7 +48,7 @@ def attack_metrics(fleet: WatchedFleet, rng: random.Random) -> None:
 def _is_victims(path: Path) -> bool:
     """Whether the worker that writes this file is a victim's: its keys say whose they are."""
     with contextlib.suppress(OSError):
-        data = path.read_bytes()[:200_000]
+        data = _beginning(path)
         return (
             b'"calm"' not in data
             and b'"dependent"' not in data
@@ -57,9 +57,14 @@ def _is_victims(path: Path) -> bool:
     return False
 
 
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:  # the round before may have made it endless
+        return file.read(500_000)
+
+
 def _damage(path: Path, rng: random.Random) -> None:
     with contextlib.suppress(OSError):
-        data = bytearray(path.read_bytes())
+        data = bytearray(_beginning(path))
         used = min(max(struct.unpack_from("i", data)[0] if len(data) >= 4 else 0, 0), len(data))
         what = rng.randrange(11)
         if what == 0:
