@@ -161,17 +161,14 @@ def test_one_that_could_not_be_swept_in_time_comes_back_once_there_are_descripto
 ) -> None:
     died = storm.fleet.pids()["quiet"]
     assert died is not None
-    with storm.fleet._client() as client:
-        client.get("/v1/status")
+    with storm.fleet.follow() as log:
         with storm.without_descriptors():
             os.kill(died, signal.SIGKILL)
-            assert await_end(died, PATIENCE)
-            wait = {"agents": ["quiet"], "for": "settled", "timeout": PATIENCE}
-            settled = client.post("/v1/wait", json=wait, timeout=httpx.Timeout(2 * PATIENCE)).json()
-            (agent,) = (agent for agent in settled["agents"] if agent["name"] == "quiet")
-            assert agent["state"] == "failed"
-            assert "cannot be killed" in agent["message"]
-    storm.fleet.wait("quiet")
+            failed = log.until(
+                lambda record: record.get("agent") == "quiet" and record.get("state") == "failed"
+            )
+            assert "cannot be killed" in failed["message"]
+        log.until(lambda record: record.get("agent") == "quiet" and record.get("state") == "ready")
     assert storm.fleet.agent("quiet")["last_exit"] == "killed by SIGKILL"
     assert storm.answers("quiet")
 
