@@ -64,6 +64,26 @@ def test_the_zygote_killed_goes_unnoticed_and_the_next_start_works(tmp_path: Pat
         assert fleet.zygote().pid != zygote.pid
 
 
+def test_the_keeper_killed_goes_unnoticed_and_nothing_is_left_in_the_end(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "fleet", "one", "two")
+    with Fleet(deployment) as fleet:
+        fleet.wait()
+        before, keeper = fleet.pids(), fleet.keeper()
+        with fleet.follow() as log:
+            os.kill(keeper.pid, signal.SIGKILL)
+            log.until(lambda record: "the keeper of workers has gone" in record["message"])
+            log.until(lambda record: "the zygote died" in record["message"])
+        assert fleet.pids() == before
+        new = fleet.kill("one")
+        assert fleet.pids() == {**before, "one": new}
+        assert fleet.keeper().pid != keeper.pid
+        assert psutil.Process(new).ppid() == fleet.keeper().pid
+        fleet.kill("two")
+        there = fleet.processes()
+        assert fleet.stop() == 0
+        assert not any(process.is_running() for process in there)
+
+
 def test_the_supervisor_killed_takes_everything_along_and_a_second_start_works_at_once(
     tmp_path: Path,
 ) -> None:
