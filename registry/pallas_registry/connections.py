@@ -27,7 +27,7 @@ STALL_TIMEOUT = 60.0
 """Seconds in which a client has to take `STALL_BYTES` of an answer that waits for it, unless a port says otherwise."""
 STALL_BYTES = 1024
 GRACE = 0.25
-"""Seconds that a client has at least, however many others come."""
+"""Seconds that a client has at least, however many others come, unless a port says otherwise."""
 MAX_UNSENT = 64 * 1024 * 1024
 """Bytes of answers that all clients together may leave with us."""
 COMPLAINT_INTERVAL = 60.0
@@ -70,6 +70,7 @@ class Connections:
     Args:
         name: what the port is for, in log records.
         limit: how many there may be.
+        grace: seconds that a client has at least, however many others come.
         stall_timeout: seconds in which a client has to take `STALL_BYTES` of an answer that waits for it.
         clock: in seconds, never back.
     """
@@ -79,10 +80,12 @@ class Connections:
         name: str,
         limit: int,
         *,
+        grace: float = GRACE,
         stall_timeout: float = STALL_TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limit = limit
+        self._grace = grace
         self._stall_timeout = stall_timeout
         self._name = name
         self._clock = clock
@@ -158,7 +161,7 @@ class Connections:
         for group in sorted((self._asking, self._idle), key=len, reverse=True):
             unfinished = None
             for connection, (_, since) in group.items():
-                if now - since < GRACE:
+                if now - since < self._grace:
                     break
                 if connection.has_news:
                     continue

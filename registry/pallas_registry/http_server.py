@@ -34,7 +34,7 @@ A client that sends again in the meantime is answered, and told `Connection: clo
 off whose next request is under way. Looks are counted, not seconds: on a machine that stands still for a while, or
 is overloaded, clients are late, too.
 """
-ACCEPT_RETRY = 0.1
+ACCEPT_RETRY = 0.02
 """Seconds without accepting when there is no room, or no descriptor."""
 DRAIN_INTERVAL = 0.01
 """Seconds between two looks at the connections during a drain."""

@@ -68,6 +68,9 @@ REGISTRY = "registry"
 DRAIN_TIMEOUT = 2.0
 """Seconds that requests in flight get at the end."""
 
+CONTROL_GRACE = 0.05
+"""Seconds that whoever connects to the control socket has at least to ask, however many others connect."""
+
 EXTENSION = 30.0
 """Seconds more that the service manager is asked for while agents stop, again and again."""
 
@@ -182,9 +185,9 @@ class _Supervisor:
         self._stack.callback(control_listener.close)
         self._stack.callback(socket_path.unlink, missing_ok=True)
         # What these two and the stand-ins do not take is the reserve for workers, logs and scrapes.
-        # Who follows the log may stop reading for as long as a page of it takes.
+        # Who follows the log may stop reading for as long as a page of it takes; who asks is near, and asks at once.
         limit = share_of_descriptors(1 / 8, 256)
-        connections = Connections("control socket", limit, stall_timeout=math.inf)
+        connections = Connections("control socket", limit, grace=CONTROL_GRACE, stall_timeout=math.inf)
         servers = [HttpServer(control, control_listener, connections, protocol=PeerProtocol, dates=False)]
         self._stack.callback(fleet.traces.close, fleet.agents)
         directory = Directory(fleet)

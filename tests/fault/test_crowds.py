@@ -30,19 +30,24 @@ CROWD = 400
 
 FEW_DESCRIPTORS = ("sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh")
 
-DOORS = ("registry", "control socket", "port of a worker", "port of nobody")
-
 ACCEPT = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
-MANNERS = {
-    "says nothing": b"",
-    "does not end its head": b"GET / HTTP/1.1\r\nHost: localhost\r\n",
-    "keeps its body back": b"POST %s HTTP/1.1\r\nHost: localhost\r\n" + ACCEPT + b"Content-Length: 9\r\n\r\n",
-    "reads no answer": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-}
-"""What each of a crowd does with its connection, and what it sends for that."""
+SILENT = b""
+HALF_A_HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+NO_BODY = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" + ACCEPT + b"Content-Length: 9\r\n\r\n"
+IDLE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-BODY_WANTED = {"control socket": b"/v1/wait", "port of a worker": b"/mcp"}
-"""Where a body is waited for. Elsewhere the answer comes without it, and the connection is idle."""
+CASES = {
+    "registry, silent": ("registry", SILENT),
+    "registry, idle": ("registry", IDLE),
+    "control socket, silent": ("control socket", HALF_A_HEAD),
+    "control socket, without a body": ("control socket", NO_BODY.replace(b"%s", b"/v1/wait")),
+    "worker, silent": ("worker", SILENT),
+    "worker, without a body": ("worker", NO_BODY.replace(b"%s", b"/mcp")),
+    "worker, idle": ("worker", IDLE),
+    "nobody, silent": ("nobody", SILENT),
+    "nobody, idle": ("nobody", IDLE),
+}
+"""At which port a crowd connects, and what each of it sends; nobody reads an answer."""
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +66,8 @@ def address(fleet: Fleet, door: str) -> tuple[str, int] | str:
     agents = fleet.deployment.agents
     ports = {
         "registry": fleet.deployment.document["registry_port"],
-        "port of a worker": agents["busy"]["port"],
-        "port of nobody": agents["down"]["port"],
+        "worker": agents["busy"]["port"],
+        "nobody": agents["down"]["port"],
     }
     return ("127.0.0.1", ports[door]) if door in ports else str(fleet.runtime / "control.sock")
 
@@ -102,9 +107,9 @@ def test_the_limit_is_the_one_that_is_meant(fleet: Fleet) -> None:
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0] == DESCRIPTORS
 
 
-@pytest.mark.parametrize("manner", MANNERS)
-@pytest.mark.parametrize("door", DOORS)
-def test_a_crowd_keeps_nobody_from_anything(fleet: Fleet, door: str, manner: str) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_a_crowd_keeps_nobody_from_anything(fleet: Fleet, case: str) -> None:
+    door, said = CASES[case]
     deployment = fleet.deployment
     busy, quiet = (deployment.agents[name]["port"] for name in ("busy", "quiet"))
     registry = deployment.document["registry_port"]
@@ -116,10 +121,9 @@ def test_a_crowd_keeps_nobody_from_anything(fleet: Fleet, door: str, manner: str
         Question(registry),
         Question(registry, path="/metrics", expected="pallas_"),
     ]
-    said = MANNERS[manner].replace(b"%s", BODY_WANTED.get(door, b"/"))
-    # A connection that is kept without a request goes with the crowd's, if it has been idle for longer than those.
-    crowd_is_idle = manner == "reads no answer" or (manner.startswith("keeps") and door not in BODY_WANTED)
-    with SteadyClients(questions, (False,) if crowd_is_idle else (False, True)) as clients:
+    # A connection that is kept without a request goes with a crowd of idle ones, if it has been idle for longer.
+    manners = (False,) if said == IDLE else (False, True)
+    with SteadyClients(questions, manners) as clients:
         clients.until_more(2)
         with crowd(where, said) as sockets:
             clients.until_more(2)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pallas_registry import connections
 from pallas_registry.connections import Connections
 from pallas_supervisor import standin as module
 from pallas_supervisor.standin import Absence, StandIn, render
@@ -29,13 +28,12 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still is no client that says nothing, and ends no pause."""
     monkeypatch.setattr(module, "REQUEST_TIMEOUT", PATIENCE)
     monkeypatch.setattr(module, "ACCEPT_RETRY", PATIENCE)
-    monkeypatch.setattr(connections, "GRACE", 0.0)
 
 
 class Bench:
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
-        self.connections = Connections("tests", 200)
+        self.connections = Connections("tests", 200, grace=0.0)
         self.stand_in = StandIn(listener, lambda: WHY, self.connections)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
 
@@ -171,11 +169,10 @@ def test_many_that_say_nothing_keep_nobody_from_the_answer():
     on_bench(do)
 
 
-def test_in_a_crowd_everybody_has_a_moment(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connections, "GRACE", PATIENCE)
-
+def test_in_a_crowd_everybody_has_a_moment():
     async def do(bench: Bench) -> None:
         bench.connections.limit = 1
+        bench.connections._grace = PATIENCE
         bench.stand_in.switch(on=True)
         first, second = await bench.connect(), await bench.connect()
         while bench.stand_in._resumption is None:

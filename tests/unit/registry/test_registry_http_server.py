@@ -48,7 +48,7 @@ class App:
 
 def server(app: App, listener: socket.socket, limit: int = 10) -> HttpServer:
     """A server that does not accept yet."""
-    return HttpServer(app, listener, Connections("tests", limit))
+    return HttpServer(app, listener, Connections("tests", limit, grace=0.0))
 
 
 def answering(listener: socket.socket, limit: int = 10) -> HttpServer:
@@ -298,12 +298,6 @@ def test_a_drain_at_any_turn_of_the_loop_resets_nobody(listener: socket.socket, 
     assert asyncio.run(asyncio.wait_for(run(), 60)).startswith(b"HTTP/1.1 200")
 
 
-@pytest.fixture
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is accepted has been there for long."""
-    monkeypatch.setattr(connections, "GRACE", 0.0)
-
-
 async def asked(listener: socket.socket, request: bytes = REQUEST) -> bytes:
     """The head of the answer to a request on a connection of its own."""
     async with connected(listener) as (reader, writer):
@@ -329,7 +323,6 @@ class Reader(App):
             await super().__call__(scope, receive, send)
 
 
-@pytest.mark.usefixtures("no_grace")
 @pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS)
 def test_who_waits_longest_makes_room_for_who_comes(listener: socket.socket, beginning: bytes) -> None:
     async def run() -> None:
@@ -352,7 +345,6 @@ def test_who_waits_longest_makes_room_for_who_comes(listener: socket.socket, beg
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-@pytest.mark.usefixtures("no_grace")
 def test_a_request_in_flight_keeps_its_connection_whoever_comes(listener: socket.socket) -> None:
     async def run() -> None:
         app = App()
@@ -464,7 +456,6 @@ def test_without_descriptors_it_says_so_once_and_goes_on_later(
     assert caplog.messages == ["cannot accept connections: [Errno 24] Too many open files"]
 
 
-@pytest.mark.usefixtures("no_grace")
 def test_without_descriptors_who_waits_longest_makes_room(
     listener: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
