@@ -31,6 +31,7 @@ MODULES = {
     "does_not_import": "import nothing_that_exists\n",
     "without_fast": "slow = None\n",
     "exits_at_import": "raise SystemExit(3)\n",
+    "shouts_at_import": "raise ValueError('x' * 50_000_000)\n",
     "crashes": "import os\nos._exit(9)\n",
     "hangs_at_import": "import threading\nthreading.Event().wait()\n",
 }

@@ -74,6 +74,7 @@ def test_a_port_that_is_taken_names_the_holder(tmp_path: Path) -> None:
         ("does_not_import", "ModuleNotFoundError: No module named 'nothing_that_exists'"),
         ("without_fast", "agents.bad has no `fast`"),
         ("exits_at_import", "SystemExit: 3"),
+        ("shouts_at_import", "agents/bad.py:1: ValueError: xxx"),
     ],
 )
 def test_a_bad_module_fails_only_its_own_agent(tmp_path: Path, kind: str, message: str) -> None:
