@@ -115,7 +115,9 @@ def test_a_provider_that_no_agent_uses_is_not_asked(fleet: Fleet, stub: LlmStub)
     assert {request.path for request in stub.requests} == {"/v1/models"}
     entry = agents(fleet)["chain"]
     assert (entry["status"], entry["provider"]) == ("ok", None)
-    assert not [record for record in fleet.records() if "anthropic" in record["message"]]
+    told = [r["message"] for r in fleet.records() if "worker" in r["logger"]]
+    assert [message for message in told if "openai" in message]
+    assert not [message for message in told if "anthropic" in message]
 
 
 def test_an_agent_without_a_key_says_error_and_which_variable_to_set(fleet: Fleet) -> None:

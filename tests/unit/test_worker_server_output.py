@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.contextvars import bound_contextvars
 
+from pallas_registry.own_loggers import own_logger
 from pallas_worker import server_output
 from pallas_worker.correlation import CorrelationFilter
 from pallas_worker.one_line import one_line
@@ -27,7 +28,7 @@ LOGGER = "pallas.worker.server"
 
 @pytest.fixture(autouse=True)
 def _no_outputs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    caplog.set_level(logging.DEBUG, LOGGER)
+    caplog.set_level(logging.DEBUG)
     yield
     for output in server_output._outputs.values():
         output.close()
@@ -40,11 +41,11 @@ def noted(caplog: pytest.LogCaptureFixture) -> Iterator[asyncio.Event]:
     event, loop = asyncio.Event(), asyncio.get_running_loop()
     handler = logging.Handler()
     handler.emit = lambda _record: loop.call_soon(event.set)  # type: ignore[method-assign, assignment]
-    logging.getLogger(LOGGER).addHandler(handler)
+    own_logger(LOGGER).addHandler(handler)
     try:
         yield event
     finally:
-        logging.getLogger(LOGGER).removeHandler(handler)
+        own_logger(LOGGER).removeHandler(handler)
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -102,7 +103,8 @@ def test_the_newest_line_of_an_attempt_is_known_though_it_has_no_end(
         assert output.said_since(mark) == "again"
 
     on_a_loop(act)
-    assert [record.levelname for record in caplog.records] == ["INFO", "INFO", "INFO", "DEBUG"]
+    levels = [record.levelname for record in caplog.records if record.name == LOGGER]
+    assert levels == ["INFO", "INFO", "INFO", "DEBUG"]
 
 
 def test_what_a_server_says_is_bounded_escaped_and_without_secrets(
