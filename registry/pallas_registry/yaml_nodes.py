@@ -138,6 +138,9 @@ def _measure(root: yaml.Node) -> None:
     waiting = [(root, line_of(root))]
     while waiting:
         node, line = waiting[-1]
+        if sizes.get(id(node), (-1, -1))[0] >= 0:  # by another alias
+            waiting.pop()
+            continue
         children = list(_children(node))
         if id(node) not in sizes:
             sizes[id(node)] = (-1, -1)
@@ -150,12 +153,11 @@ def _measure(root: yaml.Node) -> None:
                     )
             continue
         waiting.pop()
-        if sizes[id(node)][0] < 0:
-            inner = [sizes[id(child)] for child, _, _ in children]
-            levels = 1 + max((levels for _, levels in inner), default=0) if children else 0
-            values = 1 + sum(values for values, _ in inner)
-            _refuse_too_much(line, levels, values)
-            sizes[id(node)] = (values, levels)
+        inner = [sizes[id(child)] for child, _, _ in children]
+        levels = 1 + max((levels for _, levels in inner), default=0) if children else 0
+        values = 1 + sum(values for values, _ in inner)
+        _refuse_too_much(line, levels, values)
+        sizes[id(node)] = (values, levels)
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[yaml.Node, int, str]]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
 import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pallas_registry import yaml_nodes
 from unit.registry.agents_text import parse, problems, problems_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize(
@@ -80,6 +87,19 @@ def test_bombs_of_aliases_and_merges_end_soon() -> None:
     rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else 'lol')}]" for n in range(40)]
     found = problems("\n".join(["name: demo", *rows]))
     assert ["holds more than" in problem.message for problem in found] == [True]
+
+
+def test_what_many_aliases_lead_to_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: Counter[int] = Counter()
+    children = yaml_nodes._children
+
+    def counted(node: yaml.Node) -> Iterator[tuple[yaml.Node, int, str]]:
+        looks[id(node)] += 1
+        return children(node)
+
+    monkeypatch.setattr(yaml_nodes, "_children", counted)
+    problems(f"name: demo\na: &a [{'b, ' * 50}]\nc: [{'*a, ' * 50}]\n")
+    assert max(looks.values()) == 2  # when its children are to be measured, and when they have been
 
 
 def test_a_byte_order_mark_is_no_part_of_the_file() -> None:
