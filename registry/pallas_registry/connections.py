@@ -195,7 +195,9 @@ class Connections:
         for connection in (*self._asking, *self._idle, *self._served):
             if size := connection.unsent:
                 before, since = seen.get(connection, (size, now))
-                self._unsent[connection] = (size, now if size <= before - STALL_BYTES else since)
+                # What is taken adds up from look to look, however little it is at each.
+                taken = size <= before - STALL_BYTES
+                self._unsent[connection] = (size, now) if taken else (max(size, before), since)
 
     def _close(self, connection: Connection) -> None:
         self.leave(connection)

@@ -200,6 +200,18 @@ def test_an_answer_that_nobody_takes_is_given_up(phase: Phase) -> None:
     assert not done.closed
 
 
+def test_an_answer_that_is_taken_in_small_pieces_is_not_given_up() -> None:
+    port = Port()
+    slow, slower = port.client(Phase.SERVED), port.client(Phase.SERVED)
+    slow.unsent = slower.unsent = 1 << 20
+    for _ in range(2 * int(STALL_TIMEOUT)):
+        slow.unsent -= STALL_BYTES // 2
+        slower.unsent -= 1
+        port.look_after(1)
+    assert not slow.closed
+    assert slower.closed
+
+
 def test_a_port_may_have_all_patience() -> None:
     port = Port(stall_timeout=float("inf"))
     stuck = port.client(Phase.SERVED)
