@@ -54,6 +54,8 @@ class _Pipe:
 class _Worker:
     name: str
     generation: int
+    pid: int | None = None
+    """The process ID, None until it is known. Kept, as lines are taken in still when the process is forgotten."""
     pipes: list[_Pipe] = field(default_factory=list)
     allowance: float = BURST
     refilled: float = 0.0
@@ -122,6 +124,7 @@ class Intake:
     def drain(self, name: str, generation: int) -> None:
         """Take in what has been written so far; of a flood the beginning, and the rest when its turn comes."""
         if (worker := self._workers.get((name, generation))) is not None:
+            self._learn_pid(worker)
             end = time.thread_time() + SLICE
             for pipe in worker.pipes:  # reports first
                 self._drain(pipe, end)
@@ -279,7 +282,12 @@ class Intake:
         self._hub.put(worker.name, raw_record(text, self._writer(worker), time.time()))
 
     def _writer(self, worker: _Worker) -> Writer:
-        return Writer(worker.name, worker.generation, self._pid(worker.name, worker.generation))
+        self._learn_pid(worker)
+        return Writer(worker.name, worker.generation, worker.pid)
+
+    def _learn_pid(self, worker: _Worker) -> None:
+        if worker.pid is None:
+            worker.pid = self._pid(worker.name, worker.generation)
 
     def _admit(self, worker: _Worker, line: bytes) -> bool:
         """Spend some of the worker's allowance, which refills by the second; a long line counts as several."""

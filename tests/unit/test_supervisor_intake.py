@@ -204,6 +204,20 @@ def test_the_last_words_of_a_worker_are_kept():
     on_bench(do)
 
 
+def test_the_last_words_of_a_worker_cannot_be_those_of_another_process():
+    async def do(bench: Bench) -> None:
+        pids = {("research", 1): 42}
+        bench.intake._pid = lambda name, generation: pids.get((name, generation))
+        bench.drain()  # at its end
+        pids.clear()
+        os.write(bench.records, record_line({"message": "oh", "pid": 1}))
+        bench.intake.close("research", 1)
+        [record] = bench.logged()
+        assert (record["pid"], record["pid_"]) == (42, 1)
+
+    on_bench(do)
+
+
 def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogCaptureFixture):
     async def do(bench: Bench) -> None:
         for _ in range(BURST // 100 + 30):
