@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+from itertools import batched
 from typing import TYPE_CHECKING
 
 from pallas_registry.logs import get_logger
@@ -179,12 +180,12 @@ class Keeper(Offspring):
 
     def reap(self, pids: Iterable[int]) -> None:
         """Reap those of these children that have ended."""
-        every = list(pids)
-        kept = [pid for pid in every if pid in self._kept()] if self._process is not None else []
+        every = set(pids)
+        theirs = every & self._kept()
         with contextlib.suppress(KeeperError):
-            for first in range(0, len(kept), _REAPED_AT_ONCE):
-                self._ask(f"reap {' '.join(map(str, kept[first : first + _REAPED_AT_ONCE]))}")
-        super().reap(pid for pid in every if pid not in kept or self._process is None)
+            for some in batched(theirs, _REAPED_AT_ONCE, strict=False):
+                self._ask(f"reap {' '.join(map(str, some))}")
+        super().reap(every if self._process is None else every - theirs)
 
     def end(self) -> None:
         """Have all that is left of its children killed, and return once it is gone."""

@@ -58,7 +58,7 @@ def main() -> None:
     for descriptor in (channel.fileno(), deaths):
         os.set_inheritable(descriptor, False)
     _prepare(deaths)
-    limits = _raise_descriptor_limit()
+    limits: tuple[int, int] | None = None
     grace = ORPHAN_GRACE
     while True:
         try:
@@ -69,6 +69,8 @@ def main() -> None:
                 grace = 0.0
             if command in (b"", b"end"):
                 break
+            if limits is None:  # not before the supervisor has set those that this process gets from it
+                limits = _raise_descriptor_limit()
             channel.send(_obey(command.decode(), descriptors, limits))
         except OSError:  # the supervisor has gone in the middle of it
             break

@@ -110,6 +110,17 @@ open({str(told)!r}, "w").write(repr((found, os.getsid(0) == os.getpid(), os.envi
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_a_keeper_that_starts_sooner_than_its_limits_are_set_hands_on_those(keeper: Keeper):
+    process = own(keeper)
+    while process.name() != "pallas-keeper" or process.status() != psutil.STATUS_SLEEPING:
+        pass
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (300, 2000))
+    given = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 500)
+    pid = run(keeper, SLEEP, inherited=[given])
+    os.close(given)
+    assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (300, 2000)
+
+
 @pytest.mark.parametrize(
     ("source", "exit_"),
     [
@@ -153,6 +164,24 @@ def test_orphans_come_to_the_keeper_and_not_to_us(keeper: Keeper, tmp_path: Path
     assert keeper.pids() == {orphan}
     while not kill_strays(set(), lambda pid, owner: pid == orphan and owner is None, keeper):
         pass
+    assert keeper.pids() == set()
+
+
+def test_those_to_reap_are_looked_for_once_however_many_they_are(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+):
+    ended = [run(keeper, "pass") for _ in range(5)]
+    for pid in ended:
+        until_ended(pid)
+    looks: list[int | None] = []
+
+    def counted(parent: int | None = None) -> Iterator[int]:
+        looks.append(parent)
+        return children(parent)
+
+    monkeypatch.setattr(module, "children", counted)
+    keeper.reap(ended)
+    assert looks == [keeper.pid]
     assert keeper.pids() == set()
 
 
