@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.ports import free_ports
 from pallas_registry.protocol import HealthReport
 from peers import stdio_server
-from peers.downstream import run_downstream
+from peers.downstream import Fault, run_downstream
 from system.worker_process import RunningWorker, run_worker
 from system.worker_project import DEMO, PATIENT, call, project, text
 
@@ -108,3 +108,13 @@ def test_a_server_that_cannot_be_reached_is_a_line_when_it_goes_and_one_when_it_
     ]
     assert not [r for r in worker.records if r["level"] in ("WARNING", "ERROR") and r not in told]
     assert not any("Traceback" in str(record) for record in told)
+
+
+def test_a_server_that_wants_its_callers_token_is_not_down_before_one_has_called(tmp_path: Path) -> None:
+    with run_downstream(fault=Fault(status=401)) as server:
+        servers = {"personal": {"transport": "http", "url": server.url, "forward_inbound_auth": True}}
+        with run_worker(project(tmp_path, servers=servers)) as worker:
+            worker.wait_until(lambda worker: newest(worker) is not None)
+            report = newest(worker)
+            assert report is not None
+            assert (report.status, report.message) == ("ok", None)

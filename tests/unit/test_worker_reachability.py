@@ -66,6 +66,7 @@ def test_each_outage_is_told_once_by_whoever_watches_the_server(caplog: pytest.L
         assert known.unattached(server, "cannot connect")
         assert not known.unattached(server, "HTTP 503")
         assert known.down == {server: "HTTP 503"}
+        assert known.watched_down == ({server: "HTTP 503"} if server == "watched" else {})
         known.attached(server)
         known.attached(server)
         assert known.down == {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_registry.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     type ObserveOperation = Callable[[str, str, bool, float], None]
     """Told of each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
@@ -47,6 +47,11 @@ class Reachability:
     """The protocol versions that a server named when it was asked last; none, where it wanted a handshake."""
     losses: int = 0
     """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
+
+    @property
+    def watched_down(self) -> Mapping[str, str]:
+        """Those of `down` that are `watched`; of all others, an attempt says nothing about the next caller's."""
+        return {server: why for server, why in self.down.items() if server in self.watched}
 
     def unattached(self, server: str, why: str) -> bool:
         """The server could not be attached; whether it could be before. Each outage is told once."""

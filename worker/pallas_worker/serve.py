@@ -125,7 +125,7 @@ async def _serve(
         providers_for(runtime.asked_models, provider_of_model, spec.probe_key),
         report,
         failure=trial.failure,
-        unattached=runtime.reachability.down,
+        unattached=runtime.reachability.watched_down,
         attach_again=runtime.attach_again,
         interval=spec.probe_interval,
         slow_after=spec.slow_after,
