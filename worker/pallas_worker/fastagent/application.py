@@ -39,6 +39,11 @@ VERSION = metadata.version("fast-agent-mcp")
 _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     *((owner, "run_tools", ("request", "request_params")) for owner in GUARDED),
     (ToolAgent, "list_tools", ()),
+    (
+        mcp_agent,
+        "build_mcp_tool_route",
+        ("requested_name", "catalog", "local_tool_exists", "is_filesystem_runtime_tool"),
+    ),
     (McpAgent, "_call_human_input_tool", ("arguments",)),
     (McpAgent, "_register_mcp_elicitation_adapter", ()),
     (sampling, "resolve_auto_sampling_enabled", ()),

@@ -9,6 +9,7 @@ import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from fast_agent.agents import mcp_agent
 from fast_agent.agents.mcp_agent import McpAgent
 from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
@@ -40,6 +41,20 @@ def guard_tools() -> None:
         run = vars(owner)["run_tools"]
         if not hasattr(run, "__wrapped__"):
             owner.run_tools = _guarded(run)
+    mcp_agent.__dict__["build_mcp_tool_route"] = _route_as_told
+
+
+_build_route: Any = getattr(mcp_agent, "build_mcp_tool_route", None)
+
+
+@functools.wraps(_build_route)
+def _route_as_told(*, is_filesystem_runtime_tool: bool, **request: Any) -> Any:
+    """Let a file tool of the agent's own run when the model names it.
+
+    fast-agent would run any server's tool of that name in its place, also one that a filter hides.
+    """
+    del is_filesystem_runtime_tool
+    return _build_route(**request, is_filesystem_runtime_tool=False)
 
 
 def _guarded(run: RunTools) -> RunTools:
