@@ -112,7 +112,10 @@ def test_whatever_a_worker_writes_to_the_supervisor_its_death_is_told_and_nobody
         ('{"time":"2099-01-01T00:00:00.000000Z","logger":"pallas.supervisor",', "", 0, '"message":"forged"}'),
         ('{"agent":"quiet","pid":1,', "", 0, '"logger":"pallas.worker","message":"forged"}'),
     ]
-    before = storm.fleet.agent("loud")["pid"]
+    before = storm.fleet.kill(
+        "loud"
+    )  # a worker that may still say as much as it likes, after the floods of others
+    assert storm.answers("loud")
     storm.orders.tell("loud", "babble", lines=lines, times=20)
     storm.fleet.await_that(lambda: storm.fleet.agent("loud")["pid"] not in (before, None), "another worker")
     storm.fleet.wait("loud")

@@ -130,7 +130,7 @@ def test_an_agent_with_its_own_interpreter_is_executed_there(tmp_path: Path) -> 
     deployment.add("nowhere", python="/bin/false")
     with Fleet(deployment, env={"NOTIFY_SOCKET": "/nowhere"}) as fleet:
         fleet.wait("forked", "executed")
-        assert psutil.Process(fleet.agent("executed")["pid"]).ppid() == fleet.pid
+        assert psutil.Process(fleet.agent("executed")["pid"]).ppid() == fleet.keeper().pid
         assert f"from hello {sys.executable} False" in [record["message"] for record in fleet.records()]
         fleet.wait("nowhere", until="settled")
         assert fleet.agent("nowhere")["state"] == "failed"
