@@ -80,16 +80,18 @@ class Sweeper:
         """Whether an adopted process is what `worker` has left behind.
 
         A control group tells exactly. Without one, a process that bears the sign of nobody who lives belongs to the
-        worker whose pipes it has inherited, or else may belong to any that was there before it.
+        worker whose session or pipes it has inherited, or else may belong to any that was there before it.
         """
-        if whose == worker.owner or session_of(pid) == worker.pid:
+        session = session_of(pid)
+        if whose == worker.owner or session == worker.pid:
             return True
         if worker.beginning.group is not None:
             return worker.beginning.group.holds(pid)
         if whose == NASCENT or whose in self._workers:
             return False
         inherited = procfs.pipes(pid)
-        if any(inherited & other.beginning.pipes for other in self._workers.values() if other is not worker):
+        others = [other for other in self._workers.values() if other is not worker]
+        if any(session == other.pid or inherited & other.beginning.pipes for other in others):
             return False
         begun = procfs.started(pid)
         return begun is None or begun >= worker.beginning.ticks

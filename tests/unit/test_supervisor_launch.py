@@ -294,7 +294,8 @@ if told["cgroup"] is not None:
 
 DAEMON_MAKER = """
 if told["agent"] == "research" and os.fork() == 0:
-    os.setsid()
+    if LEAVES:
+        os.setsid()
     if os.fork() == 0:
         if MUTE:
             silent = os.open("/dev/null", os.O_RDWR)
@@ -304,7 +305,8 @@ if told["agent"] == "research" and os.fork() == 0:
     os._exit(0)
 time.sleep(3600)
 """
-"""Research makes a daemon that bears no sign of it: no title, no environment, and if MUTE no pipe."""
+"""Research makes a daemon that bears no sign of it: no title, no environment, if MUTE no pipe,
+and if LEAVES not its session."""
 
 
 async def daemon_of_research(bench: Bench, told: Path, first: Sequence[str], then: Sequence[str]) -> int:
@@ -323,19 +325,20 @@ async def daemon_of_research(bench: Bench, told: Path, first: Sequence[str], the
 
 
 @pytest.mark.parametrize(
-    ("mute", "first", "then", "grouped"),
+    ("mute", "leaves", "first", "then", "grouped"),
     [
-        (False, ["jarvis"], [], False),
-        (True, [], ["jarvis"], False),
-        pytest.param(True, ["jarvis"], [], True, marks=needs_control_groups),
+        (False, True, ["jarvis"], [], False),
+        (True, False, ["jarvis"], [], False),
+        (True, True, [], ["jarvis"], False),
+        pytest.param(True, True, ["jarvis"], [], True, marks=needs_control_groups),
     ],
-    ids=["by its pipes", "by its age", "by its control group"],
+    ids=["by its pipes", "by its session", "by its age", "by its control group"],
 )
 def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
-    mute: bool, first: list[str], then: list[str], grouped: bool, tmp_path: Path
+    mute: bool, leaves: bool, first: list[str], then: list[str], grouped: bool, tmp_path: Path
 ):
     told = tmp_path / "told"
-    source = DAEMON_MAKER.replace("TOLD", str(told)).replace("MUTE", str(mute))
+    source = DAEMON_MAKER.replace("TOLD", str(told)).replace("MUTE", str(mute)).replace("LEAVES", str(leaves))
     worker = program(tmp_path / "worker", WORKER + JOIN + source)
 
     async def do(bench: Bench) -> None:
