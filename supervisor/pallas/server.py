@@ -64,7 +64,10 @@ def main(agent: str | None, config: Path | None) -> None:
     alone = agent is not None
     os.environ[VARIABLE] = secrets.token_hex(16)
     keeper = Keeper(worker_environment(os.environ, {}))
-    zygote = None if alone else zygote_for(deployment, os.environ, keeper)
+    try:
+        zygote = None if alone else zygote_for(deployment, os.environ, keeper)
+    except OSError as error:
+        _give_up(f"cannot start: {error}", EXIT_FAILED)
     # Only now, while the zygote is importing beside us: nobody who mistyped a line should wait for these.
     from pallas_supervisor.instance_lock import AlreadyRunningError
     from pallas_supervisor.listeners import PortsTakenError

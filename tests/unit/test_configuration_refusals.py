@@ -6,6 +6,7 @@ Both commands run in this process, so that there can be many; what a running sup
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
@@ -225,6 +226,20 @@ def test_start_and_check_refuse_it_with_the_same_words(case: Case, folder: Path)
         assert line.isprintable()
         assert "sk-abc" not in line
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_machine_that_can_start_nothing_is_said_in_one_line(folder: Path) -> None:
+    (folder / "agents.yaml").write_bytes(GOOD)
+    full = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    with (
+        patch.dict(os.environ),
+        patch("pallas.server.keep_descriptors"),
+        patch("pallas.server.raise_descriptor_limit"),
+        patch("pallas.server.zygote_for", side_effect=full),
+    ):
+        start = CliRunner().invoke(server.main, [])
+    assert start.exit_code == 1
+    assert start.stderr == f"pallas: cannot start: {full}\n"
 
 
 KEYS = [
