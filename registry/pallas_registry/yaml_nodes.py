@@ -27,9 +27,6 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where it is there: ten times as fast, and PyYAML's own takes seconds for some texts of a megabyte."""
 
 _MERGE_TAG = "tag:yaml.org,2002:merge"
-_CORE_TAGS = frozenset(
-    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq")
-)
 _NOT_ALLOWED = yaml.reader.Reader.NON_PRINTABLE
 _INDENTATION = "check the indentation: entries of one mapping or list start in the same column"
 _OPEN = "close the quote or the bracket that is open there, and put commas between its entries"
@@ -291,8 +288,3 @@ def kind_of(node: yaml.Node) -> str:
         "seq": "a list",
     }
     return words.get(tag, f"tagged {quoted(str(node.tag))}")
-
-
-def has_known_tag(node: yaml.Node) -> bool:
-    """Whether the node's tag is one of YAML's own plain ones, given or implied."""
-    return node.tag in _CORE_TAGS
