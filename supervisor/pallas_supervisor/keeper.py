@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from pallas_supervisor.states import Exit
 
-START_TIMEOUT = 30.0
-"""Seconds until a new keeper's first answer; it takes some twenty milliseconds to start."""
+START_TIMEOUT = 10.0
+"""Seconds until a new keeper's first answer; it takes some twenty milliseconds to start. The supervisor's loop waits
+for so long, `TRIES` times at most: less than a service manager's watchdog is patient, which would end the fleet."""
 
 ANSWER_TIMEOUT = 5.0
 """Seconds that an answer may take; it takes a fraction of a millisecond. The supervisor's loop waits for so long."""
