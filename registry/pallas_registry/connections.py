@@ -29,7 +29,7 @@ STALL_BYTES = 1024
 GRACE = 0.25
 """Seconds that a client has at least, however many others come, unless a port says otherwise."""
 MAX_UNSENT = 64 * 1024 * 1024
-"""Bytes of answers that all clients together may leave with us."""
+"""Bytes of answers that clients may leave with us, if they are several."""
 COMPLAINT_INTERVAL = 60.0
 """Seconds between two log records about too many connections."""
 
@@ -146,8 +146,10 @@ class Connections:
             self._close(connection)
         self._look_at_unsent(now)
         excess = sum(size for size, _ in self._unsent.values()) - MAX_UNSENT
-        for connection, (size, since) in sorted(self._unsent.items(), key=lambda item: item[1][1]):
-            if now - since > self._stall_timeout or excess > 0:
+        by_age = sorted(self._unsent.items(), key=lambda item: item[1][1])
+        for place, (connection, (size, since)) in enumerate(by_age, start=1):
+            # One answer may be as large as it is: its client takes it, or is not the last one here for long.
+            if now - since > self._stall_timeout or (excess > 0 and place < len(by_age)):
                 self._close(connection)
                 excess -= size
 

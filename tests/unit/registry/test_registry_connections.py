@@ -212,6 +212,22 @@ def test_an_answer_that_is_taken_in_small_pieces_is_not_given_up() -> None:
     assert slower.closed
 
 
+def test_one_answer_may_be_of_any_size_while_it_is_taken() -> None:
+    port = Port()
+    large = port.client(Phase.SERVED)
+    large.unsent = 3 * MAX_UNSENT
+    port.look_after(1)
+    stuck = port.client(Phase.SERVED)
+    stuck.unsent = 1
+    for _ in range(2):
+        large.unsent -= STALL_BYTES
+        port.look_after(1)
+    assert stuck.closed
+    assert not large.closed
+    port.look_after(STALL_TIMEOUT + 1)
+    assert large.closed
+
+
 def test_a_port_may_have_all_patience() -> None:
     port = Port(stall_timeout=float("inf"))
     stuck = port.client(Phase.SERVED)
