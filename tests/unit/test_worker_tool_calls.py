@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_worker.tool_calls import LONGEST_NAME, ToolCall, meant, refusal
+from pallas_worker.tool_calls import LONGEST_NAME, MOST_NAMES, ToolCall, meant, refusal
 
 LISTED = ("tools__echo", "others__echo", "tools__add", "read", "agent__child")
 
@@ -37,3 +37,11 @@ def test_only_a_tool_that_is_listed_may_be_called() -> None:
     )
     listed = ToolCall(agent="demo", server="tools", tool="a", arguments={}, listed=True)
     assert refusal(listed, ["tools__a"]) is None
+
+
+def test_the_refusal_of_an_agent_with_many_tools_is_short() -> None:
+    call = ToolCall(agent="demo", server=None, tool="nothing", arguments={}, listed=False)
+    reason = refusal(call, [f"{number:03}{'x' * 5000}" for number in range(MOST_NAMES + 10)])
+    assert reason is not None
+    assert reason.endswith(" and 10 more")
+    assert len(reason) < (MOST_NAMES + 2) * (LONGEST_NAME + 2)

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LONGEST_NAME = 100
-"""Characters of a tool's name, as a model gives it, that are repeated."""
+"""Characters of a tool's name, as a model or a server gives it, that are repeated."""
+MOST_NAMES = 50
+"""Names of other tools that are listed: the model has been told of all, and servers have as many as they like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,12 @@ def refusal(call: ToolCall, available: Sequence[str]) -> str | None:
     """
     if call.listed:
         return None
-    others = f"available tools: {', '.join(sorted(available))}" if available else "it has no tools"
-    return f"the tool {call.tool[:LONGEST_NAME]!r} is not available to this agent; {others}"
+    refused = f"the tool {call.tool[:LONGEST_NAME]!r} is not available to this agent"
+    if not available:
+        return f"{refused}; it has no tools"
+    names = [name[:LONGEST_NAME] for name in sorted(available)[:MOST_NAMES]]
+    more = f" and {len(available) - MOST_NAMES} more" if len(available) > MOST_NAMES else ""
+    return f"{refused}; available tools: {', '.join(names)}{more}"
 
 
 def meant(name: str, listed: Sequence[str]) -> str | None:
