@@ -247,6 +247,26 @@ def test_one_address_for_the_check_and_for_all_clients(
     assert there is None or there.base_url == expected
 
 
+@pytest.mark.parametrize(
+    ("sections", "environment", "address"),
+    [
+        ({"openai": {"api_key": "k"}}, {}, None),
+        ({}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}, None),
+        ({"openai": {"service_tier": "flex"}}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}, None),
+        ({"openai": {"base_url": "http://both/v1"}}, {}, "http://both/v1"),
+        ({"codexresponses": {"base_url": "http://own/v1"}, "openai": {}}, {}, "http://own/v1"),
+    ],
+)
+def test_the_token_of_a_chatgpt_account_goes_where_it_went(
+    sections: dict[str, Any], environment: dict[str, str], address: str | None
+) -> None:
+    settings = Settings(**sections)
+    settle_addresses(settings, environment)
+    assert settings.codexresponses is not None
+    assert settings.codexresponses.base_url == address
+    assert settings.codexresponses.api_key is None
+
+
 def test_a_generic_section_without_an_address_means_the_local_server() -> None:
     for environment, expected in (
         ({}, "http://localhost:11434/v1"),

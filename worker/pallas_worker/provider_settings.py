@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from fast_agent.config import AnthropicSettings, OpenAISettings
+from fast_agent.config import AnthropicSettings, CodexResponsesSettings, OpenAISettings
 from pydantic import BaseModel
 
 from pallas_worker.models import model_reference, overlay_of
@@ -81,6 +81,8 @@ def settle_addresses(settings: Settings, environment: Mapping[str, str]) -> None
     API's over a WebSocket, and the one of a `generic` section without an address. fast-agent's client of Anthropic
     strips single characters off an address that ends in `/v1`, and asks another host or port.
     """
+    if settings.codexresponses is None:
+        settings.codexresponses = _codex_beside(settings.openai)
     if settings.anthropic is None and _from_environment("anthropic", "base_url", environment):
         settings.anthropic = AnthropicSettings()
     if settings.openai is None and _from_environment("openai", "base_url", environment):
@@ -90,6 +92,18 @@ def settle_addresses(settings: Settings, environment: Mapping[str, str]) -> None
             configured.base_url = _settings_for(name, sections, settings, environment).base_url
     if settings.generic is not None and not settings.generic.base_url:
         settings.generic.base_url = environment.get("GENERIC_BASE_URL") or _GENERIC_URL
+
+
+def _codex_beside(openai: OpenAISettings | None) -> CodexResponsesSettings:
+    """What fast-agent's client of Codex takes from a section of OpenAI for want of its own, which it goes on to have.
+
+    Without one, the address that is written into OpenAI's section would get the token of a ChatGPT account.
+    """
+    asked = openai.model_fields_set - {"api_key"} if openai is not None else ()
+    taken = {name: getattr(openai, name) for name in asked}
+    if taken.get("service_tier") == "flex":  # OpenAI's alone
+        del taken["service_tier"]
+    return CodexResponsesSettings(**taken)
 
 
 def forget_unresolved(settings: Settings) -> tuple[str, ...]:
