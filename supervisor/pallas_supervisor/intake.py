@@ -180,8 +180,15 @@ class Intake:
             self._slice = self._loop.call_soon(self._work)
 
     def _work(self) -> None:
-        """Take lines for a moment, some of each pipe by turns."""
-        end = time.thread_time() + SLICE
+        """Take lines for a moment, some of each pipe by turns, and come again for the rest."""
+        try:
+            self._take_turns(time.thread_time() + SLICE)
+        finally:  # whatever one pipe has raised, the others' lines come in
+            self._slice = self._loop.call_later(PAUSE, self._work) if self._queue else None
+            if not self._queue:
+                self._idle.set()
+
+    def _take_turns(self, end: float) -> None:
         while self._queue and time.thread_time() < end:
             pipe = self._queue.popleft()
             pipe.waiting = False
@@ -194,9 +201,6 @@ class Intake:
                 self._close(pipe)
             else:
                 self._listen(pipe)
-        self._slice = self._loop.call_later(PAUSE, self._work) if self._queue else None
-        if not self._queue:
-            self._idle.set()
 
     def _drain(self, pipe: _Pipe, end: float) -> bool:
         """Take lines and read on until `end` on this thread's clock; whether there is nothing more."""

@@ -62,7 +62,9 @@ def claim(path: Path, deployment: str) -> tuple[Path, int]:
 
 def _lock(path: Path) -> int | None:
     """The descriptor that holds the claim, or None where another supervisor has it; the file can be written."""
-    if path.exists() and not path.is_file():
+    if path.exists() and not (
+        path.is_file() or path.is_char_device()
+    ):  # /dev/null is a wish; a pipe would wait
         raise OSError(errno.EINVAL, "is no regular file", str(path))
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

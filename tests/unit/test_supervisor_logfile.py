@@ -47,6 +47,14 @@ def test_two_supervisors_never_write_one_file(tmp_path: Path):
     os.close(held_too)
 
 
+def test_who_wants_no_log_file_may_have_none(tmp_path: Path):
+    path = tmp_path / "nothing"
+    path.symlink_to(os.devnull)
+    claimed, held = claim(path, "demo")
+    assert claimed == path
+    os.close(held)
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
