@@ -316,17 +316,49 @@ def test_an_llm_that_refuses_calls_is_down_until_one_is_answered(monkeypatch: py
     asyncio.run(run())
 
 
-def test_a_failure_that_may_pass_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pallas_worker.health.PASSING_FAILURE", 0.01)
+@pytest.mark.parametrize(
+    ("bound", "failure"),
+    [("PASSING_FAILURE", ModelFailure("HTTP 503", lasting=False)), ("LASTING_FAILURE", REFUSED)],
+    ids=["may-pass", "lasts"],
+)
+def test_a_failure_is_forgotten_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, bound: str, failure: ModelFailure
+) -> None:
+    monkeypatch.setattr(f"pallas_worker.health.{bound}", 0.01)
 
     async def run() -> None:
         outcomes = Outcomes()
         health = outcomes.health(interval=3600)  # and nothing else is due
         async with running(health), asyncio.timeout(60):
             assert (await outcomes.reports.get()).status == "ok"
-            health.model_called(ModelFailure("HTTP 503", lasting=False))
-            assert (await outcomes.reports.get()).message == "LLM: openai: calls fail: HTTP 503"
+            health.model_called(failure)
+            assert (await outcomes.reports.get()).message == f"LLM: openai: calls fail: {failure.reason}"
             assert (await outcomes.reports.get()).status == "ok"
+
+    asyncio.run(run())
+
+
+def test_a_failure_of_calls_is_over_when_the_providers_check_succeeds_again() -> None:
+    """Nobody may call an agent that is degraded; the check alone says that the key is accepted again."""
+
+    async def run() -> None:
+        up = True
+
+        async def check() -> ProviderHealth:
+            return ProviderHealth(name="openai", up=up, error=None if up else "HTTP 401")
+
+        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        health = Health("research", (), [Provider("openai", check)], reports.put_nowait, interval=0)
+        async with running(health), asyncio.timeout(60):
+            assert (await reports.get()).status == "ok"
+            health.model_called(REFUSED)
+            up = False
+            while (await reports.get()).message != "LLM: openai: HTTP 401":
+                pass
+            up = True
+            while (await reports.get()).status != "ok":
+                pass
+            assert (await health.newest()).provider is not None
 
     asyncio.run(run())
 

@@ -31,6 +31,7 @@ def answered(status: int, client: object = openai) -> openai.APIStatusError:
         (answered(429), ModelFailure("HTTP 429", lasting=False)),
         (answered(503), ModelFailure("HTTP 503", lasting=False)),
         (answered(400), None),
+        (answered(403), None),
         (answered(413), None),
         (openai.APIConnectionError(request=REQUEST), NO_ANSWER),
         (anthropic.APITimeoutError(request=REQUEST), NO_ANSWER),

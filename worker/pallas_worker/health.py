@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -45,6 +44,8 @@ FIRST_ROUND_TIMEOUT = 3.0
 """Seconds that `get_health` waits for the first round."""
 PASSING_FAILURE = 300.0
 """Seconds for which an LLM that failed a call counts as down, where the next call may well go through."""
+LASTING_FAILURE = 3600.0
+"""The same where the next call has to fail, too: somebody may mend that elsewhere, and no call may come to show it."""
 
 _log = get_logger("pallas.worker.health")
 
@@ -177,7 +178,7 @@ class Health:
         """A call's LLM has answered (None), or has failed in a way that is not the request's own fault.
 
         Then the active provider is down, though its list of models may be fine: until the next call that is answered,
-        and for `PASSING_FAILURE` at most, unless that failure lasts.
+        or its check succeeds after it failed, and for `PASSING_FAILURE` or `LASTING_FAILURE` at most.
         """
         if failure is None:
             self.fail(None)
@@ -190,8 +191,8 @@ class Health:
             if failure is None:
                 news = subject.called(None)
             else:
-                until = math.inf if failure.lasting else time.monotonic() + PASSING_FAILURE
-                news = subject.called(f"calls fail: {failure.reason}", until)
+                seconds = LASTING_FAILURE if failure.lasting else PASSING_FAILURE
+                news = subject.called(f"calls fail: {failure.reason}", time.monotonic() + seconds)
             if news and self._newest is not None:
                 self._tell()
                 self._woken.set()

@@ -20,8 +20,9 @@ _REFUSALS = {
     404: "HTTP 404: the model or the address is not known there",
 }
 """They follow from the configuration or the account, and not from what was asked."""
-_PASSING = frozenset({403, 408, 409, 429, *range(500, 600)})
-"""They may be over with the next call; all others are the request's own fault."""
+_PASSING = frozenset({408, 409, 429, *range(500, 600)})
+"""They may be over with the next call. All others are the request's own fault, or may be: some providers answer 403 for
+what their moderation refuses."""
 
 
 class ModelFailure(NamedTuple):

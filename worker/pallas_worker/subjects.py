@@ -123,6 +123,8 @@ class Subject:
     def _take(self, outcome: Outcome, at: float) -> None:
         if not outcome.up:
             self._count_failure()
+        elif self.kind is ProviderHealth and self.outcome is not None and not self.outcome.up:
+            self.called(None)  # what calls found was of the time before; a server is attached again instead
         self.outcome, self.at = outcome, at
         slow = outcome.up and (outcome.latency or 0.0) > self.slow_after
         self.slow_in_a_row = self.slow_in_a_row + 1 if slow else 0
