@@ -219,7 +219,8 @@ def test_clients_of_anthropic_share_the_tls_context(monkeypatch: pytest.MonkeyPa
     from anthropic import _base_client
     from fast_agent.llm.provider.anthropic import llm_anthropic
 
-    original = _base_client.AsyncHttpxClientWrapper
+    shared = _base_client.AsyncHttpxClientWrapper
+    original: Any = getattr(shared, "func", shared)  # another test may have shared it already
     monkeypatch.setattr(_base_client, "AsyncHttpxClientWrapper", original)
     shortcuts.share_tls_with_providers()
     client: Any = llm_anthropic.AsyncAnthropic(api_key="k")

@@ -9,6 +9,7 @@ import pytest
 from fast_agent.core.exceptions import AgentConfigError, ProviderKeyError
 from fast_agent.llm.provider.error_utils import build_stream_failure_response
 from fast_agent.types import PromptMessageExtended
+from google.genai import errors as google
 
 from pallas_worker.errors import CallError
 from pallas_worker.model_failures import NO_ANSWER, ModelFailure, failure_in, failure_of
@@ -55,6 +56,24 @@ def test_a_refused_key_as_fast_agent_says_it() -> None:
     error.__cause__ = answered(401)
     assert failure_of(error) == REFUSED
     assert failure_of(AgentConfigError("no such child")) is None
+
+
+def test_a_key_that_is_missing_is_told_by_its_variable() -> None:
+    error = ProviderKeyError("Failed to initialize Google GenAI client.", "of another exception")
+    error.__cause__ = ProviderKeyError(
+        "Google API key not configured", "… or set the GOOGLE_API_KEY variable."
+    )
+    assert failure_of(error) == ModelFailure(
+        "no API key is configured: set GOOGLE_API_KEY in .env", lasting=True
+    )
+
+
+def test_googles_errors_are_not_all_of_the_key() -> None:
+    """fast-agent makes an error of the key of each of them."""
+    for status, failure in ((401, REFUSED), (429, ModelFailure("HTTP 429", lasting=False)), (400, None)):
+        error = ProviderKeyError(f"Google API Error: {status}", "set the SK_API_KEY")
+        error.__cause__ = google.APIError(status, {"error": {"message": "sk-secret", "status": "X"}})
+        assert failure_of(error) == failure
 
 
 def test_an_answer_says_nothing_bad() -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fast_agent.core.exceptions import ProviderKeyError, format_fast_agent_error
+from fast_agent.core.exceptions import ProviderKeyError, format_fast_agent_error, walk_exception_chain
 
 TOKEN_PROVIDERS = frozenset({"hf", "huggingface"})
 """fast-agent's names of the LLM providers that take the caller's own token for their key."""
 
-_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:API_KEY|TOKEN)\b")
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{0,40}_(?:API_KEY|TOKEN)\b")
 
 
 def missing_key(llm: Any) -> str | None:
@@ -34,3 +34,11 @@ def key_remedy(error: ProviderKeyError, provider: str | None = None) -> str:
         return format_fast_agent_error(error)
     what = f"no API key is configured for {provider}" if provider else error.message
     return f"{what}: set {variable[0]} in .env"
+
+
+def unset_key(error: ProviderKeyError) -> str | None:
+    """The remedy of a call that failed for want of a key; None where it failed for another reason."""
+    for link in walk_exception_chain(error):
+        if isinstance(link, ProviderKeyError) and (variable := _VARIABLE.search(link.details)) is not None:
+            return f"no API key is configured: set {variable[0]} in .env"
+    return None

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from fast_agent.constants import FAST_AGENT_PROVIDER_ERROR
 from fast_agent.core.exceptions import ProviderKeyError, walk_exception_chain
 
+from pallas_worker.keys import unset_key
+
 if TYPE_CHECKING:
     from fast_agent.types import PromptMessageExtended
 
@@ -42,15 +44,13 @@ def failure_of(error: BaseException) -> ModelFailure | None:
     for link in walk_exception_chain(error):
         if (failure := getattr(link, "model_failure", None)) is not None:
             return failure if isinstance(failure, ModelFailure) else None
-        if isinstance(status := getattr(link, "status_code", None), int):
+        if (status := _status(link)) is not None:
             return _by_status(status)
         if _is_of_a_client(link) and type(link).__name__ in ("APIConnectionError", "APITimeoutError"):
             return NO_ANSWER
-    return (
-        ModelFailure("the API key is not accepted", lasting=True)
-        if isinstance(error, ProviderKeyError)
-        else None
-    )
+    if not isinstance(error, ProviderKeyError):
+        return None
+    return ModelFailure(unset_key(error) or "the API key is not accepted", lasting=True)
 
 
 def failure_in(answer: PromptMessageExtended) -> ModelFailure | None:
@@ -63,6 +63,13 @@ def failure_in(answer: PromptMessageExtended) -> ModelFailure | None:
         status = said.get("status") if isinstance(said, dict) else None
         return _by_status(status) if isinstance(status, int) else NO_ANSWER
     return None
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status that an error of a provider's client carries; Google's calls it `code`."""
+    name = "code" if type(error).__module__.startswith("google.genai") else "status_code"
+    status = getattr(error, name, None)
+    return status if isinstance(status, int) else None
 
 
 def _by_status(status: int) -> ModelFailure | None:
