@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from fast_agent.core.fastagent import FastAgent
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.core.logging.logger import get_logger
 from fast_agent.core.managed_runtime import ManagedRuntimeMixin
-from fast_agent.mcp import client_gateway, mcp_connection_manager
+from fast_agent.mcp import client_callback_runtime, client_gateway, mcp_connection_manager
 from fast_agent.types import RequestParams
 from mcp_types import DiscoverResult, ServerCapabilities
 from mcp_types.version import LATEST_MODERN_VERSION
@@ -47,6 +49,33 @@ def test_a_parameter_that_has_moved_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(FastAgent, "_finalize_initial_agent_instance", other)
     with pytest.raises(AgentError, match="_finalize_initial_agent_instance is not what it was"):
         application.check_names()
+
+
+def test_who_decides_whether_the_llm_is_lent_must_know_the_decision_by_its_own_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The name in `sampling` is replaced by one that says yes to all."""
+    monkeypatch.delattr(client_callback_runtime, "resolve_auto_sampling_enabled")
+    with pytest.raises(AgentError, match=r"client_callback_runtime\.resolve_auto_sampling_enabled"):
+        application.check_names()
+
+
+def test_a_server_for_which_no_descriptor_is_left_is_only_unattached(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_: str) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(connections, "output_of", none_left)
+    attachments = Attachments(lambda *_: None, Reachability())
+    registry = SimpleNamespace(get_server_config=lambda _: SimpleNamespace(transport="stdio"))
+    monkeypatch.setattr(connections.Aggregator, "_attachments", attachments)
+    aggregator = object.__new__(connections.Aggregator)
+    monkeypatch.setattr(aggregator, "_require_server_registry", lambda: registry)
+    aggregator.agent_name = "demo"
+    asyncio.run(aggregator._attach("files", attachments))
+    assert attachments.unreachable["files"] == "the worker has no file descriptor left"
+    attachments.reachability.avoided["search"] = math.inf
+    asyncio.run(aggregator._attach("search", attachments))
+    assert attachments.unreachable["search"] == "it did not answer a moment ago"
 
 
 def test_a_shortcut_that_has_moved_is_only_logged(

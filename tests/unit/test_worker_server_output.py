@@ -88,6 +88,20 @@ def test_lines_are_logged_with_the_servers_name_and_belong_to_no_call(
     assert not any(hasattr(record, "request_id") for record in records)
 
 
+def test_what_is_read_when_a_call_cannot_attach_belongs_to_no_call(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.handler.addFilter(CorrelationFilter())
+
+    async def act(output: ServerOutput) -> None:
+        with bound_contextvars(request_id="of-the-call-that-attaches"):
+            os.write(output.fileno(), b"one\ntwo")
+            assert output.said_since(0) == "two"
+
+    on_a_loop(act)
+    records = [record for record in caplog.records if record.name == LOGGER]
+    assert [record.getMessage() for record in records] == ["files: one", "files: two"]
+    assert not any(hasattr(record, "request_id") for record in records)
+
+
 def test_the_newest_line_of_an_attempt_is_known_though_it_has_no_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

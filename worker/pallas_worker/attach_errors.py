@@ -6,6 +6,8 @@ own, which may hold a header. What the server has said on stderr is bounded and 
 
 from __future__ import annotations
 
+import errno
+
 import httpx2
 from fast_agent.core.exceptions import walk_exception_chain
 from mcp.shared.exceptions import MCPError
@@ -34,6 +36,8 @@ def _reason(error: BaseException) -> str | None:
             return "no answer in time"
         case FileNotFoundError() | PermissionError():
             return "its command cannot be started"
+        case OSError() if error.errno in (errno.EMFILE, errno.ENFILE):
+            return "the worker has no file descriptor left"
         case MCPError() if error.code == CONNECTION_CLOSED:
             return "ended before it answered"
         case MCPError():

@@ -12,9 +12,13 @@ import contextvars
 import os
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pallas_registry.logs import get_logger
 from pallas_worker.one_line import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CHUNK = 64 * 1024
 """What a pipe holds by default."""
@@ -71,16 +75,19 @@ class ServerOutput:
 
         For when a process of the server has ended: a line that is not ended counts as one.
         """
-        self.read()
-        if self._rest:
-            rest, self._rest = self._rest, bytearray()
-            self._take([rest])
+        _in_no_call(self._read_to_the_end)
         return one_line(_text(self._newest), LONGEST_LINE) if self.lines > lines else None
 
     def close(self) -> None:
         """Read no more."""
         os.close(self.reading)
         os.close(self.writing)
+
+    def _read_to_the_end(self) -> None:
+        self.read()
+        if self._rest:
+            rest, self._rest = self._rest, bytearray()
+            self._take([rest])
 
     def _take(self, lines: list[bytearray]) -> None:
         lines = [line for line in lines if not line.isspace() and line]
@@ -108,6 +115,11 @@ class ServerOutput:
         self._left_out = 0
 
 
+def _in_no_call(act: Callable[..., object], *args: object) -> None:
+    """Act in no call's context: what a server says belongs to whichever call it works for, and that is not known."""
+    contextvars.Context().run(act, *args)
+
+
 def _text(line: bytes | bytearray) -> str:
     return line[: 4 * LONGEST_LINE].decode("utf-8", "replace")
 
@@ -126,12 +138,11 @@ def output_of(server: str) -> ServerOutput | None:
     if known is not None and known.loop is loop:
         return known
     if known is not None:  # of a loop that has ended
-        known.close()
+        _outputs.pop(server).close()
     elif len(_outputs) >= MAX_SERVERS:
         return None
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     output = _outputs[server] = ServerOutput(server, reading, writing, loop)
-    # In no call's context: what a server says belongs to whichever call it works for, and that is not known.
-    contextvars.Context().run(loop.add_reader, reading, output.read)
+    _in_no_call(loop.add_reader, reading, output.read)
     return output

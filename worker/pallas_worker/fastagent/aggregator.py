@@ -112,12 +112,13 @@ class Aggregator(MCPAggregator):
     async def _attach(self, name: str, attachments: Attachments) -> None:
         began = time.monotonic()
         reachability = attachments.reachability
-        output = output_of(name) if self._runs_as_command(name) else None
-        said = output.lines if output is not None else 0
         if began < reachability.avoided.get(name, 0.0):
             attachments.unreachable[name] = "it did not answer a moment ago"
             return
+        output, said = None, 0
         try:
+            if self._runs_as_command(name) and (output := output_of(name)) is not None:
+                said = output.lines
             # Not `attach_server`: it lets one server wait for the other.
             async with self._attachment_locks.setdefault(name, asyncio.Lock()):
                 await self._attach_server_locked(

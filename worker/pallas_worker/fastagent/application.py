@@ -19,7 +19,7 @@ from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.llm.fastagent_llm import FastAgentLLM
-from fast_agent.mcp import client_gateway, sampling
+from fast_agent.mcp import client_callback_runtime, client_gateway, sampling
 from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator
@@ -47,6 +47,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (McpAgent, "_call_human_input_tool", ("arguments",)),
     (McpAgent, "_register_mcp_elicitation_adapter", ()),
     (sampling, "resolve_auto_sampling_enabled", ()),
+    (client_callback_runtime, "resolve_auto_sampling_enabled", ("app_context",)),
     (sampling, "create_sampling_llm", ("params", "model_string", "api_key", "app_context")),
     (sampling, "sample", ("server_config", "agent_model", "app_context")),
     (MCPAggregator, "tool_catalog", ()),

@@ -60,7 +60,11 @@ def _register_nobody_else() -> None:
 
 
 def _is_lent(_: object) -> bool:
-    """Who gets as far as to ask is a server that may: its own settings, or those for all, have let it."""
+    """Who gets as far as to ask is a server that may: its own settings, or those for all, have let it.
+
+    That is decided by fast-agent's `client_callback_runtime`, which has bound the original by its own name before it is
+    replaced here; `check_names` makes sure of it. Otherwise this would lend the LLM to every server.
+    """
     return True
 
 
