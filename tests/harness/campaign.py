@@ -20,7 +20,7 @@ import httpx
 from harness.clock import JumpingClock
 from harness.counted_calls import CountedCalls
 from harness.deployment import Deployment, free_ports, make_deployment
-from harness.fleet import BIN, Fleet
+from harness.fleet import BIN, KEEPER, Fleet
 from harness.log_reader import LogReader
 from harness.orders import Orders
 from harness.process_tree import (
@@ -248,7 +248,10 @@ class Campaign:
         spares = [process for process in seen if process.title.startswith("pallas-spare")]
         if len(spares) > 1:
             found.append(f"{len(spares)} workers forked ahead")
-        expected = {*workers, *(process.pid for process in (*zygotes, *spares))}
+        keepers = [process for process in seen if KEEPER in process.title]
+        if len(keepers) != 1:
+            found.append(f"{len(keepers)} keepers")
+        expected = {*workers, *(process.pid for process in (*zygotes, *spares, *keepers))}
         found += [f"unexpected: {process}" for process in seen if process.pid not in expected]
         found += [f"a zombie: {process}" for process in seen if process.zombie]
         found += self._missing(workers, seen)

@@ -30,6 +30,9 @@ PATIENCE = 180.0
 
 BIN = Path(sys.executable).parent
 
+KEEPER = "keeping.py"
+"""Part of the command line of the keeper, the process between the supervisor and all others."""
+
 type Record = dict[str, Any]
 
 
@@ -116,9 +119,7 @@ class Fleet:
 
     def keeper(self) -> psutil.Process:
         """The process between the supervisor and all that it starts."""
-        return next(
-            child for child in psutil.Process(self.pid).children() if "keeping.py" in str(child.cmdline())
-        )
+        return next(child for child in psutil.Process(self.pid).children() if KEEPER in str(child.cmdline()))
 
     def zygote(self) -> psutil.Process:
         """The zygote."""
