@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,3 +64,56 @@ def test_a_failure_names_the_host_that_was_asked(tmp_path: Path, model: str) -> 
         for result in (refused, silent):
             assert result.is_error
             assert f"the LLM provider at {origin[7:]} " in text(result)
+
+
+def test_credentials_that_are_no_key_are_good_enough(tmp_path: Path) -> None:
+    """Only calls tell whether they are: nothing else could ask with them."""
+    with run_llm_stub() as stub:
+        config = f"default_model: sonnet\nllm_retries: 0\nanthropic: {{base_url: '{stub.anthropic_url}'}}\n"
+        environment = {"ANTHROPIC_AUTH_TOKEN": KEY}
+        directory = project(tmp_path, config=config)
+        with run_worker(directory, environment=environment, default_model="sonnet") as worker:
+            assert text(call(worker.url, "auto", "demo", message="x")) == "echo: x"
+            assert json.loads(text(call(worker.url, "auto", "get_health")))["status"] == "ok"
+        assert [request.path for request in stub.requests] == ["/v1/messages"]
+
+
+CHAIN = """
+from fast_agent import FastAgent
+
+fast = FastAgent("tests")
+
+
+@fast.agent(name="first", instruction="You are first.", model="openai.stub-model")
+async def first(): ...
+
+
+@fast.agent(name="second", instruction="You are second.", model="SECOND")
+async def second(): ...
+
+
+@fast.chain(name="demo", sequence=["first", "second"], default=True)
+async def demo(): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "provider"), [("anthropic.stub-model", "anthropic"), ("openai.stub-model", "openai")]
+)
+@pytest.mark.parametrize("status", [401, 404])
+def test_the_provider_is_blamed_whose_llm_failed(
+    tmp_path: Path, second: str, provider: str, status: int
+) -> None:
+    with run_llm_stub() as stub:
+        config = (
+            "default_model: openai.stub-model\nllm_retries: 0\n"
+            f"openai: {{api_key: {KEY}, base_url: '{stub.openai_url}'}}\n"
+            f"anthropic: {{api_key: {KEY}, base_url: '{stub.anthropic_url}'}}\n"
+        )
+        directory = project(tmp_path, config=config, agents=CHAIN.replace("SECOND", second))
+        with run_worker(directory, default_model="openai.stub-model") as worker:
+            stub.script(Turn(text="go on"), Turn(status=status, text="no"))
+            assert call(worker.url, "auto", "demo", message="x").is_error
+            assert len(stub.asked) == 2
+            health = json.loads(text(call(worker.url, "auto", "get_health")))
+            assert health["status"] == ("degraded" if provider == "openai" else "ok")

@@ -285,7 +285,7 @@ def test_a_server_that_calls_cannot_use_is_down_whatever_probes_find(
     ]
 
 
-REFUSED = ModelFailure("HTTP 401: the API key is not accepted", lasting=True)
+REFUSED = ModelFailure("HTTP 401: the API key is not accepted", lasting=True, provider="openai")
 
 
 def test_an_llm_that_refuses_calls_is_down_until_one_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +318,10 @@ def test_an_llm_that_refuses_calls_is_down_until_one_is_answered(monkeypatch: py
 
 @pytest.mark.parametrize(
     ("bound", "failure"),
-    [("PASSING_FAILURE", ModelFailure("HTTP 503", lasting=False)), ("LASTING_FAILURE", REFUSED)],
+    [
+        ("PASSING_FAILURE", ModelFailure("HTTP 503", lasting=False, provider="openai")),
+        ("LASTING_FAILURE", REFUSED),
+    ],
     ids=["may-pass", "lasts"],
 )
 def test_a_failure_is_forgotten_after_a_while(
@@ -370,7 +373,7 @@ def test_a_provider_that_cannot_be_asked_is_known_by_its_calls() -> None:
         async with running(health), asyncio.timeout(60):
             report = await reports.get()
             assert (report.status, report.provider) == ("ok", None)
-            health.model_called(REFUSED)
+            health.model_called(REFUSED._replace(provider="google"))
             report = await reports.get()
             assert report.message == "LLM: google: calls fail: HTTP 401: the API key is not accepted"
             health.model_called(None)
@@ -379,6 +382,23 @@ def test_a_provider_that_cannot_be_asked_is_known_by_its_calls() -> None:
             assert report.provider is not None
             assert (report.provider.name, report.provider.up, report.provider.error) == ("google", True, None)
             assert report.provider.checked is not None
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("other", ["anthropic", None])
+def test_the_failure_of_anothers_llm_says_nothing_of_the_active_provider(other: str | None) -> None:
+    """A chain's second agent may have an LLM of another provider."""
+
+    async def run() -> None:
+        outcomes = Outcomes()
+        health = outcomes.health(interval=3600)
+        async with running(health):
+            assert (await outcomes.reports.get()).status == "ok"
+            health.model_called(REFUSED._replace(provider=other))
+            assert (await health.newest()).status == "ok"
+            health.model_called(REFUSED)
+            assert (await health.newest()).status == "degraded"
 
     asyncio.run(run())
 

@@ -8,6 +8,7 @@ import openai
 import pytest
 from fast_agent.core.exceptions import AgentConfigError, ProviderKeyError
 from fast_agent.llm.provider.error_utils import build_stream_failure_response
+from fast_agent.llm.provider_types import Provider
 from fast_agent.types import PromptMessageExtended
 from google.genai import errors as google
 
@@ -46,8 +47,17 @@ def test_errors_of_clients(error: Exception, failure: ModelFailure | None) -> No
     assert failure_of(caught) == failure
     apology = build_stream_failure_response("openai", error, "model")
     if isinstance(error, openai.APIError | anthropic.APIError):  # of others, fast-agent makes no answer
-        assert failure_in(apology) == failure
+        assert failure_in(apology) == (failure and failure._replace(provider="openai"))
     assert failure_of(CallError("no answer", failure_in(apology))) == failure_in(apology)
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"), [(Provider.RESPONSES, "openai"), (Provider.GENERIC, "generic"), ("nobody's", None)]
+)
+def test_an_apology_names_the_provider(provider: Provider | str, name: str | None) -> None:
+    """As health names it, which is by the API."""
+    failure = failure_in(build_stream_failure_response(provider, answered(503), "model"))
+    assert failure == ModelFailure("HTTP 503", lasting=False, provider=name)
 
 
 def test_a_refused_key_as_fast_agent_says_it() -> None:

@@ -177,13 +177,16 @@ class Health:
     def model_called(self, failure: ModelFailure | None) -> None:
         """A call's LLM has answered (None), or has failed in a way that is not the request's own fault.
 
-        Then the active provider is down, though its list of models may be fine: until the next call that is answered,
-        or its check succeeds after it failed, and for `PASSING_FAILURE` or `LASTING_FAILURE` at most.
+        Then the active provider, if that LLM is its own, is down, though its list of models may be fine: until the next
+        call that is answered, or its check succeeds after it failed, and for `PASSING_FAILURE` or `LASTING_FAILURE` at
+        most.
         """
         if failure is None:
             self.fail(None)
         for subject in self._subjects:
             if subject.kind is not ProviderHealth or not subject.counts:
+                continue
+            if failure is not None and failure.provider != subject.name:
                 continue
             if subject.look is None:
                 checked = self._timestamp("milliseconds")

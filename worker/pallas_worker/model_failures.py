@@ -6,12 +6,17 @@ Knows how fast-agent and the providers' clients say it; must not know health. Th
 from __future__ import annotations
 
 import json
+import traceback
+from copy import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from fast_agent.constants import FAST_AGENT_PROVIDER_ERROR
+from fast_agent.constants import FAST_AGENT_ERROR_CHANNEL, FAST_AGENT_PROVIDER_ERROR
 from fast_agent.core.exceptions import ProviderKeyError, walk_exception_chain
+from fast_agent.llm.fastagent_llm import FastAgentLLM
+from fast_agent.llm.provider_types import Provider
 
 from pallas_worker.keys import unset_key
+from pallas_worker.provider_settings import health_name
 
 if TYPE_CHECKING:
     from fast_agent.types import PromptMessageExtended
@@ -26,6 +31,8 @@ _PASSING = frozenset({408, 409, 429, *range(500, 600)})
 """They may be over with the next call. All others are the request's own fault, or may be: some providers answer 403 for
 what their moderation refuses."""
 
+_PROVIDERS = frozenset(provider.config_name for provider in Provider)
+
 
 class ModelFailure(NamedTuple):
     """Why an LLM gave no answer."""
@@ -34,6 +41,8 @@ class ModelFailure(NamedTuple):
     """In one line."""
     lasting: bool
     """Whether the next call has to fail just so."""
+    provider: str | None = None
+    """The LLM's provider, as health names it; None where nothing says which it was."""
 
 
 NO_ANSWER = ModelFailure("it gives no answer", lasting=False)
@@ -41,6 +50,13 @@ NO_ANSWER = ModelFailure("it gives no answer", lasting=False)
 
 def failure_of(error: BaseException) -> ModelFailure | None:
     """What an error that ended a call says of the LLM; None if nothing."""
+    failure = _failure_of(error)
+    if failure is None or failure.provider is not None:
+        return failure
+    return replace(failure, provider=_provider_behind(error))
+
+
+def _failure_of(error: BaseException) -> ModelFailure | None:
     for link in walk_exception_chain(error):
         if (failure := getattr(link, "model_failure", None)) is not None:
             return failure if isinstance(failure, ModelFailure) else None
@@ -61,7 +77,26 @@ def failure_in(answer: PromptMessageExtended) -> ModelFailure | None:
         except ValueError:
             return None
         status = said.get("status") if isinstance(said, dict) else None
-        return _by_status(status) if isinstance(status, int) else NO_ANSWER
+        failure = _by_status(status) if isinstance(status, int) else NO_ANSWER
+        return failure and replace(failure, provider=_provider_in(answer))
+    return None
+
+
+def _provider_behind(error: BaseException) -> str | None:
+    """The provider of the LLM that the error has come through."""
+    for link in walk_exception_chain(error):
+        for frame, _ in traceback.walk_tb(link.__traceback__):
+            if isinstance(llm := frame.f_locals.get("self"), FastAgentLLM):
+                return health_name(llm.provider.config_name)
+    return None
+
+
+def _provider_in(answer: PromptMessageExtended) -> str | None:
+    """The provider of the LLM that failed: the first word of what fast-agent says beside the apology."""
+    for block in (answer.channels or {}).get(FAST_AGENT_ERROR_CHANNEL, ()):
+        label, _, _ = getattr(block, "text", "").partition(" request failed")
+        if label in _PROVIDERS:
+            return health_name(label)
     return None
 
 

@@ -74,6 +74,11 @@ def provider_of(
     )
 
 
+def health_name(provider: str) -> str:
+    """What health calls a provider of fast-agent's: those that preflight can check, by the API that they have."""
+    return _CHECKED[provider][0] if provider in _CHECKED else provider
+
+
 def settle_addresses(settings: Settings, environment: Mapping[str, str]) -> None:
     """Write into the settings where calls go, for every client to read it there, and the check as well.
 

@@ -117,7 +117,12 @@ async def _serve(
     own_keys = runtime.own_keys
 
     def provider_of_model(model: str) -> ProviderSettings | None:
-        return provider_of(model, settings, os.environ, own_keys.get(model))
+        provider = provider_of(model, settings, os.environ, own_keys.get(model))
+        if provider is not None and provider.api_key is None and trial.failure is None:
+            return (
+                None  # the LLM has credentials of another kind, such as ANTHROPIC_AUTH_TOKEN: only calls tell
+            )
+        return provider
 
     health = Health(
         spec.agent,
