@@ -103,6 +103,19 @@ class BoundedProtocol(H11Protocol):
         if not self.cycle.response_complete:
             self._wait_for(Phase.SENDING if self.cycle.more_body else Phase.SERVED)
 
+    @override
+    def send_400_response(self, msg: str) -> None:
+        # A body that is no HTTP comes while its request is worked on: whatever the application says from then on has no
+        # connection, and an answer that has begun cannot become another one. uvicorn would raise in both cases.
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
+
     def _wait_for(self, phase: Phase) -> None:
         if phase is not self._phase:
             self._phase = phase

@@ -82,10 +82,11 @@ def restarts(fleet: Fleet, reason: str, agent: str = "trouble") -> float:
 
 
 def tool(fleet: Fleet, name: str, arguments: str, agent: str = "trouble") -> str | None:
-    """What the agent answers to a call of one of its tools; None if the connection breaks."""
+    """The last text of the agent's answer to a call of one of its tools; None if the connection breaks."""
     try:
         message = f"***CALL_TOOL {name} {arguments}"
-        return asyncio.run(call(fleet.deployment.url(agent), "send_message", message=message))[1]
+        texts = asyncio.run(call(fleet.deployment.url(agent), "send_message", message=message))[1]
+        return texts.rpartition("\n")[2]
     except Exception:  # noqa: BLE001 - the client's, of many kinds
         return None
 

@@ -50,7 +50,7 @@ def test_the_next_worker_is_the_one_forked_ahead(fleet: Fleet) -> None:
     for name in ("one", "two", "one"):
         for _ in range(TRIES):
             spare = fleet.spare()
-            assert spare.ppid() == fleet.pid, "the supervisor alone reads its exit status"
+            assert spare.ppid() == fleet.keeper().pid, "as its parent reads the exit status of all workers"
             if fleet.kill(name) == spare.pid:
                 break
         assert fleet.pids()[name] == spare.pid

@@ -142,6 +142,43 @@ def test_a_request_in_flight_is_answered_and_its_connection_closed(listener: soc
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["before its answer", "within its answer"])
+def test_a_body_that_is_none_ends_its_connection_and_raises_nowhere(
+    listener: socket.socket, begun: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[object] = []
+    proceed, answering_, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        answering_.set()
+        await proceed.wait()
+        if not begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+        ended.set()
+
+    async def run() -> bytes:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+        http = HttpServer(app, listener, Connections("tests", 10, grace=0.0))
+        http.start()
+        async with connected(listener) as (reader, writer):
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            await answering_.wait()
+            writer.write(b"no chunk\r\n")
+            answer = await reader.read()
+        proceed.set()
+        await ended.wait()
+        await http.drain(60)
+        return answer
+
+    answer = asyncio.run(run())
+    assert answer.startswith(b"HTTP/1.1 200" if begun else b"HTTP/1.1 400")
+    assert told == []
+    assert "Exception in ASGI application" not in caplog.text
+
+
 def test_what_takes_too_long_is_cancelled(listener: socket.socket) -> None:
     async def run() -> App:
         app = App()
