@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,13 +40,16 @@ def main(minutes: float, seed: int, first: int, only: str | None) -> None:
         told = f"seed {seed}, round {first + rounds}: {problem}" if problem else "nothing"
         shown = f"{longest * 1000:.0f}" if stalls else "below 100"
         click.echo(f"| {name} | {rounds} | {seconds / 60:.1f} | {len(stalls)} | {shown} | {told} |")
+        for stall in stalls:
+            click.echo(
+                f"{name}: a turn of {stall['seconds']:.3f} s, {stall['cpu']:.3f} of CPU: {stall['slowest']}",
+                err=True,
+            )
         failed = failed or bool(problem or stalls)
     sys.exit(failed)
 
 
-def _attack(
-    name: str, seconds: float, seed: int, first: int
-) -> tuple[int, str, list[dict[str, float]], float]:
+def _attack(name: str, seconds: float, seed: int, first: int) -> tuple[int, str, list[dict[str, Any]], float]:
     folder = Path(tempfile.mkdtemp(prefix="pallas-fuzz-"))
     rounds, problem = 0, ""
     try:
