@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import struct
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,12 @@ def _is_victims(path: Path) -> bool:
 
 
 def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:  # the round before may have made it endless
-        return file.read(500_000)
+    # The round before may have made it endless, or a pipe that nobody writes to.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return os.read(descriptor, 500_000) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    finally:
+        os.close(descriptor)
 
 
 def _damage(path: Path, rng: random.Random) -> None:
@@ -95,7 +100,7 @@ def _damage(path: Path, rng: random.Random) -> None:
 
 
 def _write_in_place(path: Path, offset: int, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     try:
         os.pwrite(descriptor, data, offset)
     finally:
