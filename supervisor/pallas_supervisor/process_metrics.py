@@ -89,7 +89,8 @@ class _Spent:
         """The sum, which no process's end makes smaller; what it spent after the last look is not in it."""
         self.gone += sum(cpu for pid, cpu in self.live.items() if live.get(pid, -1.0) < cpu)
         self.live = live
-        return self.gone + sum(live.values())
+        # Times come in hundredths; sums of them in another order differ in the last bit, and a counter may not go back.
+        return round(self.gone + sum(live.values()), 3)
 
 
 class WorkerProcessCollector(Collector):

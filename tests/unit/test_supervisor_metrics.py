@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from pallas_registry.exposition import OPENMETRICS, TEXT, Family, accepts_gzip, choose
 from pallas_supervisor import loop_lag
 from pallas_supervisor.metrics import Metrics
-from pallas_supervisor.process_metrics import WorkerProcess
+from pallas_supervisor.process_metrics import WorkerProcess, _Spent
 from pallas_supervisor.states import Agent, Policy, State
 
 if TYPE_CHECKING:
@@ -278,3 +278,11 @@ def test_values_are_written_as_every_parser_reads_them():
     for value in values:
         facts.lost_lines = {("", "disk"): value}  # type: ignore[dict-item]
         assert samples(metrics)["pallas_log_lines_lost_total agent= reason=disk"] == value
+
+
+def test_processor_time_never_goes_back_by_the_order_of_a_sum() -> None:
+    spent = _Spent(0.0, {})
+    assert spent.add({1: 0.1, 2: 0.2, 3: 0.3}) == 0.6
+    assert spent.add({2: 0.2, 3: 0.3}) == 0.6
+    assert spent.add({3: 0.3}) == 0.6
+    assert spent.add({}) == 0.6
