@@ -64,7 +64,7 @@ class ConfigurationError(Exception):
         every = tuple(problems)
         if left_out := every[MOST_PROBLEMS:]:
             more = Problem(
-                left_out[0].file, None, "", f"{len(left_out)} more problems", "mend those above first"
+                left_out[0].file, None, "", counted(len(left_out), "more problem"), "mend those above first"
             )
             every = (*every[:MOST_PROBLEMS], more)
         self.problems = every
