@@ -146,7 +146,8 @@ class Connections:
             self._close(connection)
         self._look_at_unsent(now)
         excess = sum(size for size, _ in self._unsent.values()) - MAX_UNSENT
-        by_age = sorted(self._unsent.items(), key=lambda item: item[1][1])
+        # All that took something since the look before are of one age: the largest of those first.
+        by_age = sorted(self._unsent.items(), key=lambda item: (item[1][1], -item[1][0]))
         for place, (connection, (size, since)) in enumerate(by_age, start=1):
             # One answer may be as large as it is: its client takes it, or is not the last one here for long.
             if now - since > self._stall_timeout or (excess > 0 and place < len(by_age)):

@@ -217,15 +217,39 @@ def test_one_answer_may_be_of_any_size_while_it_is_taken() -> None:
     large = port.client(Phase.SERVED)
     large.unsent = 3 * MAX_UNSENT
     port.look_after(1)
-    stuck = port.client(Phase.SERVED)
-    stuck.unsent = 1
     for _ in range(2):
         large.unsent -= STALL_BYTES
         port.look_after(1)
-    assert stuck.closed
     assert not large.closed
     port.look_after(STALL_TIMEOUT + 1)
     assert large.closed
+
+
+def test_of_several_answers_that_goes_which_was_not_taken_for_longest() -> None:
+    port = Port()
+    stuck, large = port.client(Phase.SERVED), port.client(Phase.SERVED)
+    stuck.unsent, large.unsent = STALL_BYTES, MAX_UNSENT - STALL_BYTES
+    port.look_after(1)
+    assert not stuck.closed
+    assert not large.closed
+    large.unsent -= STALL_BYTES
+    port.look_after(1)
+    late = port.client(Phase.SERVED)
+    late.unsent = 2 * STALL_BYTES
+    port.look_after(1)
+    assert stuck.closed
+    assert not large.closed, "what is left fits"
+    assert not late.closed
+
+
+def test_of_several_answers_of_one_age_the_largest_goes() -> None:
+    port = Port()
+    small, large, smaller = (port.client(Phase.SERVED) for _ in range(3))
+    small.unsent, large.unsent, smaller.unsent = STALL_BYTES, MAX_UNSENT, 1
+    port.look_after(1)
+    assert large.closed
+    assert not small.closed
+    assert not smaller.closed
 
 
 def test_a_port_may_have_all_patience() -> None:
