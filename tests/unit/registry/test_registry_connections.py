@@ -244,12 +244,12 @@ def test_of_several_answers_that_goes_which_was_not_taken_for_longest() -> None:
 
 def test_of_several_answers_of_one_age_the_largest_goes() -> None:
     port = Port()
-    small, large, smaller = (port.client(Phase.SERVED) for _ in range(3))
-    small.unsent, large.unsent, smaller.unsent = STALL_BYTES, MAX_UNSENT, 1
+    clients = [port.client(Phase.SERVED) for _ in range(9)]
+    for client in clients:
+        client.unsent = STALL_BYTES
+    clients[4].unsent = MAX_UNSENT
     port.look_after(1)
-    assert large.closed
-    assert not small.closed
-    assert not smaller.closed
+    assert [client.closed for client in clients] == [index == 4 for index in range(9)]
 
 
 def test_a_port_may_have_all_patience() -> None:
