@@ -14,6 +14,7 @@ from collections import Counter
 from email.utils import formatdate
 from typing import TYPE_CHECKING, override
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -105,16 +106,16 @@ class BoundedProtocol(H11Protocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
-        # A body that is no HTTP comes while its request is worked on: whatever the application says from then on has no
-        # connection, and an answer that has begun cannot become another one. uvicorn would raise in both cases.
+        # What is no HTTP comes while a request is worked on: whatever the application says from then on has no
+        # connection. uvicorn would raise.
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
-            if cycle.response_started:
-                self.transport.close()
-                return
-        super().send_400_response(msg)
+        # There may be nothing more to be said: an answer has begun, or has been given; to HEAD, there is no body.
+        with contextlib.suppress(h11.LocalProtocolError):
+            super().send_400_response(msg)
+        self.transport.close()
 
     def _wait_for(self, phase: Phase) -> None:
         if phase is not self._phase:

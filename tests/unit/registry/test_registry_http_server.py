@@ -142,21 +142,32 @@ def test_a_request_in_flight_is_answered_and_its_connection_closed(listener: soc
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["before its answer", "within its answer"])
-def test_a_body_that_is_none_ends_its_connection_and_raises_nowhere(
-    listener: socket.socket, begun: bool, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("request_", "rest"),
+    [
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b"no chunk\r\n"),
+        (b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"more"),
+    ],
+    ids=["a body that is none", "more than was announced"],
+)
+@pytest.mark.parametrize("when", ["before its answer", "within its answer", "after its answer"])
+def test_what_is_no_http_ends_its_connection_and_raises_nowhere(
+    listener: socket.socket, when: str, request_: bytes, rest: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[object] = []
-    proceed, answering_, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    proceed, reached, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if begun:
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-        answering_.set()
-        await proceed.wait()
-        if not begun:
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"ok"})
+        for moment, message in (
+            ("before its answer", {"type": "http.response.start", "status": 200, "headers": []}),
+            ("within its answer", {"type": "http.response.body", "body": b"ok"}),
+            ("after its answer", None),
+        ):
+            if moment == when:
+                reached.set()
+                await proceed.wait()
+            if message is not None:
+                await send(message)
         ended.set()
 
     async def run() -> bytes:
@@ -164,9 +175,9 @@ def test_a_body_that_is_none_ends_its_connection_and_raises_nowhere(
         http = HttpServer(app, listener, Connections("tests", 10, grace=0.0))
         http.start()
         async with connected(listener) as (reader, writer):
-            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-            await answering_.wait()
-            writer.write(b"no chunk\r\n")
+            writer.write(request_)
+            await reached.wait()
+            writer.write(rest)
             answer = await reader.read()
         proceed.set()
         await ended.wait()
@@ -174,7 +185,7 @@ def test_a_body_that_is_none_ends_its_connection_and_raises_nowhere(
         return answer
 
     answer = asyncio.run(run())
-    assert answer.startswith(b"HTTP/1.1 200" if begun else b"HTTP/1.1 400")
+    assert answer.startswith(b"HTTP/1.1 400" if when == "before its answer" else b"HTTP/1.1 200")
     assert told == []
     assert "Exception in ASGI application" not in caplog.text
 
