@@ -6,11 +6,10 @@ Reads fast-agent's files, and says nothing about what is wrong with them: that i
 from __future__ import annotations
 
 import functools
-import re
 from typing import TYPE_CHECKING
 
 from pallas_registry.configuration_file import read_file
-from pallas_registry.fastagent_files import HOME_VARIABLE, settings_files
+from pallas_registry.fastagent_files import HOME_VARIABLE, expanded, settings_files
 from pallas_registry.known_secrets import secrets_in
 from pallas_registry.problems import ConfigurationError
 from pallas_registry.yaml_nodes import compose, plain
@@ -18,8 +17,6 @@ from pallas_registry.yaml_nodes import compose, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-_VARIABLE = re.compile(r"\$\{([^}:]{1,256}+)(?::([^}]{0,1024}+))?\}")
 
 
 def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:
@@ -31,7 +28,7 @@ def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[
         except (OSError, ValueError):
             continue
         for secret in _secrets_of(path, state.st_mtime_ns, state.st_ino):
-            yield _VARIABLE.sub(lambda match: environ.get(match[1], match[2] or match[0]), secret)
+            yield expanded(secret, environ)
 
 
 @functools.lru_cache(maxsize=32)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_registry.configuration_file import read_file
 from pallas_registry.deployment import ModelCapabilities, ModelSettings
+from pallas_registry.fastagent_files import expanded
 from pallas_registry.fields import Fields
 from pallas_registry.log_levels import LEVEL_NAMES, level_name
 from pallas_registry.problems import ConfigurationError, Problem, quoted
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 FILE_NAME = "fastagent.config.yaml"
 
 _CAPABILITIES = ("vision", "context_window", "max_output_tokens")
-_VARIABLE = re.compile(r"\$\{([^}:]+)(?::([^}]*))?\}")
 
 
 def read_model_settings(directory: Path, environ: Mapping[str, str] | None = None) -> ModelSettings:
@@ -110,16 +110,8 @@ def _capabilities(fields: Fields) -> ModelCapabilities | None:
 
 
 def _read_expanded(fields: Fields, key: str, rule: Rule, environ: Mapping[str, str]) -> str | None:
-    value = fields.text(key, lambda text: rule(_expand(text, environ)))
-    return None if value is None else _expand(value, environ)
-
-
-def _expand(text: str, environ: Mapping[str, str]) -> str:
-    def value(match: re.Match[str]) -> str:
-        name, default = match.groups()
-        return environ.get(name, match[0] if default is None else default)
-
-    return _VARIABLE.sub(value, text)
+    value = fields.text(key, lambda text: rule(expanded(text, environ)))
+    return None if value is None else expanded(value, environ)
 
 
 def _is_ours(field: str) -> bool:

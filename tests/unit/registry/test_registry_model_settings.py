@@ -134,6 +134,12 @@ def test_variables_are_expanded_as_fast_agent_does(written: str, model: str) -> 
     assert parse(f"default_model: '{written}'", MODEL="openai.gpt-5").default_model == model
 
 
+def test_beginnings_of_variables_without_number_do_not_keep_the_reader() -> None:
+    """This would take an hour if each of them were followed to the end of the text."""
+    model = "${" * (1 << 18)
+    assert parse(f"default_model: '{model}'").default_model == model
+
+
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / PATH).mkdir()
     with pytest.raises(ConfigurationError, match="is a folder, not a file"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.hostile_texts import cost, worst_texts
-from pallas_registry import configured_secrets, known_secrets
+from pallas_registry import fastagent_files, known_secrets
 from pallas_registry.redaction import REDACTED, RULES, is_secret_name, redact
 
 SECRET = "S3cr3t-Va1ue"
@@ -113,7 +113,7 @@ def test_twice_is_once(text: str) -> None:
 PATTERNS = {
     **{name: rule.pattern for name, rule in RULES.items()},
     "password in a URL": known_secrets._PASSWORD.pattern,
-    "variable in a file": configured_secrets._VARIABLE.pattern,
+    "variable in a file": fastagent_files._VARIABLE.pattern,
 }
 
 
