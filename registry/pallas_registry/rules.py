@@ -88,16 +88,17 @@ def version(value: str) -> Complaint | None:
 
 def module(value: str) -> Complaint | None:
     """A dotted path that Python can import."""
-    parts = value.split(".")
-    if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
-        if parts[0] in sys.stdlib_module_names:
-            return Complaint(f"`{parts[0]}` is Python's own module", "rename yours")
+    if _is_dotted_path(value):
+        first = value.partition(".")[0]
+        if first in sys.stdlib_module_names:
+            return Complaint(f"`{first}` is Python's own module", "rename yours")
         return None
     guess = value.removesuffix(".py").strip("./").replace("/", ".")
-    if guess != value and module(guess) is None:
-        return Complaint(f"{quoted(value)} is a file, not a module", f"write `{shortened(guess)}`")
+    if guess != value and _is_dotted_path(guess):
+        file = Complaint(f"{quoted(value)} is a file, not a module", f"write `{shortened(guess)}`")
+        return module(guess) or file
     hyphened = next((part for part in guess.split(".") if "-" in part), None)
-    if hyphened is not None and module(guess.replace("-", "_")) is None:
+    if hyphened is not None and _is_dotted_path(guess.replace("-", "_")):
         better = shortened(hyphened.replace("-", "_"))
         return Complaint(
             f"{quoted(value)} cannot be imported: it has a hyphen", f"rename the file: `{better}`"
@@ -203,6 +204,10 @@ def default_bind(host_: str) -> str:
     if address.is_loopback:
         return host_
     return "::" if address.version == 6 else "0.0.0.0"
+
+
+def _is_dotted_path(value: str) -> bool:
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in value.split("."))
 
 
 def _one_line(value: str, limit: int) -> Complaint | None:
