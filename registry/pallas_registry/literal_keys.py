@@ -8,7 +8,7 @@ import yaml
 
 from pallas_registry.problems import Problem
 from pallas_registry.redaction import KEY_SHAPES, credentials
-from pallas_registry.yaml_nodes import joined, line_of
+from pallas_registry.yaml_nodes import joined, key_name, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,4 +36,4 @@ def _texts(node: yaml.Node, field: str, seen: set[int]) -> Iterator[tuple[str, y
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield from _texts(key, field, seen)
-            yield from _texts(value, joined(field, str(key.value)), seen)
+            yield from _texts(value, joined(field, key_name(key)), seen)

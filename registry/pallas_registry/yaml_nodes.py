@@ -258,7 +258,7 @@ def plain(root: yaml.Node) -> object:
     def value(node: yaml.Node) -> object:
         if id(node) not in made:
             if isinstance(node, yaml.MappingNode):
-                made[id(node)] = {str(key.value): value(item) for key, item in node.value}
+                made[id(node)] = {key_name(key): value(item) for key, item in node.value}
             elif isinstance(node, yaml.SequenceNode):
                 made[id(node)] = [value(item) for item in node.value]
             else:
@@ -266,6 +266,11 @@ def plain(root: yaml.Node) -> object:
         return made[id(node)]
 
     return value(root)
+
+
+def key_name(key: yaml.Node) -> str:
+    """What an entry is called by its key. A list or a mapping as a key is `?`: nobody could read its whole text."""
+    return key.value if isinstance(key, yaml.ScalarNode) else "?"
 
 
 def joined(field: str, key: str) -> str:

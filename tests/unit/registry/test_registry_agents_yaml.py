@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pallas_registry import yaml_nodes
+from pallas_registry.literal_keys import literal_keys
 from unit.registry.agents_text import parse, problems, problems_or_none
 
 if TYPE_CHECKING:
@@ -139,6 +140,14 @@ def test_a_broken_file_of_any_size_has_few_and_short_problems(text: str) -> None
     found = problems(text)
     assert len(found) <= 101
     assert max(len(str(problem)) for problem in found) < 600
+
+
+def test_a_key_that_is_no_text_has_no_name() -> None:
+    root = yaml_nodes.compose(b"a:\n  ? [b, {c: d}]\n  : [sk-abcdefgh]\n", "f")
+    assert root is not None
+    assert yaml_nodes.plain(root) == {"a": {"?": ["sk-abcdefgh"]}}
+    [found] = literal_keys(root, "f", "move it")
+    assert (found.line, found.field) == (3, "a.?[0]")
 
 
 MARKS = [*"[]{}:,-?&*!|>'\"%@`#\n\t ~", "  ", "\n  ", ": ", "- ", "<<: ", "*a", "&a ", "!!str ", "---\n"]
