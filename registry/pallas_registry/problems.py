@@ -45,29 +45,28 @@ class Problem:
         said = ": ".join(part for part in (self.field, self.message) if part)
         if self.remedy:
             said = f"{said}; {self.remedy}"
-        text = ": ".join(
-            part for part in (place, redact(said, KEY_SHAPES)) if part
-        )  # who quotes a file may quote a key
+        said = redact(said, KEY_SHAPES)  # who quotes a file may quote a key
+        text = ": ".join(part for part in (place, said) if part)
         return "".join(character if character.isprintable() else _escaped(character) for character in text)
 
 
 class ConfigurationError(Exception):
     """A configuration that cannot be used.
 
-    `problems` holds all that was found in one run, in file order; of more than `MOST_PROBLEMS`, the last one says how
-    many were left out.
+    `found` holds all that was found in one run, in file order, and `problems` what people are told: of more than
+    `MOST_PROBLEMS`, the last one says how many were left out.
     """
 
+    found: tuple[Problem, ...]
     problems: tuple[Problem, ...]
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        every = tuple(problems)
-        if left_out := every[MOST_PROBLEMS:]:
+        self.found = self.problems = tuple(problems)
+        if left_out := self.found[MOST_PROBLEMS:]:
             more = Problem(
                 left_out[0].file, None, "", counted(len(left_out), "more problem"), "mend those above first"
             )
-            every = (*every[:MOST_PROBLEMS], more)
-        self.problems = every
+            self.problems = (*self.found[:MOST_PROBLEMS], more)
         super().__init__(*self.problems)
 
     def __str__(self) -> str:
@@ -80,7 +79,7 @@ def collect[T](read: Callable[[], T], problems: list[Problem]) -> T | None:
     try:
         return read()
     except ConfigurationError as error:
-        problems += error.problems
+        problems += error.found
         return None
 
 

@@ -25,7 +25,8 @@ def check(file: Path | None) -> None:
     """
     from pallas_registry.agents_file import deployment_path, working_directory
     from pallas_registry.configuration import read_start
-    from pallas_registry.problems import ConfigurationError, counted
+    from pallas_registry.environment import load_dotenv
+    from pallas_registry.problems import ConfigurationError, collect, counted
 
     try:
         directory = file.parent if file is not None else working_directory()
@@ -34,8 +35,9 @@ def check(file: Path | None) -> None:
     try:
         configuration, _ = read_start(directory, os.environ, file)
     except ConfigurationError as error:
-        count = "one problem" if len(error.problems) == 1 else f"{len(error.problems)} problems"
-        path = file or deployment_path(os.environ)
+        count = "one problem" if len(error.found) == 1 else f"{len(error.found)} problems"
+        dotenv = collect(lambda: load_dotenv(directory, os.environ), []) or {}
+        path = file or deployment_path({**os.environ, **dotenv})
         raise InvalidConfiguration(
             f"{path}: {count}", details=[str(problem) for problem in error.problems]
         ) from None

@@ -305,6 +305,25 @@ def test_references_and_plain_words_are_no_keys(folder: Path) -> None:
     assert CliRunner().invoke(pallasctl, ["check"]).stderr == ""
 
 
+def test_problems_beyond_those_that_are_told_are_counted_once(folder: Path) -> None:
+    (folder / "agents.yaml").write_bytes(
+        GOOD + b"".join(b"  a%d: {module: agents.a}\n" % n for n in range(150))
+    )
+    (folder / "fastagent.config.yaml").write_bytes(b"default_model: [a]\n")
+    check = CliRunner().invoke(pallasctl, ["check"])
+    summary, *said = check.stderr.splitlines()
+    assert summary == "pallasctl: agents.yaml: 151 problems"
+    assert len(said) == 101
+    assert said[-1].endswith(": 51 more problems; mend those above first")
+
+
+def test_check_names_the_file_that_dotenv_names(folder: Path) -> None:
+    (folder / ".env").write_bytes(b"PALLAS_AGENTS_CONFIG=other.yaml\n")
+    (folder / "other.yaml").write_bytes(b"")
+    check = CliRunner().invoke(pallasctl, ["check"])
+    assert check.stderr.splitlines()[0] == "pallasctl: other.yaml: one problem"
+
+
 def test_a_byte_order_mark_does_not_matter(folder: Path) -> None:
     mark = b"\xef\xbb\xbf"
     (folder / "agents.yaml").write_bytes(mark + GOOD)
