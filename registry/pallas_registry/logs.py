@@ -6,6 +6,7 @@ Knows loggers and formatting; where records go is the business of the handler th
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -16,8 +17,6 @@ from pallas_registry.own_loggers import ROOT, give_handler, own_logger
 from pallas_registry.records import LAST_KEY, parse_record, record_line, render, timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from structlog.typing import EventDict, WrappedLogger
 
 __all__ = [
@@ -138,7 +137,7 @@ def _message(record: logging.LogRecord) -> str:
 def _configure_structlog() -> None:
     """For loggers that others take from structlog, unless they configure it themselves."""
     structlog.configure(
-        processors=_PROCESSORS,
+        processors=[*_PROCESSORS],  # not our own list: `structlog.testing.capture_logs` changes it in place
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
@@ -150,19 +149,22 @@ def _hand_to_logging(
 ) -> tuple[tuple[object, ...], dict[str, Any]]:
     """Turn an event into the arguments of a standard logger's method.
 
-    Its fields, also those that are given as plain logging's `extra`, travel in the record as they are, and as
-    attributes too, where no attribute has that name already.
+    Its fields, those of its context, and those that are given as plain logging's `extra`, travel in the record as they
+    are, and as attributes too, where no attribute has that name already. The context may be an agent's: it says nothing
+    but fields.
     """
     options = {key: event.pop(key) for key in ("exc_info", "stack_info", "stacklevel") if key in event}
     message = event.pop("event", "")
     arguments = event.pop("positional_args", ())
-    event.update(event.pop("extra", None) or {})
-    extra = {key: value for key, value in event.items() if key not in _OF_EVERY_RECORD}
-    return (message, *arguments), {"extra": {**extra, _FIELDS: event}, **options}
+    given = event.pop("extra", None) or {}
+    if not isinstance(given, Mapping):
+        given = {"extra": given}
+    fields = {**structlog.contextvars.get_contextvars(), **event, **given}
+    extra = {key: value for key, value in fields.items() if key not in _OF_EVERY_RECORD}
+    return (message, *arguments), {"extra": {**extra, _FIELDS: fields}, **options}
 
 
 _PROCESSORS: list[Any] = [
     structlog.stdlib.filter_by_level,
-    structlog.contextvars.merge_contextvars,
     _hand_to_logging,
 ]

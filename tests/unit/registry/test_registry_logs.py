@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from pallas_registry.log_levels import level_name
 from pallas_registry.logs import THIRD_PARTY, Levels, configure_logging, get_logger, levels
@@ -159,6 +160,35 @@ def test_bound_and_contextual_fields(written: Written) -> None:
         get_logger("pallas.x").bind(server="s").info("m")
     record = written()[0]
     assert (record["conversation_id"], record["server"]) == ("c", "s")
+
+
+def test_what_an_agent_binds_to_its_context_is_fields_and_nothing_else(written: Written) -> None:
+    bound = {
+        "extra": "e",
+        "stacklevel": "s",
+        "stack_info": 1,
+        "exc_info": 1,
+        "positional_args": "p",
+        "event": "v",
+    }
+    with structlog.contextvars.bound_contextvars(**bound):
+        get_logger("pallas.x").info("m %d", 5)
+    record = written()[0]
+    assert record["message"] == "m 5"
+    assert {name: record[name] for name in bound} == bound
+
+
+def test_a_field_may_be_called_extra(written: Written) -> None:
+    structlog.get_logger("agents.a").warning("m", extra="more")
+    assert written()[0]["extra"] == "more"
+
+
+def test_who_captures_records_of_structlog_does_not_get_ours(written: Written) -> None:
+    with capture_logs() as captured:
+        get_logger("pallas.x").warning("ours")
+        structlog.get_logger("agents.a").warning("theirs")
+    assert [record["event"] for record in captured] == ["theirs"]
+    assert [record["message"] for record in written()] == ["ours"]
 
 
 def test_secrets_never_reach_the_handler(written: Written) -> None:
