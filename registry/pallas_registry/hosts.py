@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import PlainTextResponse
 
+from pallas_registry.problems import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -51,9 +53,9 @@ class Hosts:
         One without a Host (HTTP/1.0, from a simple health check) comes from no browser.
         """
         if host is not None and not self._is_ours(host):
-            return Refusal(421, f"not reached by the name {_shown(host)}; {_REMEDY}")
+            return Refusal(421, f"not reached by the name {quoted(host, 100)}; {_REMEDY}")
         if origin is not None and not self._is_allowed(origin, host):
-            return Refusal(403, f"not for pages of {_shown(origin)}; {_REMEDY}")
+            return Refusal(403, f"not for pages of {quoted(origin, 100)}; {_REMEDY}")
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -110,10 +112,6 @@ def served_hosts(deployment: Deployment) -> tuple[str, ...]:
 
 
 _REMEDY = "a name or address by which clients reach this deployment belongs to `hosts:` in agents.yaml"
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 100 else text[:100] + "…")
 
 
 def _name_in(authority: str) -> str | None:

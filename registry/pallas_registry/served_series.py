@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pallas_registry.exposition import clean_text, label_name, metric_name
 from pallas_registry.merging import bound_of
+from pallas_registry.problems import shortened
 from pallas_registry.values_file import DamagedError, Series, parse_key
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def checked(kind: str, key: bytes, owner: str | None) -> Series:
 
 def shown(text: str) -> str:
     """A name that somebody else has chosen, for a log line: short, and of printable characters."""
-    return ascii(text if len(text) <= 80 else f"{text[:79]}…")
+    return ascii(shortened(text, 80))
 
 
 def _check_name(series: Series, kind: str) -> None:

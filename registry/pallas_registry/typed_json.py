@@ -13,13 +13,13 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any, Literal, Union
 
+from pallas_registry.problems import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 LARGEST_INTEGER = 2**53
 """What JSON's readers agree on (RFC 8259, section 6), and more than anything that is counted here."""
-
-_LONGEST_QUOTE = 60
 
 
 def read_object(line: bytes) -> dict[str, Any]:
@@ -117,5 +117,4 @@ def _quoted(value: object) -> str:
     """What was found there, in a few characters."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    text = hex(value) if isinstance(value, int) else repr(value)
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+    return shortened(repr(value))

@@ -97,6 +97,8 @@ def test_a_refusal_says_what_and_where() -> None:
     report["downstreams"][0]["latency"] = "long"
     with pytest.raises(ValueError, match=r"^downstreams\[0\]\.latency: 'long' is not float$"):
         decode_report(json.dumps(report).encode())
+    with pytest.raises(ValueError, match=r"^interval: True is not float$"):
+        decode_report(b'{"kind": "heartbeat", "interval": true}')
     with pytest.raises(ValueError, match=r"^interval: 0 is below 0\.1$"):
         decode_report(b'{"kind": "heartbeat", "interval": 0}')
 
