@@ -51,13 +51,18 @@ def server(app: App, listener: socket.socket, limit: int = 10) -> HttpServer:
     return HttpServer(app, listener, Connections("tests", limit, grace=0.0))
 
 
+def serving(app: App, listener: socket.socket, limit: int = 10) -> HttpServer:
+    """A server that accepts."""
+    http = server(app, listener, limit)
+    http.start()
+    return http
+
+
 def answering(listener: socket.socket, limit: int = 10) -> HttpServer:
     """A server that accepts, and answers whatever it is asked."""
     app = App()
     app.go.set()
-    http = server(app, listener, limit)
-    http.start()
-    return http
+    return serving(app, listener, limit)
 
 
 @pytest.fixture
@@ -125,8 +130,7 @@ def test_after_stop_a_connection_waits_for_the_next_worker(listener: socket.sock
 def test_a_request_in_flight_is_answered_and_its_connection_closed(listener: socket.socket) -> None:
     async def run() -> None:
         app = App()
-        http = server(app, listener)
-        http.start()
+        http = serving(app, listener)
         async with connected(listener) as (reader, writer):
             writer.write(REQUEST)
             await app.began.wait()
@@ -193,8 +197,7 @@ def test_what_is_no_http_ends_its_connection_and_raises_nowhere(
 def test_what_takes_too_long_is_cancelled(listener: socket.socket) -> None:
     async def run() -> App:
         app = App()
-        http = server(app, listener)
-        http.start()
+        http = serving(app, listener)
         async with connected(listener) as (reader, writer):
             writer.write(REQUEST)
             await app.began.wait()
@@ -208,8 +211,7 @@ def test_what_takes_too_long_is_cancelled(listener: socket.socket) -> None:
 def test_what_ends_after_its_caller_is_waited_for(listener: socket.socket) -> None:
     async def run() -> str:
         app = App()
-        http = server(app, listener)
-        http.start()
+        http = serving(app, listener)
         async with connected(listener) as (_, writer):
             writer.write(REQUEST)
             await app.began.wait()
@@ -261,8 +263,7 @@ def test_a_connection_that_never_asks_does_not_hold_the_drain(
     monkeypatch.setattr(module, "LINGER", 5)
 
     async def run() -> None:
-        http = server(App(), listener)
-        http.start()
+        http = serving(App(), listener)
         async with connected(listener) as (reader, _):
             await accepted_one(http)
             await http.drain(60)
@@ -376,8 +377,7 @@ def test_who_waits_longest_makes_room_for_who_comes(listener: socket.socket, beg
     async def run() -> None:
         app = Reader()
         app.go.set()
-        http = server(app, listener, 4)
-        http.start()
+        http = serving(app, listener, 4)
         crowd = [await asyncio.open_connection(*listener.getsockname()) for _ in range(12)]
         for _, writer in crowd:
             writer.write(beginning)
@@ -396,8 +396,7 @@ def test_who_waits_longest_makes_room_for_who_comes(listener: socket.socket, beg
 def test_a_request_in_flight_keeps_its_connection_whoever_comes(listener: socket.socket) -> None:
     async def run() -> None:
         app = App()
-        http = server(app, listener, 1)
-        http.start()
+        http = serving(app, listener, 1)
         async with connected(listener) as (reader, writer):
             writer.write(REQUEST)
             await app.began.wait()
@@ -421,8 +420,7 @@ def test_what_keeps_us_waiting_too_long_is_closed(
 
     async def run() -> None:
         app = Reader()
-        http = server(app, listener)
-        http.start()
+        http = serving(app, listener)
         async with connected(listener) as (served, writer):
             writer.write(REQUEST)
             await app.began.wait()
@@ -493,10 +491,7 @@ def test_without_descriptors_it_says_so_once_and_goes_on_later(
     monkeypatch.setattr(module, "ACCEPT_RETRY", 0.001)
 
     async def run() -> None:
-        app = App()
-        app.go.set()
-        http = server(app, Exhausted(listener, 5))  # type: ignore[arg-type]
-        http.start()
+        http = answering(Exhausted(listener, 5))  # type: ignore[arg-type]
         assert (await asked(listener)).startswith(b"HTTP/1.1 200")
         await http.drain(60)
 
@@ -508,11 +503,8 @@ def test_without_descriptors_who_waits_longest_makes_room(
     listener: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
-        app = App()
-        app.go.set()
         exhausted = Exhausted(listener, 0)
-        http = server(app, exhausted)  # type: ignore[arg-type]
-        http.start()
+        http = answering(exhausted)  # type: ignore[arg-type]
         async with connected(listener) as (silent, _):
             await accepted_one(http)
             exhausted.left = 1
