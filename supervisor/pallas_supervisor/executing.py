@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+_DEFAULT_SIGNALS = signal.valid_signals()
+"""All: what whoever started this process has it ignore (a shell, with `&`: SIGQUIT) is ignored below it otherwise."""
 
 MOST_DESCRIPTORS = 65_536
 """Descriptors that a supervisor may want at the same time."""

@@ -160,7 +160,7 @@ def _execute(descriptors: list[int], limits: tuple[int, int]) -> int:
             file_actions=actions,
             setsid=True,
             setsigmask=[],
-            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD),
+            setsigdef=signal.valid_signals(),
         )
         with contextlib.suppress(OSError):  # it has ended already
             resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)

@@ -1,7 +1,9 @@
-"""Descriptors that the supervisor itself was started with, or without, and how many it and its programs may have."""
+"""What the supervisor itself was started with, or without, and what of it its programs have: descriptors, signals."""
 
 from __future__ import annotations
 
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -50,3 +52,29 @@ def test_programs_keep_the_limit_of_descriptors_that_the_supervisor_was_started_
     command = ["sh", "-c", 'ulimit -Sn 300 && ulimit -Hn 700 && exec "$@"', "sh", sys.executable, "-c", RAISE]
     shown = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
     assert shown.split() == ["700", "700", "300", "700"]
+
+
+IGNORE = """
+import os, select, signal, sys
+from pallas_supervisor.executing import execute
+from pallas_supervisor.keeper import Keeper
+for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+    signal.signal(number, signal.SIG_IGN)
+show = [sys.argv[1], "SigIgn", "/proc/self/status"]
+os.waitpid(execute(show, {}, [], None), 0)
+keeper = Keeper({})
+select.select([os.pidfd_open(keeper.execute(show, {}, [], None))], [], [])
+keeper.end()
+"""
+
+
+def test_programs_ignore_no_signal_because_the_supervisor_was_started_so() -> None:
+    """A shell without job control has what it starts with `&` ignore SIGINT and SIGQUIT."""
+    grep = shutil.which("grep")
+    assert grep is not None
+    command = [sys.executable, "-c", IGNORE, grep]
+    shown = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    masks = [int(word, 16) for word in shown.split() if word != "SigIgn:"]
+    assert len(masks) == 2
+    for mask in masks:
+        assert [number for number in signal.valid_signals() if mask >> (number - 1) & 1] == []
