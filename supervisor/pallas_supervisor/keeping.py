@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import resource
@@ -62,7 +63,7 @@ def main() -> None:
     grace = ORPHAN_GRACE
     while True:
         try:
-            command, descriptors, _, _ = socket.recv_fds(channel, PACKET, MOST_DESCRIPTORS)
+            command, descriptors, flags, _ = socket.recv_fds(channel, PACKET, MOST_DESCRIPTORS)
             for descriptor in descriptors:  # recv_fds takes flags, and drops them
                 os.set_inheritable(descriptor, False)
             if command == b"end":
@@ -71,7 +72,8 @@ def main() -> None:
                 break
             if limits is None:  # not before the supervisor has set those that this process gets from it
                 limits = _raise_descriptor_limit()
-            channel.send(_obey(command.decode(), descriptors, limits))
+            whole = not flags & socket.MSG_CTRUNC  # or there was no room here for all descriptors
+            channel.send(_obey(command.decode(), descriptors, limits, whole=whole))
         except OSError:  # the supervisor has gone in the middle of it
             break
     signal.set_wakeup_fd(-1)
@@ -116,11 +118,11 @@ def _raise_descriptor_limit() -> tuple[int, int]:
     return soft, hard
 
 
-def _obey(command: str, descriptors: list[int], limits: tuple[int, int]) -> bytes:
+def _obey(command: str, descriptors: list[int], limits: tuple[int, int], *, whole: bool) -> bytes:
     verb, *words = command.split()
     if verb == "execute":
         try:
-            return str(_execute(descriptors, limits)).encode()
+            return str(_execute(descriptors, limits) if whole else -errno.EMFILE).encode()
         except OSError as error:
             return f"-{error.errno}".encode()
         finally:
@@ -143,9 +145,11 @@ def _execute(descriptors: list[int], limits: tuple[int, int]) -> int:
     count, output, *numbers = map(int, parts[0].split())
     arguments, variables = parts[1 : count + 1], parts[count + 1 :]
     above = max(numbers, default=2) + 1
-    # Out of the way first, so that no number is taken by another descriptor before it has been copied.
-    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above) for descriptor in descriptors[1:]]
+    moved: list[int] = []
     try:
+        # Out of the way first, so that no number is taken by another descriptor before it has been copied.
+        for descriptor in descriptors[1:]:
+            moved.append(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above))  # noqa: PERF401 - some may fail
         copies = dict(zip(numbers, moved, strict=True))
         actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)

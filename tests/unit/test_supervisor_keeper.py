@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import resource
@@ -151,6 +152,23 @@ def test_what_cannot_be_executed_says_why(keeper: Keeper, path: str):
     with pytest.raises((FileNotFoundError, PermissionError), match=path):
         keeper.execute([path], {}, [], None)
     assert keeper.pid is not None
+
+
+@pytest.mark.parametrize("room", range(5))
+def test_a_keeper_without_room_for_all_descriptors_says_so_and_keeps_none(keeper: Keeper, room: int):
+    run(keeper, SLEEP)  # after its first answer it does not change its limit any more
+    process = own(keeper)
+    held = {int(entry.name) for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
+    free = [number for number in range(100) if number not in held]
+    before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (free[room], before[1]))
+    with pytest.raises(OSError, match="Too many open files") as failure:
+        run(keeper, SLEEP, inherited=[1, 2])
+    assert failure.value.errno == errno.EMFILE
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+    assert {int(entry.name) for entry in Path(f"/proc/{process.pid}/fd").iterdir()} == held
+    assert keeper.is_certain(run(keeper, SLEEP, inherited=[1, 2]))
+    assert keeper.pid == process.pid
 
 
 def test_orphans_come_to_the_keeper_and_not_to_us(keeper: Keeper, tmp_path: Path):
