@@ -91,8 +91,8 @@ def end_predecessor(directory: Path) -> list[str]:
     if trail is None:
         return []
     told = []
-    deadline = time.monotonic() + PATIENCE
     _hurry(trail)
+    deadline = time.monotonic() + PATIENCE
     ended: set[int] = set()
     try:
         while left := _stop_all(trail):

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -261,6 +262,23 @@ def test_one_that_does_not_end_is_killed_like_the_others(
     trail(keeper=process.pid, keeper_since=procfs.started(process.pid)).write(tmp_path)
     assert len(end_predecessor(tmp_path)) == 1
     assert ended(process)
+
+
+def test_however_long_the_keeper_took_those_that_are_killed_then_have_their_time(
+    tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+):
+    now = [0.0]
+
+    def take_all_its_time(_trail: Trail) -> None:
+        now[0] += predecessor.KEEPER_PATIENCE
+
+    monkeypatch.setattr(predecessor, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(predecessor, "_hurry", take_all_its_time)
+    processes = [run() for _ in range(3)]
+    trail().write(tmp_path)
+    (told,) = end_predecessor(tmp_path)
+    assert told.startswith("killed what an earlier supervisor had left behind")
+    assert all(map(ended, processes))
 
 
 @pytest.mark.parametrize("case", ["another start", "another word"])
