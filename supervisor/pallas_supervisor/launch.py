@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pallas_registry.logs import get_logger
 from pallas_registry.protocol import EXIT_FAILURE, Descriptors
@@ -109,7 +109,7 @@ class Launcher:
         self._offspring = offspring
         self._sweeper = Sweeper(self._workers, zygote, offspring)
         self._spawning: set[asyncio.Task[None]] = set()
-        self._waiting: dict[Owner, asyncio.Task[None]] = {}
+        self._waiting: dict[Owner, asyncio.Future[Any]] = {}
         # Held open for as long as the supervisor lives; nobody ever writes to it.
         self._lifeline, self._lifeline_held = os.pipe()
         if isinstance(offspring, Keeper):
@@ -165,8 +165,9 @@ class Launcher:
             if worker.beginning.group is not None:
                 worker.beginning.group.kill()
             send(worker.pidfd, signal.SIGKILL)  # it may not have opened its group yet
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(worker.pid, signal.SIGKILL)
+            if not worker.group_empty:  # else its number may be somebody else's
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(worker.pid, signal.SIGKILL)
 
     def sweep(self, name: str, generation: int) -> None:
         """Kill what is left of the group and of strays, reap, and say `Swept` when nothing is left."""
@@ -222,7 +223,7 @@ class Launcher:
         self._emit(owner.name, Spawned(owner.generation, pid))
 
     async def _make(self, owner: Owner) -> int:
-        spec = await self._describe(*owner)
+        spec = await self._unless_called_off(owner, self._describe(*owner), "its files were still being read")
         beginning = self._beginnings[owner] = Beginning(spec.memory_limit)
         if (group := self._group_for(owner, spec.memory_limit)) is not None:
             beginning.group = group
@@ -257,15 +258,24 @@ class Launcher:
             return None
 
     async def _fork(self, zygote: Zygote, owner: Owner, spec: WorkerSpec) -> int:
-        self._waiting[owner] = asyncio.create_task(zygote.ready(), name=f"wait to fork {owner.name}")
-        try:
-            await self._waiting[owner]
-        except asyncio.CancelledError:
-            raise CalledOffError("the zygote, which forks it, was not ready yet") from None
-        finally:
-            del self._waiting[owner]
+        await self._unless_called_off(owner, zygote.ready(), "the zygote, which forks it, was not ready yet")
         with self._descriptors(owner, spec) as descriptors:
             return await zygote.spawn(descriptors)
+
+    async def _unless_called_off[T](self, owner: Owner, step: Awaitable[T], why: str) -> T:
+        """Wait for a step of a start.
+
+        Raises:
+            CalledOffError: the start is not wanted any more; `why` says how far it had come.
+        """
+        waiting: asyncio.Future[T] = asyncio.ensure_future(step)
+        self._waiting[owner] = waiting
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            raise CalledOffError(why) from None
+        finally:
+            del self._waiting[owner]
 
     def _execute(self, interpreter: str, owner: Owner, spec: WorkerSpec) -> int:
         with self._descriptors(owner, spec) as descriptors:

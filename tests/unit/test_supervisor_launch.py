@@ -22,7 +22,7 @@ from pallas_registry.protocol import (
     encode_report,
 )
 from pallas_supervisor import executing, launch
-from pallas_supervisor.children import OWNER_VARIABLE, children, owner_of
+from pallas_supervisor.children import OWNER_VARIABLE, Owner, children, owner_of
 from pallas_supervisor.events import Died, Spawned, SpawnFailed, Swept
 from pallas_supervisor.executing import keep_descriptors
 from pallas_supervisor.hub import LogHub
@@ -524,6 +524,54 @@ def test_a_start_that_waits_for_the_zygote_can_be_called_off(end: str):
         assert zygote.asked == 0
 
     on_bench(do, None, zygote)
+
+
+@pytest.mark.parametrize("end", ["terminate", "kill"])
+def test_a_start_whose_files_are_still_read_can_be_called_off(end: str):
+    zygote = ZygoteThatImports(0)
+
+    async def do(bench: Bench) -> None:
+        reading = asyncio.Event()
+
+        async def describe(_name: str, _generation: int) -> WorkerSpec:
+            reading.set()
+            return await asyncio.get_running_loop().create_future()
+
+        bench.launcher._describe = describe
+        bench.launcher.spawn("research", 1)
+        await reading.wait()
+        getattr(bench.launcher, end)("research", 1)
+        event = await bench.events.next()
+        assert event == SpawnFailed(1, "cannot be started: its files were still being read")
+        assert bench.gone == [("research", 1)]
+        assert zygote.awaited == 0
+
+    on_bench(do, None, zygote)
+
+
+def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An agent of which something cannot be killed may be started again long afterwards."""
+    path = program(tmp_path / "worker", "")
+
+    async def do(bench: Bench) -> None:
+        await bench.spawned()
+        assert await bench.events.next() == Died(1, Exit(status=0))
+        worker = bench.launcher.worker(Owner("research", 1))
+        assert worker is not None
+        while not worker.group_empty:
+            bench.launcher._sweeper.is_clean(worker)
+        assert is_gone(worker.pid)
+        killed: list[int] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "killpg", lambda group, _number: killed.append(group))
+            bench.launcher.kill("research", 1)
+        assert killed == []
+        bench.launcher.sweep("research", 1)
+        assert await bench.events.next() == Swept(1)
+
+    on_bench(do, path)
 
 
 def test_a_sweep_outlasts_a_time_without_descriptors(
