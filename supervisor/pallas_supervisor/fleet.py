@@ -297,7 +297,7 @@ class Fleet:
 
     def _reported(self, name: str, generation: int, report: Report) -> None:
         agent = self.agents.get(name)
-        if agent is None or generation not in agent.generations:
+        if agent is None or not agent.may_live(generation):  # what is read later would be remembered for ever
             return
         self.traces.report(name, generation, report)
         match report:

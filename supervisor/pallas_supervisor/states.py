@@ -145,6 +145,12 @@ class Agent:
         """The generations of which a process may live."""
         return (self.generation,) if self.companion is None else (self.generation, self.companion.generation)
 
+    def may_live(self, generation: int) -> bool:
+        """Whether a process of this generation exists or may yet come to exist."""
+        if self.companion is not None and generation == self.companion.generation:
+            return True
+        return self.live and generation == self.generation
+
     @property
     def is_replacing(self) -> bool:
         """Whether a new worker is starting beside the one that serves."""

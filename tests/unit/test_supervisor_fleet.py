@@ -466,6 +466,23 @@ def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_
     on_rig(tmp_path, do)
 
 
+def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Path):
+    """The rest of a flood is taken in when nobody forgets the worker any more."""
+
+    async def do(rig: Rig) -> None:
+        rig.operations.start(["library"])
+        rig.come_up("library")
+        report(rig, WatchReport(targets=("store",)))
+        assert set(rig.fleet.shared_probes._targets) == {"store"}
+        rig.fleet._gone("library", 1)
+        rig.end("library", Exit(status=1))
+        assert rig.states()["library"] == "backoff"
+        report(rig, WatchReport(targets=("store",)), generation=1)
+        assert rig.fleet.shared_probes._targets == {}
+
+    on_rig(tmp_path, do)
+
+
 def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path):
     future = time.monotonic() + 1_000.0
 
