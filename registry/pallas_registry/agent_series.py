@@ -80,10 +80,12 @@ class AgentSeries(Warnings):
         self._verdicts[place] = series
         return series
 
-    def keep(self, places: Collection[tuple[str, bytes]]) -> None:
-        """Forget all others, which are in no file any more."""
+    def keep(self, places: Collection[tuple[str, bytes]]) -> bool:
+        """Forget all others, which are in no file any more; whether there were any."""
+        before = len(self._verdicts)
         self._verdicts = {place: self._verdicts[place] for place in places if place in self._verdicts}
         self._served = Counter(series.family for series in self._verdicts.values())
+        return len(self._verdicts) < before
 
     def _is_too_much(self, metric: str) -> bool:
         """Whether no further series of the metric can be served."""

@@ -244,8 +244,12 @@ class MergedFiles:
             for source in sources:
                 for name in source.places():
                     metrics.setdefault((name, source.named.kind), []).append(agent)
-            if agent.is_full:
-                agent.keep({(source.named.kind, key) for source in sources for key in source.file.keys})
+            if agent.is_full and agent.keep(
+                {(source.named.kind, key) for source in sources for key in source.file.keys}
+            ):
+                for source in sources:
+                    if None in source.file.series:
+                        source.inode = -1  # to be read anew: there is room for what was one too many
         taken = self._taken.settle(metrics)
         for (name, kind), other in taken.items():
             for agent in metrics[name, kind]:

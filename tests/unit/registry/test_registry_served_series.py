@@ -249,6 +249,20 @@ def test_endless_series_of_one_agent_end_somewhere_and_cost_others_nothing(
     assert 'halls_total{n="29"} 1.0' in reader.scrape()
 
 
+def test_series_that_have_gone_keep_no_room_from_those_that_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_series, "MAX_OF_METRIC", 250)
+    reader = Reader(tmp_path)
+    for begin in (0, 1000, 2000):  # a start of the agent each, with gauges that go with their process
+        entries = [("open", "open", {"n": str(n)}, 1.0) for n in range(begin, begin + 200)]
+        write(tmp_path, "gauge_livemax", f"a2s{begin}", *entries)
+        reader.scrape()
+        found = reader.scrape()
+        assert found == {f'open{{n="{n}"}} 1.0' for n in range(begin, begin + 200)}
+        (tmp_path / f"gauge_livemax_a2s{begin}.db").unlink()
+
+
 def test_of_a_huge_file_the_beginning_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = MmapedDict(str(tmp_path / "counter_a2s0.db"))
     text = "x" * 4000
