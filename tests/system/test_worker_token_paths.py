@@ -279,6 +279,8 @@ def test_a_provider_that_takes_the_callers_token_gets_each_callers_own(
             assert refused.is_error
             assert "key" in text(refused).lower()
             assert len(stub.asked) == 4 * len(names)
+            # Those who bring one are answered as before.
+            assert json.loads(text(call(worker.url, mode, "get_health")))["status"] == "ok"
             worker.stop()
             worker.wait_until(lambda it: it.ended)
             said = json.dumps(worker.records) + capfd.readouterr().err

@@ -10,7 +10,7 @@ import time
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING
 
-from fast_agent.core.exceptions import FastAgentError
+from fast_agent.core.exceptions import FastAgentError, ProviderKeyError
 from mcp_types import CallToolResult, TextContent
 
 from pallas_registry.logs import get_logger
@@ -18,6 +18,7 @@ from pallas_worker import metrics
 from pallas_worker.bearer import offered_to_llm
 from pallas_worker.correlation import bound
 from pallas_worker.errors import ArgumentError, BusyError, CallError
+from pallas_worker.keys import unset_key
 from pallas_worker.messages import history_messages, result_content, user_turn
 from pallas_worker.model_failures import failure_of
 from pallas_worker.progress import Progress
@@ -137,9 +138,12 @@ class Calls:
                 return result_content(instance.turn_behind(answer), answer)
 
     def _tell_failure(self, error: Exception, bearer: str | None) -> None:
-        """Tell what the call's failure says of the LLM; with a key of the caller's own, it says nothing of others."""
+        """Tell what the call's failure says of the LLM: nothing of others, if it is for the caller to bring the key."""
         failure = failure_of(error)
-        if failure is not None and not (bearer is not None and self._runtime.takes_callers_keys):
+        if failure is None:
+            return
+        callers_own = bearer is not None or (isinstance(error, ProviderKeyError) and unset_key(error))
+        if not (callers_own and self._runtime.takes_callers_keys):
             self._model_called(failure)
 
     def _count(self, instance: Instance) -> None:
