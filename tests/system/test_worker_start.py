@@ -265,6 +265,22 @@ def test_arguments_of_the_process_are_not_the_agents(
         assert text(call(worker.url, "auto", "demo", message="x")) == "x"
 
 
+@pytest.mark.parametrize("start", [forked, executed])
+def test_time_zone_and_temporary_files_are_those_of_the_workers_environment(
+    tmp_path: Path, start: Callable[[Descriptors, Mapping[str, str]], Child]
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    environment = {"TMPDIR": str(tmp_path / "temporary"), "TZ": "Asia/Tokyo"}
+    source = AGENT.format("") + (
+        "import datetime, tempfile, time\n"
+        f"assert tempfile.gettempdir() == {environment['TMPDIR']!r}, tempfile.gettempdir()\n"
+        "assert time.tzname[0] == 'JST', time.tzname\n"
+        "assert datetime.datetime.fromtimestamp(0).hour == 9\n"
+    )
+    with run_worker(project(tmp_path, agents=source), start=start, environment=environment) as worker:
+        assert not worker.ended
+
+
 def test_the_agent_of_that_name_is_served_and_no_other(tmp_path: Path) -> None:
     source = (
         "from fast_agent import FastAgent\nfrom fast_agent.agents import McpAgent\n"

@@ -16,7 +16,9 @@ import random
 import signal
 import socket
 import sys
+import tempfile
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,6 +186,8 @@ def _become(spec: WorkerSpec) -> None:
     setproctitle.setthreadtitle(f"pallas:{spec.agent}"[:15])
     os.environ.clear()
     os.environ.update(spec.environment)
+    time.tzset()  # this and the directory for temporary files are remembered from the zygote's environment
+    tempfile.tempdir = None
     os.chdir(spec.directory)
     sys.path.insert(0, spec.directory)
     sys.argv = [f"pallas-worker-{spec.agent}"]
