@@ -10,11 +10,21 @@ import pytest
 from peers.llm_stub import Turn, run_llm_stub
 from system.worker_process import run_worker
 from system.worker_project import call, project, text
+from system.worker_secrets import leaked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = "sk-stub-0123456789"
+ONE = """
+from fast_agent import FastAgent
+
+fast = FastAgent("tests")
+
+
+@fast.agent(name="demo", instruction="You answer.", {})
+async def demo(): ...
+"""
 
 
 @pytest.mark.parametrize(
@@ -64,6 +74,36 @@ def test_a_failure_names_the_host_that_was_asked(tmp_path: Path, model: str) -> 
         for result in (refused, silent):
             assert result.is_error
             assert f"the LLM provider at {origin[7:]} " in text(result)
+
+
+@pytest.mark.parametrize("where", ["definition", "overlay"])
+def test_a_key_that_is_neither_in_the_settings_nor_in_the_environment_is_told_to_nobody(
+    tmp_path: Path, where: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = "not-like-a-key-at-all"
+    with run_llm_stub() as stub:
+        config = f"llm_retries: 0\nopenai: {{base_url: '{stub.openai_url}'}}\n"
+        if where == "definition":
+            source = ONE.format(f'model="openai.stub-model", api_key="{key}"')
+        else:
+            source = ONE.format('model="mine"')
+        directory = project(tmp_path, config=config, agents=source)
+        if where == "overlay":
+            overlays = directory / ".fast-agent" / "model-overlays"
+            overlays.mkdir(parents=True)
+            (overlays / "mine.yaml").write_text(
+                "name: mine\nprovider: openai\nmodel: stub-model\n"
+                f"connection: {{base_url: '{stub.openai_url}', auth: secret_ref, secret_ref: mine}}\n"
+            )
+            (overlays.parent / "model-overlays.secrets.yaml").write_text(f"mine: {{api_key: {key}}}\n")
+        with run_worker(directory) as worker:
+            stub.script(Turn(status=400, text=f"what is {key}?"))
+            said = text(call(worker.url, "auto", "demo", message="x"))
+            worker.stop()
+            worker.wait_until(lambda it: it.ended)
+        assert [asked.bearer for asked in stub.asked] == [key]
+        assert "what is [redacted]?" in said
+        assert leaked(said + json.dumps(worker.records) + capfd.readouterr().err, [key]) == []
 
 
 def test_credentials_that_are_no_key_are_good_enough(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from pallas_worker.fastagent.inlets import leave_out_uninvited
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.instances import Instance
 from pallas_worker.keys import TOKEN_PROVIDERS
-from pallas_worker.models import asked_models, model_reference
+from pallas_worker.models import asked_models, model_reference, overlay_of
 from pallas_worker.pool import Pool
 from pallas_worker.quiet import join_logging, trim_filters, write_no_files
 from pallas_worker.reachability import Attachments, Reachability
@@ -112,6 +112,13 @@ class AgentRuntime:
             (resolve_model_spec(self.context, model=config.model).model, config.api_key) for config in configs
         )
         return {model: key for model, key in models if model is not None and key is not None}
+
+    @property
+    def secret_keys(self) -> frozenset[str]:
+        """The keys that stand neither in the settings nor in the environment: of definitions and of overlays."""
+        given = (data["config"].api_key for data in self._agents.values())
+        laid_over = (overlay_of(model).api_key for model in self.asked_models)
+        return frozenset(key for key in (*given, *laid_over) if key)
 
     @property
     def takes_callers_keys(self) -> bool:

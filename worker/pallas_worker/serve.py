@@ -92,6 +92,7 @@ async def serve(
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
         with untraced():
             async with open_runtime(fast, spec.agent) as runtime:
+                known.add(runtime.secret_keys)
                 trial = await _unless(stopping, _try_one_instance(runtime, code))
                 if trial is not None:
                     await _serve(spec, fast, runtime, settings, trial, listener, report, notices, stopping)
