@@ -89,6 +89,10 @@ def failure(worker: RunningWorker) -> FailedReport:
         (HEAD, "no agent is defined: *@fast.agent*"),
         (AGENT.format("servers=['unknown']"), "ServerConfigError: *unknown*"),
         (
+            AGENT.format("tools={'my__files': ['read']}"),
+            "the filter of agent 'demo' for the tools of 'my__files' would hide none of them, *rename the server",
+        ),
+        (
             HEAD + "@fast.chain(name='demo', sequence=['nobody'])\nasync def demo(): ...\n",
             "AgentConfigError: *nobody*",
         ),
@@ -96,7 +100,7 @@ def failure(worker: RunningWorker) -> FailedReport:
     ids=[
         *("module", "old-name", "error", "library", "syntax", "indentation", "eval", "exit", "silent-exit"),
         *("interrupt", "cancelled", "recursion", "long", "mute", "talking", "no-fast", "not-fast"),
-        *("other-name", "short-name", "both", "several", "no-agent", "server", "reference"),
+        *("other-name", "short-name", "both", "several", "no-agent", "server", "filter", "reference"),
     ],
 )
 def test_a_broken_definition_is_permanent(tmp_path: Path, source: str, message: str) -> None:

@@ -271,6 +271,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")
     write_no_files(settings_of(fast))
     served = _served(agent, fast.agents)
+    _refuse_void_filters(fast.agents)
     leave_out_uninvited(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
@@ -318,6 +319,17 @@ def _served(agent: str, agents: Mapping[str, Any]) -> str:
             permanent=True,
         )
     return next(iter(agents))
+
+
+def _refuse_void_filters(agents: Mapping[str, Any]) -> None:
+    """fast-agent takes what is before the first `__` of a tool's name for the server, and finds no filter for that."""
+    for name, data in agents.items():
+        if void := next((server for server in data["config"].tools or () if "__" in server), None):
+            raise AgentError(
+                f"the filter of agent {name!r} for the tools of {void!r} would hide none of them, "
+                "because the server's name has `__` in it: rename the server",
+                permanent=True,
+            )
 
 
 def _needed_by(agent: str, agents: Mapping[str, Any]) -> dict[str, Any]:
