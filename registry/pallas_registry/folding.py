@@ -57,10 +57,13 @@ def fold(kind: str, ended: Iterable[Path], into: Path) -> None:
 def write_reserved(path: Path, data: bytes) -> None:
     """Write a file whose blocks are all on the disk; a mapped one that has holes kills its writer on a full disk.
 
+    It is a new one: what has its name may be a FIFO, which nobody reads, or lead elsewhere.
+
     Raises:
         OSError: there is no room, or the directory cannot be written.
     """
-    with path.open("wb") as file:
+    remove(path)
+    with path.open("xb") as file:
         os.posix_fallocate(file.fileno(), 0, len(data))
         file.write(data)
 

@@ -314,6 +314,36 @@ def test_what_was_counted_outlives_its_files(tmp_path: Path, caplog: pytest.LogC
     }
 
 
+@pytest.mark.parametrize("kind", ["a FIFO", "a link", "a directory"])
+def test_what_an_agent_has_put_in_a_new_files_place_is_not_written_to(tmp_path: Path, kind: str):
+    """To open a FIFO would hold up the supervisor until somebody reads it."""
+    slots = Slots(tmp_path / "metrics")
+    count(slots, "research", 2)
+    before = series(slots)
+    file = slots.directory / "counter_a1s0.db"
+    file.unlink()
+    place, other = slots.directory / f"{file.name}.again.new", tmp_path / "other"
+    other.write_text("another's")
+    with contextlib.ExitStack() as stack:
+        match kind:
+            case "a FIFO":
+                os.mkfifo(place)
+                stack.callback(os.close, os.open(place, os.O_RDWR))  # a test shall not be held up either
+            case "a link":
+                place.symlink_to(other)
+            case _:
+                (place / "full").mkdir(parents=True)
+        slots.slot("research", 2)
+        slots.process_gone("research", 1)
+        slots.process_gone("research", 2)
+        slots.slot("research", 3)
+    assert file.is_file()
+    assert not file.is_symlink()
+    assert series(slots) == before - {'servers_up{agent="research"} 1.0'}
+    assert other.read_text() == "another's"
+    assert not os.path.lexists(place)
+
+
 def test_what_children_counted_outlives_its_file(tmp_path: Path):
     slots = Slots(tmp_path)
     command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
