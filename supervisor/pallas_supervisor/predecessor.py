@@ -71,7 +71,9 @@ class Trail:
         """
         path = directory / _NAME
         new = path.with_suffix(".new")
-        new.write_text(json.dumps(asdict(self)))
+        new.unlink(missing_ok=True)  # it may be a FIFO, which nobody reads, or lead elsewhere
+        with new.open("x") as file:
+            file.write(json.dumps(asdict(self)))
         new.chmod(0o600)
         new.replace(path)
 

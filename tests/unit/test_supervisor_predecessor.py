@@ -221,6 +221,28 @@ def test_the_note_is_private_and_forgotten_after_a_clean_end(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["a FIFO", "a link"])
+def test_what_an_agent_has_put_in_the_notes_place_is_not_written_to(tmp_path: Path, kind: str):
+    directory, other = tmp_path / "run", tmp_path / "other"
+    directory.mkdir()
+    other.write_text("another's")
+    place = directory / "fleet.new"
+    held = None
+    if kind == "a FIFO":
+        os.mkfifo(place)
+        held = os.open(place, os.O_RDWR)  # without a reader, whoever opens it to write would wait for one
+    else:
+        place.symlink_to(other)
+    trail().write(directory)
+    if held is not None:
+        os.close(held)
+    (note,) = directory.iterdir()
+    assert not note.is_symlink()
+    assert note.is_file()
+    assert Trail(**json.loads(note.read_text())) == trail()
+    assert other.read_text() == "another's"
+
+
 KEEPER = """
 import os, signal, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
