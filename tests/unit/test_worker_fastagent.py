@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import math
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -255,6 +256,21 @@ def test_clients_of_anthropic_share_the_tls_context(monkeypatch: pytest.MonkeyPa
     client: Any = llm_anthropic.AsyncAnthropic(api_key="k")
     assert isinstance(client._client, original), "it closes itself, as before"
     assert client._client._transport._pool._ssl_context is shared_context()
+
+
+def test_no_start_waits_for_a_tls_context_for_a_provider_that_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from anthropic import _base_client  # which every worker has loaded, from the zygote
+
+    original: Any = getattr(
+        _base_client.AsyncHttpxClientWrapper, "func", _base_client.AsyncHttpxClientWrapper
+    )
+    monkeypatch.setattr(_base_client, "AsyncHttpxClientWrapper", original)
+    for name in [name for name in sys.modules if name.startswith("fast_agent.llm.provider.")]:
+        monkeypatch.delitem(sys.modules, name)
+    shortcuts.share_tls_with_providers()
+    assert _base_client.AsyncHttpxClientWrapper is original
 
 
 @pytest.mark.parametrize(

@@ -146,22 +146,24 @@ class _SharedTls:
         return httpx2.AsyncClient(verify=shared_context(), event_hooks=hooks, **options)
 
 
+_PROVIDERS = "fast_agent.llm.provider"
 _PROVIDERS_CLIENTS = (
-    ("fast_agent.llm.provider.openai.llm_openai", "DefaultAioHttpClient"),
-    ("fast_agent.llm.provider.openai.responses", "DefaultAioHttpClient"),
-    ("fast_agent.llm.provider.openai.codex_responses", "DefaultAioHttpClient"),
-    ("anthropic._base_client", "AsyncHttpxClientWrapper"),
+    (f"{_PROVIDERS}.openai.llm_openai", f"{_PROVIDERS}.openai.llm_openai", "DefaultAioHttpClient"),
+    (f"{_PROVIDERS}.openai.responses", f"{_PROVIDERS}.openai.responses", "DefaultAioHttpClient"),
+    (f"{_PROVIDERS}.openai.codex_responses", f"{_PROVIDERS}.openai.codex_responses", "DefaultAioHttpClient"),
+    (f"{_PROVIDERS}.anthropic.llm_anthropic", "anthropic._base_client", "AsyncHttpxClientWrapper"),
 )
-"""What makes the HTTP client of an LLM provider, for each turn, as module and name."""
+"""The module that is loaded where a provider is used; and what makes its HTTP client for each turn: module, name."""
 
 
 def share_tls_with_providers() -> None:
     """Let clients of LLM providers share the TLS context, too: one is made for each turn, and would cost 60 ms.
 
-    Does so in those modules that are loaded, so it is for when the first instance has been made.
+    Does so for those providers that are loaded, so it is for when the first instance has been made. The others' workers
+    need not wait at their start until there is a context.
     """
-    for module_name, name in _PROVIDERS_CLIENTS:
-        module = sys.modules.get(module_name)
+    for loaded_where_used, module_name, name in _PROVIDERS_CLIENTS:
+        module = sys.modules.get(module_name) if loaded_where_used in sys.modules else None
         made_by: Any = getattr(module, name, None)
         if module is not None and not isinstance(made_by, functools.partial):
             shared = made_by and functools.partial(made_by, verify=shared_context())
