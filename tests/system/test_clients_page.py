@@ -19,6 +19,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from harness.deployment import make_deployment
 from harness.fleet import Fleet
+from harness.patience import make_patient
 from pallas_registry.catalogue import OFFICIAL, PUBLISHER_PROVIDED
 from pallas_registry.catalogue_pages import DEFAULT_LIMIT, LATEST, Query
 from pallas_registry.deployment import Agent
@@ -135,6 +136,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
         }
         for name, source in sources.items():
             (deployment.directory / "agents" / f"{name}.py").write_text(source)
+        make_patient(deployment.directory / "agents")
         fleet = Fleet(deployment)
         for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
             fleet.environment.pop(variable, None)

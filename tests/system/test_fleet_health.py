@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from harness.deployment import make_deployment
 from harness.fleet import PATIENCE, Fleet
+from harness.patience import make_patient
 from harness.ports import free_ports
 from peers.downstream import RunningDownstream, run_downstream
 
@@ -80,6 +81,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, library: Library) -> Iterato
         deployment.add(name, servers=("library", "personal"))
     for name in OTHERS:
         deployment.add(name, servers=("archive",))
+    make_patient(deployment.directory / "agents")
     with Fleet(deployment, env={"PALLAS_PROBE_INTERVAL": str(INTERVAL)}) as running:
         running.wait()
         until(running, all_up)

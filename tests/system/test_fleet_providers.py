@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from harness.deployment import make_deployment
 from harness.fleet import PATIENCE, Fleet
+from harness.patience import make_patient
 from peers.llm_stub import LlmStub, run_llm_stub
 from system.worker_project import call, text
 
@@ -66,6 +67,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, stub: LlmStub) -> Iterator[F
         model = "google.gemini-2.5-flash" if name == "keyless" else "openai.awaited"
         source = CHAIN if name == "chain" else AGENT.format(name=name, model=model)
         (deployment.directory / "agents" / f"{name}.py").write_text(source)
+    make_patient(deployment.directory / "agents")
     running = Fleet(deployment, env={"PALLAS_PROBE_INTERVAL": INTERVAL})
     running.environment.pop("GOOGLE_API_KEY", None)
     with running:
@@ -115,9 +117,13 @@ def test_a_provider_that_no_agent_uses_is_not_asked(fleet: Fleet, stub: LlmStub)
     assert {request.path for request in stub.requests} == {"/v1/models"}
     entry = agents(fleet)["chain"]
     assert (entry["status"], entry["provider"]) == ("ok", None)
-    told = [r["message"] for r in fleet.records() if "worker" in r["logger"]]
-    assert [message for message in told if "openai" in message]
-    assert not [message for message in told if "anthropic" in message]
+
+    def told(provider: str) -> list[str]:
+        records = (r for r in fleet.records() if "worker" in r["logger"])
+        return [r["message"] for r in records if provider in r["message"]]
+
+    fleet.await_that(lambda: bool(told("openai")), "the log tells of the provider that is used")
+    assert told("anthropic") == []
 
 
 def test_an_agent_without_a_key_says_error_and_which_variable_to_set(fleet: Fleet) -> None:

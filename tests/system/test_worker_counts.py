@@ -21,7 +21,7 @@ from peers.loopback import serve
 from system.test_worker_llm import config, spec
 from system.worker_census import series, until
 from system.worker_process import RunningWorker, run_worker
-from system.worker_project import DEMO, MODES, PATIENT, call, project, text
+from system.worker_project import MODES, call, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,8 +164,7 @@ def test_an_agent_recovers_by_itself_when_its_server_comes(tmp_path: Path) -> No
     """Degraded and answering without it; then healthy, and the next call uses it."""
     (port,) = free_ports(1)
     servers = {"late": {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}}
-    agents = PATIENT + DEMO.format(servers=["late"])
-    with run_worker(project(tmp_path, agents=agents, servers=servers), probe_interval=0.5) as worker:
+    with run_worker(project(tmp_path, servers=servers), probe_interval=0.5) as worker:
 
         def newest(status: str) -> bool:
             healths = [report for report in worker.reports if isinstance(report, HealthReport)]

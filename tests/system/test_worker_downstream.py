@@ -20,7 +20,7 @@ from harness.process_tree import await_end
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from system.worker_census import until
 from system.worker_process import RunningWorker, run_worker
-from system.worker_project import DEMO, MODES, PATIENT, ask, bearing, call, project, text
+from system.worker_project import MODES, ask, bearing, call, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,8 +226,7 @@ def test_a_stdio_server_lives_as_long_as_its_call(tmp_path: Path) -> None:
 def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     servers = {"late": {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}}
-    agents = PATIENT + DEMO.format(servers=["late"])
-    with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
+    with run_worker(project(tmp_path, servers=servers)) as worker:
         assert text(call(worker.url, "auto", "demo", message="alone")) == "alone"
         with run_downstream(port=port):
             assert text(call(worker.url, "auto", "demo", message=echo("late", "back"))) == echoed("back")

@@ -162,30 +162,27 @@ def test_a_provider_that_refuses_calls_is_down_until_one_is_answered(
         directory = project(tmp_path, config=f"default_model: {model}\n{sections}llm_retries: 0\n")
         with run_worker(directory, probe_interval=0.2, **spec() | {"default_model": model}) as worker:
 
-            def newest() -> HealthReport | None:
-                return next((r for r in reversed(worker.reports) if isinstance(r, HealthReport)), None)
+            def told() -> list[HealthReport]:
+                return [report for report in worker.reports if isinstance(report, HealthReport)]
 
-            def after(count: int) -> int:
-                return sum(isinstance(report, HealthReport) for report in worker.reports) - count
+            def degraded() -> int | None:
+                """The place of the first report that is not `ok`."""
+                return next((place for place, report in enumerate(told()) if report.status != "ok"), None)
 
             stub.script(Turn(status=400, text="the request's own fault"))
             assert call(worker.url, "auto", "demo", message="x").is_error
-            worker.wait_until(lambda _: newest() is not None)
             assert json.loads(text(call(worker.url, "auto", "get_health")))["status"] == "ok"
             stub.script(Turn(status=401, text=f"Incorrect API key provided: {KEY}"))
             assert call(worker.url, "auto", "demo", message="x").is_error
-            told = after(0)
-            worker.wait_until(
-                lambda _: after(told) > 2
-            )  # probes have found the provider well again since then
-            report = newest()
-            assert report is not None
-            assert (report.status, report.message) == (
-                "degraded",
-                f"LLM: {provider}: calls fail: HTTP 401: the API key is not accepted",
-            )
-            assert report.provider is not None
-            assert (report.provider.name, report.provider.up) == (provider, False)
+            # The round after the next one began since then, and has found the provider well again.
+            worker.wait_until(lambda _: (place := degraded()) is not None and len(told()) > place + 2)
+            for report in told()[degraded() :]:
+                assert (report.status, report.message) == (
+                    "degraded",
+                    f"LLM: {provider}: calls fail: HTTP 401: the API key is not accepted",
+                )
+                assert report.provider is not None
+                assert (report.provider.name, report.provider.up) == (provider, False)
             assert metric(worker, f'pallas_llm_provider_up{{provider="{provider}"}}') == 0
             assert text(call(worker.url, "auto", "demo", message="x")) == "echo: x"
             assert json.loads(text(call(worker.url, "auto", "get_health")))["status"] == "ok"

@@ -12,7 +12,7 @@ from pallas_registry.protocol import HealthReport
 from peers import stdio_server
 from peers.downstream import Fault, run_downstream
 from system.worker_process import RunningWorker, run_worker
-from system.worker_project import DEMO, PATIENT, call, project, text
+from system.worker_project import call, project, text
 
 if TYPE_CHECKING:
     from pallas_registry.protocol import DownstreamHealth
@@ -91,8 +91,7 @@ def test_a_server_that_says_why_it_ends_is_down_and_its_words_are_in_the_log(tmp
 def test_a_server_that_cannot_be_reached_is_a_line_when_it_goes_and_one_when_it_comes(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     servers = {"late": {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}}
-    agents = PATIENT + DEMO.format(servers=["late"])
-    with run_worker(project(tmp_path, agents=agents, servers=servers), probe_interval=0.3) as worker:
+    with run_worker(project(tmp_path, servers=servers), probe_interval=0.3) as worker:
         worker.wait_until(is_known_as("degraded"))
         for _ in range(3):  # calls try it, and so does the worker after each of them
             assert text(call(worker.url, "auto", "demo", message="alone")) == "alone"

@@ -12,7 +12,7 @@ import pytest
 from harness.ports import free_ports
 from peers.downstream import Fault, run_downstream
 from system.worker_process import run_worker
-from system.worker_project import DEMO, MODES, PATIENT, ask, bearing, call, project, text
+from system.worker_project import DEMO, MODES, ask, bearing, call, project, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,7 +176,7 @@ def test_a_server_that_dies_while_instances_are_warm_and_comes_back(
     (port,) = free_ports(1)  # one that the kernel chose might be given to somebody else meanwhile
     with run_downstream(port=port, era=eras[0]) as first:
         servers = {"tools": {"transport": "http", "url": first.url}}
-        agents = PATIENT + MADE.replace("{servers!r}", "['tools']")
+        agents = MADE.replace("{servers!r}", "['tools']")
         with run_worker(project(tmp_path, agents=agents, servers=servers)) as worker:
             wait_for("instances are made ahead", lambda: made(tmp_path) > 4)
             assert "hello" in text(call(worker.url, "auto", "demo", message=echo("tools", "hello")))

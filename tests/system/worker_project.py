@@ -14,6 +14,8 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
+from harness.patience import make_patient
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
@@ -33,12 +35,6 @@ fast = FastAgent("tests")
 async def demo(): ...
 """
 
-PATIENT = """
-from pallas_worker.fastagent import aggregator
-aggregator.SLOW_ATTACH = 600.0
-"""
-"""Before an agent's module: no server is avoided for a while because the machine stood still when it was tried."""
-
 
 def project(
     directory: Path,
@@ -49,7 +45,7 @@ def project(
 ) -> Path:
     """Write a project with the module `agents.demo`; the agent `demo` has the given downstream servers."""
     (directory / "agents").mkdir()
-    (directory / "agents" / "__init__.py").touch()
+    make_patient(directory / "agents")
     source = agents if agents is not None else DEMO.format(servers=list(servers or {}))
     (directory / "agents" / "demo.py").write_text(source)
     lines = [config, "mcp:", "  servers:"] if servers else [config]
