@@ -34,6 +34,8 @@ SLICE = 0.003
 """Seconds of this thread's CPU time after which others have their turn on the loop. All workers share it."""
 PAUSE = 0.003
 """Seconds that others have before the next slice."""
+CALM = 0.5
+"""Part of the time for which lines may be taken as they come, without a queue: what is saved up is a slice at most."""
 LINES_AT_ONCE = 50
 """Lines of one pipe that are taken before another pipe has its turn."""
 
@@ -92,6 +94,9 @@ class Intake:
         self._queue: deque[_Pipe] = deque()
         """Those that have lines to be taken."""
         self._slice: asyncio.Handle | None = None
+        self._credit = SLICE
+        """Seconds for which lines may be taken as they come."""
+        self._credited = self._loop.time()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -164,10 +169,21 @@ class Intake:
 
     def _readable(self, pipe: _Pipe) -> None:
         self._read(pipe)
+        if pipe.source.lines and not self._queue:
+            self._take_at_once(pipe)
         if pipe.source.lines:
             self._enqueue(pipe)
         elif pipe.source.ended:
             self._ignore(pipe)
+
+    def _take_at_once(self, pipe: _Pipe) -> None:
+        """Take lines while all is calm: a queue and a slice cost twice of what a heartbeat does."""
+        now, begun = self._loop.time(), time.thread_time()
+        self._credit = min(SLICE, self._credit + (now - self._credited) * CALM)
+        self._credited = now
+        if self._credit > 0:
+            self._take(pipe, LINES_AT_ONCE, begun + self._credit)
+            self._credit -= time.thread_time() - begun
 
     def _enqueue(self, pipe: _Pipe) -> None:
         """Have the pipe's lines taken soon; what comes meanwhile waits in the pipe."""
@@ -184,6 +200,7 @@ class Intake:
         try:
             self._take_turns(time.thread_time() + SLICE)
         finally:  # whatever one pipe has raised, the others' lines come in
+            self._credit, self._credited = 0.0, self._loop.time()
             self._slice = self._loop.call_later(PAUSE, self._work) if self._queue else None
             if not self._queue:
                 self._idle.set()

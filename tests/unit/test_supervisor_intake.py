@@ -253,6 +253,29 @@ def test_a_flood_leaves_the_loop_to_others_after_a_moment(monkeypatch: pytest.Mo
     on_bench(do)
 
 
+def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(monkeypatch: pytest.MonkeyPatch):
+    clock = itertools.count(0.0, 0.001)
+    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+
+    async def do(bench: Bench) -> None:
+        ends = [bench.intake.open(f"agent{number}", 1) for number in range(20)]
+        for _, _, output in ends:
+            os.write(output, b"x\n")
+        seen = [0]
+        async with asyncio.timeout(PATIENCE):
+            while seen[-1] < len(ends):
+                await asyncio.sleep(0)
+                seen.append(len(bench.lines))
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= SLICE / 0.001
+        for end in itertools.chain.from_iterable(ends):
+            os.close(end)
+        for number in range(20):
+            bench.intake.close(f"agent{number}", 1)
+        await bench.intake.finish()
+
+    on_bench(do)
+
+
 def test_a_flood_of_one_worker_lets_the_lines_of_others_through():
     async def do(bench: Bench) -> None:
         ends = bench.intake.open("jarvis", 1)
