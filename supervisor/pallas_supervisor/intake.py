@@ -96,7 +96,7 @@ class Intake:
         self._slice: asyncio.Handle | None = None
         self._credit = SLICE
         """Seconds for which lines may be taken as they come."""
-        self._credited = self._loop.time()
+        self._credited = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
 
