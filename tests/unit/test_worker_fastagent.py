@@ -28,7 +28,15 @@ from pallas_worker.reachability import Attachments, Reachability
 from pallas_worker.tls import shared_context
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def names_are_looked_for_anew() -> Iterator[None]:
+    application.check_names.cache_clear()
+    yield
+    application.check_names.cache_clear()
 
 
 def test_the_installed_version_has_all_names() -> None:

@@ -14,6 +14,7 @@ LOOK = """
 import asyncio, gc, json, logging, os, signal, sys, threading, warnings
 from fast_agent import config
 from pallas_worker import metrics, rehearsal, run, serve  # which the zygote has imported
+from pallas_worker.fastagent import application
 
 def process():
     return {
@@ -48,6 +49,7 @@ after = process()
 made = libraries()  # the first time, libraries make loggers and load what they load late
 rehearsal.rehearse()
 print(json.dumps([[before, made], [after, libraries()]]))
+assert application.check_names.cache_info().currsize == 1, "fast-agent's names would be looked for at each start"
 """
 
 

@@ -19,6 +19,7 @@ from pallas_registry.connections import Connections
 from pallas_registry.http_server import HttpServer
 from pallas_registry.protocol import WorkerSpec
 from pallas_worker.app import WorkerApp
+from pallas_worker.fastagent.application import check_names
 from pallas_worker.run import loop_factory
 from pallas_worker.self_check import complaint_of
 
@@ -32,12 +33,17 @@ PORT = 1
 
 
 def rehearse() -> None:
-    """Read settings and answer a request of our own. What fails here will fail for a worker, who can say it."""
+    """Look for fast-agent's names, read settings, and answer a request of our own.
+
+    What fails here will fail for a worker, who can say it.
+    """
     level = logging.root.manager.disable
     logging.disable()
     try:
         # Ignored, a warning is not remembered as given: the worker's own log shall have it.
         with warnings.catch_warnings(action="ignore"):
+            with contextlib.suppress(Exception):
+                check_names()
             with contextlib.suppress(Exception):
                 Settings()
             with contextlib.suppress(Exception), asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -7,6 +7,7 @@ checked at its start (`check_names`).
 
 from __future__ import annotations
 
+import functools
 import inspect
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -79,8 +80,9 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
 )
 
 
+@functools.cache
 def check_names() -> None:
-    """Make sure that every undocumented name without which a worker cannot serve is where it was.
+    """Make sure that every undocumented name without which a worker cannot serve is where it was; looks once.
 
     Raises:
         AgentError: this version of fast-agent has moved one.
