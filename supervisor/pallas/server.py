@@ -22,6 +22,7 @@ from pallas_registry.environment import worker_environment
 from pallas_registry.problems import ConfigurationError, no_such_agent
 from pallas_registry.terminal_text import terminal_line
 from pallas_supervisor.activation import take_inheritance
+from pallas_supervisor.allocation import give_back_free_memory
 from pallas_supervisor.executing import (
     keep_descriptors,
     open_standard_descriptors,
@@ -61,6 +62,7 @@ def main(agent: str | None, config: Path | None) -> None:
 
     keep_descriptors()
     raise_descriptor_limit()
+    give_back_free_memory()
     alone = agent is not None
     os.environ[VARIABLE] = secrets.token_hex(16)
     keeper = Keeper(worker_environment(os.environ, {}))

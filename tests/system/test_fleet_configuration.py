@@ -9,6 +9,7 @@ import pytest
 
 from harness.deployment import make_deployment
 from harness.fleet import Fleet, run_to_end
+from harness.process_tree import proportional_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,19 @@ def test_a_pipe_in_place_of_a_file_is_refused_at_a_reload_and_nobody_waits_for_i
         if before is not None:
             path.write_bytes(before)
     assert fleet.ctl("reload", "--dry-run").returncode == 0
+
+
+def test_a_file_that_is_hard_to_read_leaves_no_memory_behind(fleet: Fleet) -> None:
+    path = fleet.deployment.directory / ".env"
+    path.write_text("OPEN='" + "[" * 100_000)  # a parser goes back from the end, letter by letter
+    try:
+        assert fleet.post("/v1/reload", dry_run=True).status_code == 422
+        before = proportional_memory(fleet.pid)
+        for _ in range(8):  # by one thread or another
+            assert fleet.post("/v1/reload", dry_run=True).status_code == 422
+        assert proportional_memory(fleet.pid) - before < 8 * 1024 * 1024
+    finally:
+        path.unlink()
 
 
 def test_a_literal_key_is_a_warning_at_the_start_and_is_shown_nowhere(fleet: Fleet) -> None:
