@@ -72,8 +72,11 @@ def main() -> None:
                 break
             if limits is None:  # not before the supervisor has set those that this process gets from it
                 limits = _raise_descriptor_limit()
-            whole = not flags & socket.MSG_CTRUNC  # or there was no room here for all descriptors
-            channel.send(_obey(command.decode(), descriptors, limits, whole=whole))
+            if flags & socket.MSG_CTRUNC:  # there was no room here for all descriptors
+                _close(descriptors)
+                channel.send(f"-{errno.EMFILE}".encode())
+            else:
+                channel.send(_obey(command.decode(), descriptors, limits))
         except OSError:  # the supervisor has gone in the middle of it
             break
     signal.set_wakeup_fd(-1)
@@ -118,16 +121,20 @@ def _raise_descriptor_limit() -> tuple[int, int]:
     return soft, hard
 
 
-def _obey(command: str, descriptors: list[int], limits: tuple[int, int], *, whole: bool) -> bytes:
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _obey(command: str, descriptors: list[int], limits: tuple[int, int]) -> bytes:
     verb, *words = command.split()
     if verb == "execute":
         try:
-            return str(_execute(descriptors, limits) if whole else -errno.EMFILE).encode()
+            return str(_execute(descriptors, limits)).encode()
         except OSError as error:
             return f"-{error.errno}".encode()
         finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            _close(descriptors)
     pids = map(int, words)
     if verb == "reap":
         for pid in pids:
