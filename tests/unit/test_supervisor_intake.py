@@ -89,6 +89,22 @@ def held(pipe: Any) -> int:
     return len(pipe.source._rest)
 
 
+def count_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each look at the clock of CPU time count for a millisecond; there is at least one for each line."""
+    clock = itertools.count(0.0, 0.001)
+    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+
+
+async def most_in_a_turn(bench: Bench, lines: int) -> int:
+    """The most lines that are taken in one turn of the loop, until so many have been."""
+    seen = [0]
+    async with asyncio.timeout(PATIENCE):
+        while seen[-1] < lines:
+            await asyncio.sleep(0)
+            seen.append(len(bench.lines))
+    return max(after - before for before, after in itertools.pairwise(seen))
+
+
 def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
     async def run() -> None:
         with nothing_leaked():
@@ -240,37 +256,24 @@ def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogC
 
 
 def test_a_flood_leaves_the_loop_to_others_after_a_moment(monkeypatch: pytest.MonkeyPatch):
-    """Each look at the clock counts for a millisecond here, and there is at least one for each line."""
-    clock = itertools.count(0.0, 0.001)
-    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+    count_looks(monkeypatch)
 
     async def do(bench: Bench) -> None:
         written = [os.write(end, b"x\n" * 300) // 2 for end in (bench.output, bench.records)]
-        seen = [0]
-        async with asyncio.timeout(PATIENCE):
-            while seen[-1] < sum(written):
-                await asyncio.sleep(0)
-                seen.append(len(bench.lines))
-        assert max(after - before for before, after in itertools.pairwise(seen)) <= SLICE / 0.001
+        assert await most_in_a_turn(bench, sum(written)) <= SLICE / 0.001
 
     on_bench(do)
 
 
 def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(monkeypatch: pytest.MonkeyPatch):
-    clock = itertools.count(0.0, 0.001)
-    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+    count_looks(monkeypatch)
 
     async def do(bench: Bench) -> None:
         ends = [bench.intake.open(f"agent{number}", 1) for number in range(20)]
         bench.now += 60  # of calm, after which lines are taken as they come
         for _, _, output in ends:
             os.write(output, b"x\n")
-        seen = [0]
-        async with asyncio.timeout(PATIENCE):
-            while seen[-1] < len(ends):
-                await asyncio.sleep(0)
-                seen.append(len(bench.lines))
-        assert max(after - before for before, after in itertools.pairwise(seen)) <= SLICE / 0.001
+        assert await most_in_a_turn(bench, len(ends)) <= SLICE / 0.001
         for end in itertools.chain.from_iterable(ends):
             os.close(end)
         for number in range(20):
@@ -501,8 +504,7 @@ def test_a_secret_is_not_cut_in_two_by_the_length_of_a_line():
 
 
 def test_what_a_dead_worker_has_left_is_taken_in_slices_and_none_is_lost(monkeypatch: pytest.MonkeyPatch):
-    clock = itertools.count(0.0, 0.001)
-    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+    count_looks(monkeypatch)
 
     async def do(bench: Bench) -> None:
         os.write(bench.output, b"".join(b"%d\n" % number for number in range(500)))
