@@ -40,12 +40,15 @@ class Yard:
             self._orders.add(name, **patient)
         self.fleet = Fleet(deployment, env=env)
         self.strays: dict[str, psutil.Process] = {}
+        """Those that were left last, by the way that each went."""
+        self._every_stray: list[psutil.Process] = []
 
     def fill(self, *, unruly: bool = True) -> None:
         """Start the fleet, or find it started, and have its agents leave strays."""
         self.fleet.wait()
         left = self._orders.ask("leaves", "leave strays")
         self.strays = {way: psutil.Process(pid) for way, pid in left.items()}
+        self._every_stray += self.strays.values()
         if unruly:
             pids = self.fleet.pids()
             self._orders.tell("holds", "hold the interpreter")
@@ -64,6 +67,12 @@ class Yard:
             os.kill(pid, signal.SIGKILL)
         self.fleet.process.wait()
         return there
+
+    def clear(self) -> None:
+        """End what may have outlived its fleet, also of earlier starts: without control groups, what is unsigned."""
+        for process in self._every_stray:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def alive(self) -> set[str]:
         """The ways by which a stray lives."""
@@ -90,9 +99,7 @@ def yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Yard]:
             with yard.fleet:
                 yield yard
         finally:
-            for process in yard.strays.values():
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+            yard.clear()
 
 
 def test_nothing_outlives_what_it_belongs_to(yard: Yard) -> None:
