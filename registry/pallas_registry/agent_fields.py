@@ -9,12 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from pallas_registry import rules
-from pallas_registry.deployment import (
-    MINIMUM_LIVENESS_INTERVAL,
-    Agent,
-    DependencyLossPolicy,
-    RestartPolicy,
-)
+from pallas_registry.deployment import Agent, DependencyLossPolicy, RestartPolicy
+from pallas_registry.limits import MINIMUM_LIVENESS_INTERVAL
 from pallas_registry.problems import quoted
 
 if TYPE_CHECKING:

@@ -12,12 +12,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pallas_registry.deployment import model_name, slug
+from pallas_registry.deployment import slug
+from pallas_registry.llm import model_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pallas_registry.deployment import Agent, Deployment, ModelCapabilities
+    from pallas_registry.deployment import Agent, Deployment
+    from pallas_registry.llm import ModelCapabilities
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 OFFICIAL = "io.modelcontextprotocol.registry/official"

@@ -8,25 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from pallas_registry.limits import (
+    LIVENESS_INTERVAL,
+    MAX_CONCURRENCY,
+    MAX_QUEUE,
+    MAX_REQUEST_BYTES,
+    SLOW_AFTER,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pallas_registry.llm import ModelCapabilities
+
 RestartPolicy = Literal["always", "on-failure", "never"]
 DependencyLossPolicy = Literal["keep", "restart"]
-
-MAX_CONCURRENCY = 32
-"""Calls of one agent that run at a time, unless its entry says otherwise."""
-MAX_QUEUE = 128
-"""Calls that wait for their turn, unless the agent's entry says otherwise."""
-MAX_REQUEST_BYTES = 32 * 1024 * 1024
-"""Bytes of one request's body, unless the agent's entry says otherwise: room for images in a long history."""
-LIVENESS_INTERVAL = 5.0
-"""Seconds from one heartbeat of a worker to the next, unless the agent's entry says otherwise."""
-SLOW_AFTER = 1.0
-"""Seconds beyond which a health probe counts as slow, unless the agent's entry says otherwise."""
-MINIMUM_LIVENESS_INTERVAL = 0.1
-"""Seconds that an agent's entry may say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +73,6 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCapabilities:
-    """`model_capabilities` of `fastagent.config.yaml`. Sizes are in tokens."""
-
-    vision: bool = False
-    context_window: int = 131_072
-    max_output_tokens: int = 16_384
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """Our keys of `fastagent.config.yaml`.
 
@@ -100,17 +88,3 @@ class ModelSettings:
 def slug(agent: str) -> str:
     """The agent's name in the registry: underscores become hyphens, `tech_research` → `tech-research`."""
     return agent.replace("_", "-")
-
-
-HYPHENATED_PROVIDERS = frozenset({"anthropic-vertex", "fast-agent"})
-"""fast-agent's providers that are not called by letters alone."""
-
-
-def model_name(model: str) -> str:
-    """The model's own name: what follows the provider's dot, `openai.gpt-4.1` → `gpt-4.1`.
-
-    Providers are called by letters alone, but for a few, so that a model without one keeps its dots: `gpt-4.1` →
-    `gpt-4.1`.
-    """
-    provider, dot, name = model.partition(".")
-    return name if dot and (provider.isalpha() or provider in HYPHENATED_PROVIDERS) else model

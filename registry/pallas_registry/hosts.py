@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from pallas_registry.deployment import Deployment
-
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 OPEN_PATH = "/livez"
@@ -103,11 +101,17 @@ class HostGuard:
         return self._hosts().refusal(host, origin)
 
 
-def served_hosts(deployment: Deployment) -> tuple[str, ...]:
-    """The names by which the ports of a deployment are reached: what it says, its address, and the loopback names."""
-    names = [*LOOPBACK, deployment.host, *deployment.hosts]
-    if not (_is_address(deployment.bind) and ipaddress.ip_address(deployment.bind).is_unspecified):
-        names.append(deployment.bind)
+def served_hosts(host: str, more: Iterable[str], bind: str) -> tuple[str, ...]:
+    """The names by which the ports of a deployment are reached: what it says, its address, and the loopback names.
+
+    Args:
+        host: `host` of `agents.yaml`.
+        more: its `hosts`.
+        bind: its `bind`.
+    """
+    names = [*LOOPBACK, host, *more]
+    if not (_is_address(bind) and ipaddress.ip_address(bind).is_unspecified):
+        names.append(bind)
     return tuple(dict.fromkeys(names))
 
 

@@ -9,9 +9,10 @@ import re
 from typing import TYPE_CHECKING
 
 from pallas_registry.configuration_file import read_file
-from pallas_registry.deployment import ModelCapabilities, ModelSettings
+from pallas_registry.deployment import ModelSettings
 from pallas_registry.fastagent_files import expanded
 from pallas_registry.fields import Fields
+from pallas_registry.llm import ModelCapabilities
 from pallas_registry.log_levels import LEVEL_NAMES, level_name
 from pallas_registry.problems import ConfigurationError, Problem, quoted
 from pallas_registry.rules import Complaint

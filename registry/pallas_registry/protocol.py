@@ -13,15 +13,15 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pallas_registry.deployment import (
+from pallas_registry.limits import (
     LIVENESS_INTERVAL,
     MAX_CONCURRENCY,
     MAX_QUEUE,
     MAX_REQUEST_BYTES,
     MINIMUM_LIVENESS_INTERVAL,
     SLOW_AFTER,
-    ModelCapabilities,
 )
+from pallas_registry.llm import ModelCapabilities
 from pallas_registry.probe_sharing import PROBE_INTERVAL, ProbeResult
 from pallas_registry.typed_json import build, read_object
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pallas_registry.logs import get_logger
@@ -37,7 +36,7 @@ from pallas_supervisor.events import (
     Stop,
 )
 from pallas_supervisor.machine import step
-from pallas_supervisor.states import Agent, CompanionState, Desired, State
+from pallas_supervisor.states import Agent, CompanionState, Desired, State, Transition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -65,19 +64,6 @@ class Processes(Protocol):
 
     def sweep(self, name: str, generation: int) -> None:
         """Answer with `Swept` once nothing is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One change of an agent's state, process or companion, for observers."""
-
-    before: Agent
-    after: Agent
-
-    @property
-    def of_state(self) -> bool:
-        """Whether the state itself has changed."""
-        return self.before.state is not self.after.state
 
 
 class Engine:

@@ -26,7 +26,7 @@ from pallas_registry.protocol import (
 )
 from pallas_registry.shortening import without_secrets
 from pallas_supervisor.children import OWN, Owner
-from pallas_supervisor.engine import Engine, Transition
+from pallas_supervisor.engine import Engine
 from pallas_supervisor.events import Complained, Ready
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.guards import Guards
@@ -42,7 +42,7 @@ from pallas_supervisor.reception import Reception
 from pallas_supervisor.rollup import agent_health, roll_up
 from pallas_supervisor.shared_probes import SharedProbes
 from pallas_supervisor.specs import policy_of, worker_spec
-from pallas_supervisor.states import WITH_PROCESS, Desired, State
+from pallas_supervisor.states import WITH_PROCESS, Desired, State, Transition
 from pallas_supervisor.telling import tell_inability, tell_replacement, tell_state
 from pallas_supervisor.tracing import StartTraces
 from pallas_supervisor.view import agent_status, say_why, timestamp

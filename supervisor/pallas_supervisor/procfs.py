@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from pallas_supervisor.pulse import Usage
-
 _SIZE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a thread has had of the CPU so far, in seconds.
+
+    `waiting` is the time that it was ready to run and did not get to; the kernel adds to it when the thread gets its
+    turn, so that a wait that goes on is not in it yet.
+    """
+
+    running: float = 0.0
+    waiting: float = 0.0
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -60,7 +60,7 @@ class _NewestHosts:
 
     def _take(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        self._hosts = Hosts(served_hosts(deployment))
+        self._hosts = Hosts(served_hosts(deployment.host, deployment.hosts, deployment.bind))
 
 
 class _PublicApi:

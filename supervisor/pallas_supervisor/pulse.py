@@ -5,7 +5,10 @@ A worker that waits for a CPU is not frozen, and what this process slept through
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pallas_supervisor.procfs import Usage
 
 PATIENCE = 1.5
 """Intervals after a heartbeat at which the next one counts as missing: heartbeats come late by a bit."""
@@ -16,18 +19,6 @@ LATE = 0.5
 _RUNNABLE = "R"
 _EXCUSED = frozenset("Dt")
 """Waiting for a disk, or stopped by a debugger: neither is the serving loop's doing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a thread has had of the CPU so far, in seconds.
-
-    `waiting` is the time that it was ready to run and did not get to; the kernel adds to it when the thread gets its
-    turn, so that a wait that goes on is not in it yet.
-    """
-
-    running: float = 0.0
-    waiting: float = 0.0
 
 
 class Pulse:

@@ -66,7 +66,7 @@ def worker_spec(
         generation=generation,
         directory=directory,
         listener_outlives=listener_outlives,
-        allowed_hosts=served_hosts(deployment),
+        allowed_hosts=served_hosts(deployment.host, deployment.hosts, deployment.bind),
         metrics_directory=metrics[0],
         metrics_slot=metrics[1],
         stop_timeout=agent.stop_timeout,

@@ -165,3 +165,16 @@ class Agent:
     def is_surging(self) -> bool:
         """Whether a second process is there for a while."""
         return self.companion is not None and not self.is_stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of an agent's state, process or companion, for observers."""
+
+    before: Agent
+    after: Agent
+
+    @property
+    def of_state(self) -> bool:
+        """Whether the state itself has changed."""
+        return self.before.state is not self.after.state

@@ -16,7 +16,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.llm import ModelCapabilities
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from peers.llm_stub import Asked, LlmStub, Turn, by_request, run_llm_stub
 from system.worker_census import until

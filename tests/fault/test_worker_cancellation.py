@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.process_tree import await_end
-from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.llm import ModelCapabilities
 from peers import stdio_server
 from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from peers.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub

@@ -65,7 +65,8 @@ from unit.supervisor_fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pallas_supervisor.engine import Engine, Transition
+    from pallas_supervisor.engine import Engine
+    from pallas_supervisor.states import Transition
 
 TIMED = frozenset({State.STARTING, State.STOPPING, State.KILLING, State.BACKOFF})
 """States that hold a timer for as long as they last."""

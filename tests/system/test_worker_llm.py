@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.llm import ModelCapabilities
 from pallas_registry.protocol import HealthReport, ReadyReport
 from peers.downstream import run_downstream
 from peers.llm_stub import Asked, Call, LlmStub, Turn, Usage, run_llm_stub

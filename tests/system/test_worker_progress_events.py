@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx2
 import pytest
 
-from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.llm import ModelCapabilities
 from peers.downstream import RunningDownstream, run_downstream
 from peers.llm_stub import Asked, Call, Turn, by_request, run_llm_stub
 from system.worker_census import PATIENCE, series, until

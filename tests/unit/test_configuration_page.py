@@ -11,7 +11,8 @@ import yaml
 
 from pallas_registry import agent_fields, agents_file, model_settings
 from pallas_registry.agents_file import parse_deployment
-from pallas_registry.deployment import Agent, Deployment, ModelCapabilities
+from pallas_registry.deployment import Agent, Deployment
+from pallas_registry.llm import ModelCapabilities
 from pallas_supervisor.plan import ACTIONS
 from pallas_worker.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
 from unit.registry.agents_text import parse

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from pallas_supervisor.engine import RECONCILE_INTERVAL, Engine, Transition
+from pallas_supervisor.engine import RECONCILE_INTERVAL, Engine
 from pallas_supervisor.events import Died, Ready, Rebind, Restart, Spawned, SpawnFailed, Start, Stop, Swept
 from pallas_supervisor.graph import Graph
 from pallas_supervisor.replacement import KILL_TIMEOUT, SPAWN_TIMEOUT
-from pallas_supervisor.states import Desired, Exit, Policy, State
+from pallas_supervisor.states import Desired, Exit, Policy, State, Transition
 from unit.supervisor_fakes import FakeLoop, FakeProcesses, make_engine
 
 CHAIN = {"library": (), "research": ("library",), "jarvis": ("research",)}

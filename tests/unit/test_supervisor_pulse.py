@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_supervisor.pulse import Pulse, Usage
+from pallas_supervisor.procfs import Usage
+from pallas_supervisor.pulse import Pulse
 
 INTERVAL = 5.0
 

@@ -8,7 +8,7 @@ import pytest
 from fast_agent.llm.model_database import ModelDatabase
 from fast_agent.llm.provider_types import Provider
 
-from pallas_registry.deployment import ModelCapabilities, model_name
+from pallas_registry.llm import ModelCapabilities, model_name
 from pallas_worker.models import (
     ModelReference,
     model_reference,

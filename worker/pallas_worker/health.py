@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Never, Protocol
 
-from pallas_registry.deployment import SLOW_AFTER
+from pallas_registry.limits import SLOW_AFTER
 from pallas_registry.logs import get_logger
 from pallas_registry.probe_sharing import PROBE_INTERVAL
 from pallas_registry.protocol import (

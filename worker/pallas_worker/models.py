@@ -13,7 +13,7 @@ from fast_agent.llm.model_database import ModelDatabase, ModelParameters
 from fast_agent.llm.model_factory import ModelFactory
 from fast_agent.llm.provider_types import Provider
 
-from pallas_registry.deployment import ModelCapabilities, model_name
+from pallas_registry.llm import ModelCapabilities, model_name
 from pallas_worker.images import MIME_TYPES
 from pallas_worker.kinds import asks_a_model, image_readers
 from pallas_worker.vision import Vision, common_vision

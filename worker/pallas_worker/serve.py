@@ -17,9 +17,9 @@ from fast_agent.core.exceptions import (
 )
 
 from pallas_registry.connections import Connections
-from pallas_registry.deployment import ModelCapabilities
 from pallas_registry.descriptors import share_of_descriptors
 from pallas_registry.http_server import HttpServer
+from pallas_registry.llm import ModelCapabilities
 from pallas_registry.logs import get_logger
 from pallas_registry.protocol import Heartbeat, ReadyReport, StageReport
 from pallas_worker import metrics

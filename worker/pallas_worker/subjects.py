@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from pallas_registry.deployment import SLOW_AFTER
+from pallas_registry.limits import SLOW_AFTER
 from pallas_registry.probe_sharing import LONGEST_ERROR, ProbeResult
 from pallas_registry.protocol import DownstreamHealth, ProviderHealth
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from pallas_supervisor.engine import Transition
     from pallas_supervisor.fleet import Fleet
     from pallas_supervisor.page.facts import FleetFacts
     from pallas_supervisor.process_metrics import WorkerProcess
+    from pallas_supervisor.states import Transition
 
 _log = get_logger("pallas.supervisor.page")
 

@@ -20,7 +20,8 @@ from pallas_registry.catalogue import (
     server_document,
     server_entry,
 )
-from pallas_registry.deployment import Agent, Deployment, ModelCapabilities
+from pallas_registry.deployment import Agent, Deployment
+from pallas_registry.llm import ModelCapabilities
 from pallas_registry.problems import ConfigurationError
 from unit.registry.agents_text import parse
 

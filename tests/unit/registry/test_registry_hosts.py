@@ -170,6 +170,6 @@ def test_a_target_that_is_too_long_is_refused() -> None:
 )
 def test_a_deployment_is_reached_by_what_it_says_and_from_here(head: str, expected: set[str]) -> None:
     deployment = parse(f"name: test\n{head}agents:\n  one: {{module: agents.one, port: 24301}}\n")
-    served = served_hosts(deployment)
+    served = served_hosts(deployment.host, deployment.hosts, deployment.bind)
     assert set(served) == expected
     assert len(served) == len(expected)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_registry.deployment import ModelCapabilities, ModelSettings
+from pallas_registry.deployment import ModelSettings
+from pallas_registry.llm import ModelCapabilities
 from pallas_registry.model_settings import parse_model_settings, read_model_settings
 from pallas_registry.problems import ConfigurationError
 

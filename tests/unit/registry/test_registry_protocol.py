@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pallas_registry.deployment import ModelCapabilities
+from pallas_registry.llm import ModelCapabilities
 from pallas_registry.probe_sharing import Notice, ProbeResult, decode_notice, encode_notice
 from pallas_registry.protocol import (
     DownstreamHealth,
