@@ -1,3 +1,1 @@
-"""What is deployed, as facts: configuration, catalogue, log format and the worker protocol."""
-
-__version__ = "0.3.0"
+"""What is deployed, as facts, and the catalogue of it."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from pallas_registry.configuration_file import read_file
-from pallas_registry.fastagent_files import HOME_VARIABLE, expanded, settings_files
-from pallas_registry.known_secrets import secrets_in
-from pallas_registry.problems import ConfigurationError
-from pallas_registry.yaml_nodes import compose, plain
+from pallas_common.problems import ConfigurationError
+from pallas_common.secrets.values import secrets_in
+from pallas_registry.fastagent_files.paths import HOME_VARIABLE, expanded, settings_files
+from pallas_registry.reading.files import read_file
+from pallas_registry.reading.nodes import compose, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

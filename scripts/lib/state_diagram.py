@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pallas_supervisor import replacement
-from pallas_supervisor.machine import IGNORE, TABLE
-from pallas_supervisor.replacement import KILL_TIMEOUT
-from pallas_supervisor.states import CompanionState, State
+from pallas_supervisor.lifecycle import second_worker as replacement
+from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT
+from pallas_supervisor.lifecycle.states import CompanionState, State
+from pallas_supervisor.lifecycle.table import IGNORE, TABLE
 
 if TYPE_CHECKING:
-    from pallas_supervisor.events import Event
+    from pallas_supervisor.lifecycle.events import Event
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 

@@ -1,1 +1,1 @@
-"""The `pallas` command."""
+"""The `pallas` command: reads the configuration, puts the supervisor's parts together, runs them."""

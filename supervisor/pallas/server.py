@@ -15,22 +15,22 @@ from typing import NoReturn
 
 import click
 
-from pallas_registry import __version__
-from pallas_registry.agents_file import working_directory
-from pallas_registry.configuration import read_start
-from pallas_registry.environment import worker_environment
-from pallas_registry.problems import ConfigurationError, no_such_agent
-from pallas_registry.terminal_text import terminal_line
-from pallas_supervisor.activation import take_inheritance
-from pallas_supervisor.allocation import give_back_free_memory
-from pallas_supervisor.executing import (
+from pallas.allocation import give_back_free_memory
+from pallas_common import __version__
+from pallas_common.problems import ConfigurationError, no_such_agent
+from pallas_common.terminal_text import terminal_line
+from pallas_registry.deployment.agents_file import working_directory
+from pallas_registry.environment.dotenv import worker_environment
+from pallas_registry.source import read_start
+from pallas_supervisor.processes.keeper.client import Keeper
+from pallas_supervisor.processes.keeper.predecessor import VARIABLE
+from pallas_supervisor.processes.linux.posix_spawn import (
     keep_descriptors,
     open_standard_descriptors,
     raise_descriptor_limit,
 )
-from pallas_supervisor.keeper import Keeper
-from pallas_supervisor.predecessor import VARIABLE
-from pallas_supervisor.zygote import zygote_for
+from pallas_supervisor.processes.zygote_client import zygote_for
+from pallas_supervisor.sockets.activation import take_inheritance
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
@@ -71,9 +71,9 @@ def main(agent: str | None, config: Path | None) -> None:
     except OSError as error:
         _give_up(f"cannot start: {error}", EXIT_FAILED)
     # Only now, while the zygote is importing beside us: nobody who mistyped a line should wait for these.
-    from pallas_supervisor.instance_lock import AlreadyRunningError
-    from pallas_supervisor.listeners import PortsTakenError
-    from pallas_supervisor.supervise import Assignment, single, supervise
+    from pallas.daemon import Assignment, single, supervise
+    from pallas_supervisor.sockets.instance_lock import AlreadyRunningError
+    from pallas_supervisor.sockets.listeners import PortsTakenError
 
     assignment = Assignment(
         configuration=configuration,

@@ -1,1 +1,1 @@
-"""Processes: states, engine, launching, sockets, logs, metrics, health and the control API."""
+"""The parts of the supervisor, one folder each; `pallas.daemon` puts them together."""

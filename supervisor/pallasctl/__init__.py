@@ -1,1 +1,1 @@
-"""The operator's command line: an HTTP client of the supervisor's control socket."""
+"""The operator's command line."""

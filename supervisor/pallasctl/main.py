@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, override
 
 import click
 
-from pallas_registry.problems import did_you_mean, quoted
+from pallas_common.problems import did_you_mean, quoted
 from pallasctl.options import socket_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERBS: Mapping[str, str] = {
-    "status": "pallasctl.status",
-    "start": "pallasctl.lifecycle",
-    "stop": "pallasctl.lifecycle",
-    "restart": "pallasctl.lifecycle",
-    "wait": "pallasctl.wait",
-    "logs": "pallasctl.logs",
-    "health": "pallasctl.health",
-    "reload": "pallasctl.reload",
-    "check": "pallasctl.check",
+    "status": "pallasctl.verbs.state.status",
+    "start": "pallasctl.verbs.agents.lifecycle",
+    "stop": "pallasctl.verbs.agents.lifecycle",
+    "restart": "pallasctl.verbs.agents.lifecycle",
+    "wait": "pallasctl.verbs.agents.wait",
+    "logs": "pallasctl.verbs.state.logs",
+    "health": "pallasctl.verbs.state.health",
+    "reload": "pallasctl.verbs.configuration.reload",
+    "check": "pallasctl.verbs.configuration.check",
 }
 """Verb → the module that holds the click command of that name."""
 

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pallasctl.connection import Control
+    from pallas_control.client import Control
 
 DEFAULT_TIMEOUT = 90.0
 
@@ -21,8 +21,8 @@ _SOCKET = "pallasctl.socket"
 
 def control() -> Control:
     """The control API of the supervisor that the command line means."""
-    from pallasctl.connection import Control
-    from pallasctl.locate import control_socket_path
+    from pallas_control.client import Control
+    from pallas_control.locate import control_socket_path
 
     return Control(control_socket_path(click.get_current_context().meta.get(_SOCKET)))
 
@@ -46,7 +46,7 @@ def _remember_socket(ctx: click.Context, _: click.Parameter, value: str | None) 
 
 
 def _complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from pallasctl.failures import Failure
+    from pallas_control.errors import Failure
 
     try:
         with ctx:

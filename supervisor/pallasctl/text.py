@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pallas_registry.terminal_text import terminal_line
+from pallas_common.terminal_text import terminal_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,9 +24,9 @@ import psutil
 import yaml
 from tests.benchmarks.fleet import cpu_seconds, machine
 
-from harness.deployment import make_deployment
-from harness.fleet import BIN, Fleet
-from harness.ports import free_ports
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import BIN, Fleet
+from support.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import click
 
-from harness.campaign import Campaign, CampaignError
-from harness.faults import FAULTS
+from support.faults.campaign import Campaign, CampaignError
+from support.faults.faults import FAULTS
 
 MEBIBYTE = 2**20
 

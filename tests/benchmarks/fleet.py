@@ -20,9 +20,9 @@ import click
 import httpx
 import psutil
 
-from harness.deployment import Deployment, make_deployment
-from harness.fleet import Fleet
-from harness.ports import free_ports
+from support.fleet.deployment import Deployment, make_deployment
+from support.fleet.fleet import Fleet
+from support.ports import free_ports
 
 MODES = ("zygote", "exec")
 POLL = 0.002

@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
-from harness.fuzz.targets import TARGETS
-from harness.fuzz.watched_fleet import WatchedFleet
+from support.fuzz.targets import TARGETS
+from support.fuzz.watched_fleet import WatchedFleet
 
 
 @click.command()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import secrets
 
-from harness.hostile_texts import cost, worst_texts
-from pallas_registry.known_secrets import KnownSecrets
-from pallas_registry.records import record_line
-from pallas_registry.redaction import RULES, redact
+from pallas_common.logs.records import record_line
+from pallas_common.secrets.patterns import RULES, redact
+from pallas_common.secrets.values import KnownSecrets
+from support.faults.hostile_texts import cost, worst_texts
 
 
 def main() -> None:

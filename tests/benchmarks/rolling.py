@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 from tests.benchmarks.fleet import machine
 
-from harness.deployment import make_deployment
-from harness.fleet import Fleet
-from harness.load import Load
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.load.load import Load
 
 NAMES = ("library", "research", "jarvis", "harper")
 

@@ -19,8 +19,8 @@ import click
 import psutil
 from tests.benchmarks.fleet import machine
 
-from harness.soak import Soak, run_soak
-from system.worker_census import ASK_PASSTHROUGH, Census, settle
+from support.load.soak import Soak, run_soak
+from support.worker.census import ASK_PASSTHROUGH, Census, settle
 
 SLACK = 12
 """Descriptors, tasks and the like that differ from moment to moment, however few calls there were."""

@@ -21,13 +21,13 @@ import click
 import httpx
 from tests.benchmarks.fleet import machine, make_fleet
 
-from harness.fleet import Fleet
-from harness.process_tree import await_end, cpu_nanoseconds, proportional_memory
+from support.fleet.fleet import Fleet
+from support.fleet.process_tree import await_end, cpu_nanoseconds, proportional_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.fleet import LogStream, Record
+    from support.fleet.fleet import LogStream, Record
 
 PAUSE = 0.5
 """Seconds between two kills: what is measured is a death in a fleet at rest."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.campaign import Campaign
-from harness.faults import FAULTS
+from support.faults.campaign import Campaign
+from support.faults.faults import FAULTS
 
 if TYPE_CHECKING:
     from pathlib import Path

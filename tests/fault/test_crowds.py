@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from harness.deployment import make_deployment
-from harness.fleet import PATIENCE, Fleet
-from harness.steady_clients import Question, SteadyClients
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import PATIENCE, Fleet
+from support.load.steady_clients import Question, SteadyClients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from harness.clients import send_message
-from harness.deployment import make_deployment
-from harness.fleet import Fleet
+from support.clients import send_message
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
 
 if TYPE_CHECKING:
     from pathlib import Path

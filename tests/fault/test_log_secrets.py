@@ -12,11 +12,11 @@ import yaml
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from harness.deployment import make_deployment
-from harness.fleet import Fleet
-from peers.downstream import Fault, Recorded, run_downstream
-from peers.llm_stub import Asked, Turn, by_request, run_llm_stub
-from system.worker_secrets import leaked
+from fakes.downstream import Fault, Recorded, run_downstream
+from fakes.llm_stub import Asked, Turn, by_request, run_llm_stub
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.worker.secrets import leaked
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from harness.control_groups import needs_control_groups, subtree
-from harness.deployment import make_deployment
-from harness.fleet import Fleet
-from harness.orders import Orders
+from support.faults.orders import Orders
+from support.fleet.control_groups import needs_control_groups, subtree
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

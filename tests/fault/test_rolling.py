@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.deployment import make_deployment
-from harness.fleet import Fleet
-from harness.load import Load
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.load.load import Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from harness.clients import send_message
-from harness.deployment import make_deployment
-from harness.fleet import PATIENCE, Fleet
-from harness.orders import Orders
-from harness.process_tree import await_end
+from support.clients import send_message
+from support.faults.orders import Orders
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import PATIENCE, Fleet
+from support.fleet.process_tree import await_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ WITHOUT_STANDARD_DESCRIPTORS = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
 
 GATE = """\
 import fcntl, sys
-if "pallas_worker.zygote" in sys.orig_argv:
+if "pallas_worker.process.zygote" in sys.orig_argv:
     with open({gate!r}) as gate:
         fcntl.flock(gate, fcntl.LOCK_SH)
 """

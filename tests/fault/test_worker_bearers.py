@@ -16,19 +16,19 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from pallas_registry.llm import ModelCapabilities
-from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
-from peers.llm_stub import Asked, LlmStub, Turn, by_request, run_llm_stub
-from system.worker_census import until
-from system.worker_process import RunningWorker, run_worker
-from system.worker_project import MODES, project, text
-from system.worker_secrets import leaked
+from fakes.downstream import Fault, Recorded, RunningDownstream, run_downstream
+from fakes.llm_stub import Asked, LlmStub, Turn, by_request, run_llm_stub
+from pallas_common.protocol.llm import ModelCapabilities
+from support.worker.census import until
+from support.worker.process import RunningWorker, run_worker
+from support.worker.project import MODES, project, text
+from support.worker.secrets import leaked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from peers.downstream import Era
+    from fakes.downstream import Era
 
 CALLERS = 100
 SEED = 20260728

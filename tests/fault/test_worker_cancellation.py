@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.process_tree import await_end
-from pallas_registry.llm import ModelCapabilities
-from peers import stdio_server
-from peers.downstream import Fault, Recorded, RunningDownstream, run_downstream
-from peers.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
-from system.worker_census import Census, agent, check_nothing_is_left, series, settle, until
-from system.worker_process import RunningWorker, run_worker
-from system.worker_project import MODES, bearing, project, text
+from fakes import stdio_server
+from fakes.downstream import Fault, Recorded, RunningDownstream, run_downstream
+from fakes.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
+from pallas_common.protocol.llm import ModelCapabilities
+from support.fleet.process_tree import await_end
+from support.worker.census import Census, agent, check_nothing_is_left, series, settle, until
+from support.worker.process import RunningWorker, run_worker
+from support.worker.project import MODES, bearing, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator

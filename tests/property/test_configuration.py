@@ -13,20 +13,22 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pallas_registry import agent_fields, agents_file
-from pallas_registry.agents_file import parse_deployment
+from pallas_common.problems import MOST_PROBLEMS, ConfigurationError, Problem
 from pallas_registry.configured_secrets import secrets_in
-from pallas_registry.deployment import Deployment
-from pallas_registry.environment import parse_dotenv, worker_environment
-from pallas_registry.literal_keys import literal_keys
-from pallas_registry.model_settings import parse_model_settings
-from pallas_registry.problems import MOST_PROBLEMS, ConfigurationError, Problem
-from pallas_registry.yaml_nodes import compose, plain
+from pallas_registry.deployment import agent_entry as agent_fields
+from pallas_registry.deployment import agents_file
+from pallas_registry.deployment.agents_file import parse_deployment
+from pallas_registry.deployment.model import Deployment
+from pallas_registry.environment.dotenv import parse_dotenv, worker_environment
+from pallas_registry.fastagent_files.literal_keys import literal_keys
+from pallas_registry.fastagent_files.models import parse_model_settings
+from pallas_registry.reading.nodes import compose, plain
+from support.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
+QUICKSTART = ROOT / "examples" / "quickstart"
 AGENTS = (QUICKSTART / "agents.yaml").read_bytes()
 SETTINGS = (QUICKSTART / "fastagent.config.yaml").read_bytes()
 DOTENV = b"""\

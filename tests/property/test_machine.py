@@ -23,8 +23,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pallas_supervisor.effects import SetCompanionTimer, SetTimer, Spawn
-from pallas_supervisor.events import (
+from pallas_supervisor.lifecycle.dependencies import Graph
+from pallas_supervisor.lifecycle.effects import SetCompanionTimer, SetTimer, Spawn
+from pallas_supervisor.lifecycle.events import (
     OF_GENERATION,
     CompanionElapsed,
     Complained,
@@ -47,10 +48,8 @@ from pallas_supervisor.events import (
     Swept,
     Unhealthy,
 )
-from pallas_supervisor.graph import Graph
-from pallas_supervisor.machine import IGNORE, TABLE, step
-from pallas_supervisor.replacement import KILL_TIMEOUT
-from pallas_supervisor.states import (
+from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT
+from pallas_supervisor.lifecycle.states import (
     RESTING,
     WITH_PROCESS,
     Agent,
@@ -60,13 +59,14 @@ from pallas_supervisor.states import (
     Policy,
     State,
 )
-from unit.supervisor_fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, make_engine
+from pallas_supervisor.lifecycle.table import IGNORE, TABLE, step
+from support.supervisor.fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, make_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pallas_supervisor.engine import Engine
-    from pallas_supervisor.states import Transition
+    from pallas_supervisor.agents.engine import Engine
+    from pallas_supervisor.lifecycle.states import Transition
 
 TIMED = frozenset({State.STARTING, State.STOPPING, State.KILLING, State.BACKOFF})
 """States that hold a timer for as long as they last."""

@@ -17,8 +17,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pallas_registry.exposition import OPENMETRICS, TEXT, page
-from pallas_registry.merged_files import MergedFiles
+from pallas_common.metrics.exposition import OPENMETRICS, TEXT, page
+from pallas_common.metrics.reader import MergedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,15 +15,16 @@ import psutil
 import pytest
 import yaml
 
-from harness.clients import ERAS, Era, call
-from harness.deployment import Deployment
-from harness.fleet import Fleet
-from harness.ports import free_ports
+from support.clients import ERAS, Era, call
+from support.fleet.deployment import Deployment
+from support.fleet.fleet import Fleet
+from support.ports import free_ports
+from support.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = ROOT
 QUICKSTART = REPOSITORY / "examples" / "quickstart"
 
 LOOK_UP = '***CALL_TOOL look_up {"topic": "pallas"}'

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pallas_registry.exposition import accepts_gzip, compressed
-from pallas_supervisor.page.render import page, view
+from pallas_common.metrics.exposition import accepts_gzip, compressed
+from pallas_supervisor.page.view.render import page, view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from starlette.requests import Request
 
-    from pallas_supervisor.page.facts import FleetFacts
+    from pallas_supervisor.page.data.facts import FleetFacts
 
 FRESH = 0.5
 """Seconds for which a view is shown again."""

@@ -26,10 +26,10 @@ from mcp_types import (
 )
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from pallas_registry.logs import get_logger
-from pallas_worker.attach_errors import why_unattached
-from pallas_worker.reachability import AVOID_FOR, SLOW_ATTACH
-from pallas_worker.server_output import output_of
+from pallas_common.logs.setup import get_logger
+from pallas_worker.downstreams.attach_errors import why_unattached
+from pallas_worker.downstreams.reachability import AVOID_FOR, SLOW_ATTACH
+from pallas_worker.downstreams.server_output import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fast_agent.config import MCPServerSettings
     from pydantic import BaseModel
 
-    from pallas_worker.reachability import Attachments, Reachability
+    from pallas_worker.downstreams.reachability import Attachments, Reachability
 
 _trace = get_logger("pallas.forward.trace")
 

@@ -28,8 +28,8 @@ from fast_agent.skills import registry as skill_registry
 from fast_agent.skills import scope as skill_scope
 from mcp.client.session import ClientSession
 
-from pallas_worker.errors import AgentError
 from pallas_worker.fastagent.guard import GUARDED
+from pallas_worker.interface.errors import AgentError
 
 if TYPE_CHECKING:
     from fast_agent.config import Settings

@@ -16,8 +16,8 @@ from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
 from fast_agent.types import PromptMessageExtended
 from mcp_types import CallToolResult, TextContent
 
-from pallas_registry.logs import get_logger
-from pallas_worker.tool_calls import ToolCall, meant, refusal
+from pallas_common.logs.setup import get_logger
+from pallas_worker.fastagent.tool_calls import ToolCall, meant, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

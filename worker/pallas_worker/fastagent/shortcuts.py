@@ -21,11 +21,11 @@ from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.tools import function_tool_loader
 from mcp.client.session import ClientSession
 
-from pallas_registry.logs import get_logger
-from pallas_worker.copies import COPIED, deepcopy, merged_plainly
+from pallas_common.logs.setup import get_logger
+from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.fastagent.aggregator import enter_connection
-from pallas_worker.tls import shared_context
-from pallas_worker.tracing import add_trace_headers
+from pallas_worker.fastagent.copies import COPIED, deepcopy, merged_plainly
+from pallas_worker.telemetry.tracing import add_trace_headers
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,0 +1,3 @@
+"""What several processes of Pallas share. Imports nothing else of ours."""
+
+__version__ = "0.3.0"

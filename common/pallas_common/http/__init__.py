@@ -1,0 +1,1 @@
+"""HTTP on listening sockets: connections with bounds, names that clients may use, answers."""

@@ -1,0 +1,142 @@
+"""By which names clients may ask, and pages of which origins: the check of Host and Origin that all ports share.
+
+Knows the two headers (RFC 9110, 7.2; RFC 6454) and ASGI; nothing of what is served. Without it, a page of another site
+could have its own name resolve to this machine (DNS rebinding), and a visitor's browser would read for it what listens
+on loopback alone. An address cannot be made to resolve to another one, so that it may always stand in Host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.responses import PlainTextResponse
+
+from pallas_common.problems import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+OPEN_PATH = "/livez"
+"""Says nothing, and is answered by whatever name somebody asks."""
+
+MAX_TARGET = 8 * 1024
+"""Bytes of a path with its query, which nobody here needs to be long."""
+
+_AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
+_ORIGIN = re.compile(r"https?://([^/?#\s]+)")
+
+
+class Refusal(NamedTuple):
+    """Why a request is not answered."""
+
+    status: int
+    message: str
+
+
+class Hosts:
+    """The names and addresses by which a deployment is reached, with any port."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(map(_normal, names))
+
+    def refusal(self, host: str | None, origin: str | None) -> Refusal | None:
+        """Why a request with these headers is not answered, or None if it is.
+
+        One without a Host (HTTP/1.0, from a simple health check) comes from no browser.
+        """
+        if host is not None and not self._is_ours(host):
+            return Refusal(421, f"not reached by the name {quoted(host, 100)}; {_REMEDY}")
+        if origin is not None and not self._is_allowed(origin, host):
+            return Refusal(403, f"not for pages of {quoted(origin, 100)}; {_REMEDY}")
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name_in(host)
+        return name is not None and (name in self._names or _is_address(name))
+
+    def _is_allowed(self, origin: str, host: str | None) -> bool:
+        match = _ORIGIN.fullmatch(origin.lower())
+        if match is None:
+            return False  # `null`, or something that no page is served by
+        authority = match[1]
+        same = host is not None and authority == host.lower()
+        return same or _name_in(authority) in self._names
+
+
+class HostGuard:
+    """Passes on the requests of those that may ask.
+
+    Args:
+        hosts: asked for at each request.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Callable[[], Hosts]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
+            response = PlainTextResponse(f"{refusal.message}\n", refusal.status)
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_TARGET:
+            return Refusal(414, f"the path and its query are longer than {MAX_TARGET} bytes")
+        if scope["path"] == OPEN_PATH:
+            return None
+        host = origin = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value.decode("latin-1")
+            elif name == b"origin":
+                origin = value.decode("latin-1")
+        return self._hosts().refusal(host, origin)
+
+
+def served_hosts(host: str, more: Iterable[str], bind: str) -> tuple[str, ...]:
+    """The names by which the ports of a deployment are reached: what it says, its address, and the loopback names.
+
+    Args:
+        host: `host` of `agents.yaml`.
+        more: its `hosts`.
+        bind: its `bind`.
+    """
+    names = [*LOOPBACK, host, *more]
+    if not (_is_address(bind) and ipaddress.ip_address(bind).is_unspecified):
+        names.append(bind)
+    return tuple(dict.fromkeys(names))
+
+
+_REMEDY = "a name or address by which clients reach this deployment belongs to `hosts:` in agents.yaml"
+
+
+def _name_in(authority: str) -> str | None:
+    """The host in `host`, `host:port` or `[address]:port`; None if it is none of them."""
+    match = _AUTHORITY.fullmatch(authority)
+    name = match and (match[1] or match[2])
+    return _normal(name) if name else None
+
+
+def _normal(name: str) -> str:
+    """One spelling for each name or address."""
+    lower = name.lower().removesuffix(".")
+    try:
+        return str(ipaddress.ip_address(lower))
+    except ValueError:
+        return lower
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

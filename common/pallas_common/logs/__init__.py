@@ -1,0 +1,1 @@
+"""The one log format and the loggers that write it."""

@@ -1,0 +1,1 @@
+"""Counts in files that outlive processes, and the page of one scrape made from them."""

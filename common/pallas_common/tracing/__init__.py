@@ -1,0 +1,1 @@
+"""OpenTelemetry: what the environment asks for, the provider, and what a span may say."""

@@ -1,0 +1,1 @@
+"""The catalogue of agents as MCP clients read it."""

@@ -1,0 +1,1 @@
+"""`agents.yaml`: its facts and its strict reader."""

@@ -1,0 +1,226 @@
+"""`agents.yaml`, strictly read: a `Deployment`, or every problem of the file in one go.
+
+Knows the file's keys, defaults and how they depend on each other. Reads the file and looks at the named
+interpreters; starts nothing and imports no agent.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pallas_common.problems import ConfigurationError, Problem, quoted
+from pallas_registry.deployment.agent_entry import BUILT_IN, UNREAD_PORT, read_agent, read_defaults
+from pallas_registry.deployment.dependencies import cycles
+from pallas_registry.deployment.model import Agent, Deployment, slug
+from pallas_registry.reading import rules
+from pallas_registry.reading.fields import Fields
+from pallas_registry.reading.files import read_file
+from pallas_registry.reading.nodes import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DEFAULT_FILE = "agents.yaml"
+PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
+DEFAULT_REGISTRY_PORT = 24200
+
+_KEYS = (
+    "name",
+    "version",
+    "host",
+    "hosts",
+    "namespace",
+    "registry_port",
+    "bind",
+    "max_surge",
+    "defaults",
+    "agents",
+)
+
+
+def deployment_path(environ: Mapping[str, str]) -> Path:
+    """The path in `PALLAS_AGENTS_CONFIG`, else `agents.yaml` in the working directory."""
+    return Path(environ.get(PATH_VARIABLE) or DEFAULT_FILE)
+
+
+def working_directory() -> Path:
+    """Where this process was started.
+
+    Raises:
+        ConfigurationError: the folder has been removed since.
+    """
+    try:
+        return Path.cwd()
+    except OSError:
+        message = "the working directory no longer exists"
+        raise ConfigurationError(
+            [Problem("", None, "", message, f"cd to the folder that holds {DEFAULT_FILE}")]
+        ) from None
+
+
+def read_deployment(path: Path) -> Deployment:
+    """The deployment that the file at `path` describes. Its `path` is absolute.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or anything in it is wrong; all problems, in file order.
+    """
+    return parse_deployment(_read(path), path)
+
+
+def deployment_name(path: Path) -> str | None:
+    """The deployment's name in the file at `path`, even if the rest of it is wrong; None if there is none."""
+    try:
+        root = compose(_read(path), str(path))
+    except ConfigurationError:
+        return None
+    if root is None:
+        return None
+    fields = Fields(root, file=str(path), field="", line=1, problems=[])
+    return fields.text("name")
+
+
+def parse_deployment(
+    data: bytes,
+    path: Path,
+    is_executable: Callable[[Path], bool] = lambda path: path.is_file() and os.access(path, os.X_OK),
+) -> Deployment:
+    """The deployment that `data`, the content of the file at `path`, describes.
+
+    `path` names the file in problems, and its folder is where relative interpreters are looked up.
+
+    Raises:
+        ConfigurationError: anything is wrong; all problems, in file order.
+    """
+    file = str(path)
+    root = compose(data, file)
+    if root is None:
+        remedy = "write at least `name:` and `agents:`"
+        raise ConfigurationError([Problem(file, None, "", "is empty", remedy)])
+    problems: list[Problem] = []
+    fields = Fields(root, file=file, field="", line=1, problems=problems)
+    deployment = _deployment(fields, path, is_executable) if fields.is_mapping else None
+    if deployment is None or problems:
+        raise ConfigurationError(sorted(problems, key=lambda problem: problem.line or 0))
+    return deployment
+
+
+def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool]) -> Deployment:
+    """The deployment as far as it could be read; it is worth something only if no problem was noted."""
+    fields.only(_KEYS)
+    fields.require("name", "name the deployment, as in `name: my-project`")
+    fields.require("agents", "describe at least one agent below `agents:`")
+    name = fields.text("name", rules.deployment_name)
+    version = fields.text("version", rules.version)
+    host = fields.text("host", rules.host) or "localhost"
+    hosts = _hosts(fields)
+    namespace = fields.text("namespace", rules.namespace)
+    if namespace is None and "namespace" not in fields and name is not None:
+        namespace = f"local.{name}"
+        if complaint := rules.namespace(namespace):
+            message = f"no namespace is given, and {complaint.message}"
+            fields.refuse("name", message, "set `namespace:`, as in `namespace: com.example.project`")
+            namespace = None
+    default_port = None if "registry_port" in fields else DEFAULT_REGISTRY_PORT
+    registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
+    bind = fields.text("bind", rules.bind)
+
+    shared = fields.section("defaults")
+    defaults = read_defaults(shared) if shared is not None else BUILT_IN
+    agents: dict[str, Agent] = {}
+    section = fields.section("agents")
+    if section is not None:
+        sections = {name: agent for name in section if (agent := section.section(name))}
+        agents = {
+            name: read_agent(name, agent, sections, path.parent, is_executable, defaults)
+            for name, agent in sections.items()
+        }
+        if section.is_mapping and not agents:
+            section.refuse(
+                "", "names no agent", "describe at least one: its name, then `module:` and `port:`"
+            )
+        _check_ports(agents, sections, registry_port, by_default=default_port is not None)
+        _check_slugs(agents, sections)
+        _check_server_names(agents, sections, namespace)
+        _check_cycles(agents, sections)
+    return Deployment(
+        name=name or "",
+        agents=agents,
+        version=version or "1.0.0",
+        host=host,
+        hosts=hosts,
+        namespace=namespace or "",
+        registry_port=registry_port or UNREAD_PORT,
+        bind=bind or rules.default_bind(host),
+        path=path.absolute(),
+        max_surge=fields.whole_number("max_surge", 1) or 1,
+    )
+
+
+def _hosts(fields: Fields) -> tuple[str, ...]:
+    """More names and addresses of the deployment, each said once."""
+    found: dict[str, None] = {}
+    for index, (name, line) in enumerate(fields.texts("hosts")):
+        place = f"hosts[{index}]"
+        if complaint := rules.host(name):
+            fields.add(line, place, *complaint)
+        elif name.lower() in found:
+            fields.add(line, place, f"names {quoted(name)} twice", "remove one of the two")
+        else:
+            found[name.lower()] = None
+    return tuple(found)
+
+
+def _check_ports(
+    agents: Mapping[str, Agent], sections: Mapping[str, Fields], registry: int | None, *, by_default: bool
+) -> None:
+    """Refuse a port that two agents share, or an agent and the registry."""
+    takers: dict[int, str] = {}
+    if registry:
+        takers[registry] = "the registry's port" + (" by default" if by_default else "")
+    for name, agent in agents.items():
+        if agent.port == UNREAD_PORT:
+            continue
+        if taker := takers.get(agent.port):
+            sections[name].refuse(
+                "port", f"{agent.port} is also {taker}", "give each agent a port of its own"
+            )
+        else:
+            takers[agent.port] = f"the port of {name} (line {sections[name].line('port')})"
+
+
+def _check_slugs(agents: Mapping[str, Agent], sections: Mapping[str, Fields]) -> None:
+    """Refuse two agents that would be published under one name."""
+    owners: dict[str, str] = {}
+    for name in agents:
+        owner = owners.setdefault(slug(name), name)
+        if owner != name:
+            message = f"is published as `{slug(name)}`, and so is {owner}"
+            sections[name].refuse("", message, "rename one of the two")
+
+
+def _check_server_names(
+    agents: Mapping[str, Agent], sections: Mapping[str, Fields], namespace: str | None
+) -> None:
+    """Refuse a name that is too long once it stands behind the namespace (ServerDetail.name)."""
+    for name in agents if namespace else ():
+        length = len(f"{namespace}/{slug(name)}")
+        if length > rules.SERVER_NAME_LENGTH:
+            message = f"its server name has {length} characters, {rules.SERVER_NAME_LENGTH} are allowed"
+            sections[name].refuse("", message, "shorten the namespace or the agent's name")
+
+
+def _check_cycles(agents: Mapping[str, Agent], sections: Mapping[str, Fields]) -> None:
+    """Refuse agents that wait for each other."""
+    for cycle in cycles({name: agent.depends_on for name, agent in agents.items()}):
+        circle = " → ".join((*cycle, cycle[0]))
+        sections[cycle[0]].refuse("depends_on", f"is a cycle: {circle}", "remove one of these dependencies")
+
+
+def _read(path: Path) -> bytes:
+    here = f"run it in the folder that holds {DEFAULT_FILE}, or set {PATH_VARIABLE} to the file's path"
+    data = read_file(path, here)
+    if data is None:
+        raise ConfigurationError([Problem(str(path), None, "", "there is no such file", here)])
+    return data

@@ -1,0 +1,1 @@
+"""What the environment says: `.env`, credentials, `PALLAS_*` variables, the runtime directory."""

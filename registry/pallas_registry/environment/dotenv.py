@@ -1,0 +1,92 @@
+"""Environments: what `.env` adds to the supervisor's, and what a worker is given.
+
+Reads `.env` and no other file. Never touches `os.environ`: callers pass environments in and apply what comes
+out.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+from dotenv.parser import parse_stream
+
+from pallas_common.problems import LONGEST_WORD, ConfigurationError, Problem
+from pallas_registry.reading.files import read_file, text_of
+from pallas_registry.reading.rules import belongs_to_supervisor, environment_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DOTENV = ".env"
+
+MOST_BLANKS = 256
+"""In a row, on one line of `.env`."""
+
+
+def load_dotenv(directory: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables of `.env` in `directory` that `environ` does not hold yet; none without such a file.
+
+    Values are taken literally: `${NAME}` stays as it is, so that a password with a dollar sign survives, and
+    a name without `=` is passed over. A folder of that name is somebody's virtual environment, and passed over too.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a line in it; all problems, and no value in any of them.
+    """
+    path = directory / DOTENV
+    data = None if path.is_dir() else read_file(path)
+    return {} if data is None else parse_dotenv(data, str(path), environ)
+
+
+def parse_dotenv(data: bytes, file: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables in `data`, the content of `file`, that `environ` does not hold yet.
+
+    Raises:
+        ConfigurationError: something in it cannot be used; all problems, and no value in any of them.
+    """
+    text = text_of(data, file)
+    problems: list[Problem] = []
+    values: dict[str, str] = {}
+
+    def refuse(line: int, field: str, message: str, remedy: str) -> None:
+        problems.append(Problem(file, line, field, message, remedy))
+
+    # python-dotenv looks for a comment behind each blank of a value again, in all the blanks that follow it.
+    for blanks in re.finditer(r"[^\S\r\n]+", text):
+        if len(blanks[0]) > MOST_BLANKS:
+            line = text.count("\n", 0, blanks.start()) + 1
+            refuse(line, "", f"has more than {MOST_BLANKS} blanks in a row", "remove them")
+            raise ConfigurationError(problems)
+    for binding in parse_stream(io.StringIO(text)):
+        stated = binding.original.string
+        line = binding.original.line + stated.count("\n", 0, len(stated) - len(stated.lstrip()))
+        if binding.error:
+            refuse(
+                line,
+                "",
+                "cannot be understood",
+                "write the line as `NAME=value`, with quotes that are closed",
+            )
+        elif binding.key is None or binding.value is None:
+            continue
+        elif "=" in binding.key:
+            refuse(line, "", "names a variable with a `=` in it", "write the line as `NAME=value`")
+        elif complaint := environment_value(binding.key, binding.value):
+            refuse(line, binding.key if len(binding.key) <= LONGEST_WORD else "", *complaint)
+        else:
+            values[binding.key] = binding.value
+    if problems:
+        raise ConfigurationError(problems)
+    return {name: value for name, value in values.items() if name not in environ}
+
+
+def worker_environment(environ: Mapping[str, str], agent_env: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a worker: `environ` with the agent's own variables over it.
+
+    NOTIFY_SOCKET, WATCHDOG_* and LISTEN_* are left out, wherever they come from: a worker that found them
+    would speak to the service manager in the supervisor's name (sd_notify(3), sd_listen_fds(3)).
+    """
+    merged = {**environ, **agent_env}
+    return {name: value for name, value in merged.items() if not belongs_to_supervisor(name)}

@@ -1,0 +1,106 @@
+"""Where a running deployment keeps its control socket and lock, by one rule for supervisor and clients.
+
+Knows paths, owners and modes; opens no socket.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pallas_common.problems import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKET_NAME = "control.sock"
+SOCKET_PATH_BYTES = 107
+"""What `sun_path` of unix(7) holds besides its final NUL."""
+
+DIRECTORY_VARIABLE = "PALLAS_RUNTIME_DIR"
+
+_REMEDY = f"set {DIRECTORY_VARIABLE} to a directory of your own"
+_SLUG_LENGTH = 40
+
+
+def runtime_directory(deployment_name: str, environ: Mapping[str, str]) -> Path:
+    """The absolute path of the deployment's runtime directory; nothing is created.
+
+    `$PALLAS_RUNTIME_DIR`, else the first of `$RUNTIME_DIRECTORY` (systemd.exec(5)), else
+    `$XDG_RUNTIME_DIR/pallas/<name>`, else `$TMPDIR/pallas-<uid>/<name>` with `/tmp` for an unset TMPDIR. An
+    empty variable counts as unset, and so does a relative XDG_RUNTIME_DIR, as its specification demands.
+    """
+    if directory := environ.get(DIRECTORY_VARIABLE):
+        return Path(directory).absolute()
+    if directory := environ.get("RUNTIME_DIRECTORY", "").split(":")[0]:
+        return Path(directory).absolute()
+    name = path_name(deployment_name)
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/"):
+        return Path(base, "pallas", name)
+    return Path(environ.get("TMPDIR") or "/tmp", f"pallas-{os.getuid()}", name).absolute()  # noqa: S108
+
+
+def control_socket(deployment_name: str, environ: Mapping[str, str]) -> Path:
+    """The path of the deployment's control socket: `control.sock` in its runtime directory.
+
+    Raises:
+        ConfigurationError: the path is longer than a unix socket's may be.
+    """
+    path = runtime_directory(deployment_name, environ) / SOCKET_NAME
+    length = len(os.fsencode(path))
+    if length > SOCKET_PATH_BYTES:
+        message = f"the path has {length} bytes, a unix socket allows {SOCKET_PATH_BYTES}"
+        raise _refused(path, message, f"set {DIRECTORY_VARIABLE} to a shorter path")
+    return path
+
+
+def ensure_private(directory: Path) -> None:
+    """Create the directory with mode 0700, and its missing parents, or make sure that it can be trusted.
+
+    It must be a directory and no symbolic link, belong to this user, and be writable for no one outside its
+    group; the same holds, with root as a possible owner, for a parent that is Pallas' own too. The mode of a
+    directory that exists already is its maker's choice and is left alone.
+
+    Raises:
+        ConfigurationError: it cannot be created, or is not to be trusted.
+    """
+    try:
+        missing = [path for path in (directory, *directory.parents) if not os.path.lexists(path)]
+        for path in reversed(missing):
+            path.mkdir(mode=0o700, exist_ok=True)
+        if directory.parent.name in {"pallas", f"pallas-{os.getuid()}"}:
+            _check(directory.parent, {os.getuid(), 0})
+        _check(directory, {os.getuid()})
+    except OSError as error:
+        message = f"cannot be made the runtime directory: {error.strerror}"
+        raise _refused(Path(error.filename or directory), message, _REMEDY) from None
+
+
+def path_name(name: str) -> str:
+    """The name as one path component of `[A-Za-z0-9._-]`; different names stay different."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_SLUG_LENGTH]
+    if plain == name != "":
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain}-{digest}" if plain else digest
+
+
+def _check(path: Path, owners: set[int]) -> None:
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        raise _refused(path, "is a symbolic link", f"remove it, or {_REMEDY}")
+    if not stat.S_ISDIR(status.st_mode):
+        raise _refused(path, "is not a directory", f"remove it, or {_REMEDY}")
+    if status.st_uid not in owners:
+        raise _refused(path, f"belongs to another user (uid {status.st_uid})", _REMEDY)
+    if status.st_mode & stat.S_IWOTH:
+        raise _refused(path, "is writable for every user", f"run `chmod o-w {path}`, or {_REMEDY}")
+
+
+def _refused(path: Path, message: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError([Problem(str(path), None, "", message, remedy)])

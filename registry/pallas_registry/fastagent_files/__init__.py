@@ -1,0 +1,1 @@
+"""Our part of fast-agent's own files."""

@@ -1,0 +1,1 @@
+"""Strict reading of YAML: files, nodes with lines, typed fields, rules for values."""

@@ -1,0 +1,228 @@
+"""What single values of `agents.yaml` may be: a rule takes a text and says what is wrong with it, or nothing.
+
+Pure; knows no file and no YAML. The limits of published values are those of the registry's server schema
+(2025-12-11), those of agent names are what LLM providers accept as the name of a tool.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import keyword
+import os
+import re
+import sys
+import unicodedata
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from pallas_common.problems import quoted, shortened
+
+SERVER_NAME_LENGTH = 200
+VARIABLE_BYTES = 128 * 1024
+"""What one variable may take in the environment of a process, its name and NUL included (execve(2), MAX_ARG_STRLEN)."""
+RESERVED_AGENT_NAMES = frozenset({"send_message", "get_health"})
+"""Tools that every worker lists beside the one that is named after its agent."""
+
+_AGENT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_NAMESPACE = re.compile(r"[A-Za-z0-9.-]+")
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_:~-]*")
+_VERSION_RANGE = re.compile(r"^[\^~<>=!]|[*|,]|\s-\s|(^|\.)[xX](\.|$)")
+_HOST_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SUPERVISORS_OWN = re.compile(r"NOTIFY_SOCKET|WATCHDOG_.*|LISTEN_.*")
+
+
+class Complaint(NamedTuple):
+    """What is wrong with a value, and what to do."""
+
+    message: str
+    remedy: str
+
+
+def deployment_name(value: str) -> Complaint | None:
+    """One printable line of 1 to 100 characters."""
+    return _one_line(value, 100)
+
+
+def published_text(value: str) -> Complaint | None:
+    """A title or a description: one line of 1 to 100 characters (ServerDetail.title, .description)."""
+    return _one_line(value, 100)
+
+
+def agent_name(value: str) -> Complaint | None:
+    """A tool is named after the agent, and its slug ends the server name."""
+    if value in RESERVED_AGENT_NAMES:
+        return Complaint("is the name of a tool that every agent has", "choose another name")
+    if not _AGENT_NAME.fullmatch(value):
+        return Complaint(
+            "cannot be the name of a tool",
+            "use 1 to 64 letters, digits, `_` and `-`, starting with a letter",
+        )
+    return None
+
+
+def namespace(value: str) -> Complaint | None:
+    """What stands before the slash of a server name (ServerDetail.name)."""
+    if not _NAMESPACE.fullmatch(value):
+        return Complaint(
+            f"{quoted(value)} cannot start a server name",
+            "use letters, digits, `.` and `-` only, as in `com.example.project`",
+        )
+    return None
+
+
+def version(value: str) -> Complaint | None:
+    """One version, never a range (ServerDetail.version); `latest` means the newest in the registry."""
+    if not value:
+        return Complaint("is empty", 'write a version, as in "1.0.0"')
+    if len(value) > 255:
+        return Complaint(f"has {len(value)} characters", "use at most 255")
+    if value.lower() == "latest" or _VERSION_RANGE.search(value):
+        return Complaint(f"{quoted(value)} is not one version", 'write the exact version, as in "1.2.3"')
+    if not _VERSION.fullmatch(value):
+        return Complaint(
+            f"{quoted(value)} is not a version", 'write digits, letters and `.+-_`, as in "1.2.3"'
+        )
+    return None
+
+
+def module(value: str) -> Complaint | None:
+    """A dotted path that Python can import."""
+    if _is_dotted_path(value):
+        first = value.partition(".")[0]
+        if first in sys.stdlib_module_names:
+            return Complaint(f"`{first}` is Python's own module", "rename yours")
+        return None
+    guess = value.removesuffix(".py").strip("./").replace("/", ".")
+    if guess != value and _is_dotted_path(guess):
+        file = Complaint(f"{quoted(value)} is a file, not a module", f"write `{shortened(guess)}`")
+        return module(guess) or file
+    hyphened = next((part for part in guess.split(".") if "-" in part), None)
+    if hyphened is not None and _is_dotted_path(guess.replace("-", "_")):
+        better = shortened(hyphened.replace("-", "_"))
+        return Complaint(
+            f"{quoted(value)} cannot be imported: it has a hyphen", f"rename the file: `{better}`"
+        )
+    return Complaint(
+        f"{quoted(value)} is not a Python module's dotted path", "write it as in `agents.jarvis`"
+    )
+
+
+def icon(value: str) -> Complaint | None:
+    """An http or https URL, or a relative one, of at most 255 characters (Icon.src)."""
+    if not 0 < len(value) <= 255:
+        return Complaint(f"has {len(value)} characters", "use a URL of 1 to 255 characters")
+    if not value.isprintable() or " " in value:
+        return Complaint(f"{quoted(value)} is not a URL", "percent-encode spaces and control characters")
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        return Complaint(f"{quoted(value)} is not a URL", "write a URL, as in `https://example.com/icon.svg`")
+    if parts.scheme not in {"", "http", "https"}:
+        return Complaint(f"{quoted(value)} is not a web address", "use http, https or a relative URL")
+    if parts.scheme and not parts.hostname:
+        return Complaint(
+            f"{quoted(value)} names no host", "write a URL, as in `https://example.com/icon.svg`"
+        )
+    return None
+
+
+def host(value: str) -> Complaint | None:
+    """A host name, or an IP address without brackets: what stands in the published URLs."""
+    if "://" in value:
+        return Complaint(
+            f"{quoted(value)} is a URL", "write the host name alone; each agent has its own port"
+        )
+    if _is_address(value):
+        return None
+    if value.startswith("[") and _is_address(value.strip("[]")):
+        return Complaint(f"{quoted(value)} has brackets", f"write {quoted(value.strip('[]'))}")
+    name, colon, port = value.partition(":")
+    if colon and port.isdigit():
+        return Complaint(
+            f"{quoted(value)} names a port", f"write `{shortened(name)}` alone; each agent has its own port"
+        )
+    labels = value.removesuffix(".").split(".")
+    if len(value) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
+        return Complaint(
+            f"{quoted(value)} is not a host name", "write a name as in `agents.example.com`, or an address"
+        )
+    if labels[-1].isdigit():
+        return Complaint(
+            f"{quoted(value)} is neither a host name nor an address", "write an address as in `192.0.2.7`"
+        )
+    return None
+
+
+def bind(value: str) -> Complaint | None:
+    """An IP address of this machine, `0.0.0.0` or `::` for all of them."""
+    if _is_address(value):
+        return None
+    return Complaint(
+        f"{quoted(value)} is not an IP address", "write an address, as in `127.0.0.1` or `0.0.0.0`"
+    )
+
+
+def environment_name(value: str) -> Complaint | None:
+    """A variable that may be set for a worker."""
+    if _SUPERVISORS_OWN.fullmatch(value):
+        return Complaint("belongs to the service manager and never reaches a worker", "remove it")
+    if not _ENVIRONMENT_NAME.fullmatch(value):
+        return Complaint(
+            "cannot be the name of a variable", "use letters, digits and `_`, not starting with a digit"
+        )
+    return None
+
+
+def environment_value(name: str, value: str) -> Complaint | None:
+    """What the environment of a process can carry (execve(2)); `name` is the variable's."""
+    if "\0" in value:
+        return Complaint("contains a NUL character", "remove it: no environment can carry it")
+    length = len(os.fsencode(name)) + len(value.encode("utf-8", "surrogateescape")) + 2
+    if length > VARIABLE_BYTES:
+        message = f"takes {length} bytes, {VARIABLE_BYTES} are allowed"
+        return Complaint(message, "put it into a file, and the file's path into the variable")
+    return None
+
+
+def belongs_to_supervisor(variable: str) -> bool:
+    """Whether a variable is part of a service's talk with its manager (sd_notify, sd_listen_fds)."""
+    return _SUPERVISORS_OWN.fullmatch(variable) is not None
+
+
+def default_bind(host_: str) -> str:
+    """Where to listen when nothing is said: loopback while `host_` is a loopback name, else all interfaces.
+
+    An address keeps its family, and a loopback address is itself where clients will look.
+    """
+    name = host_.lower().removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return "127.0.0.1"
+    if not _is_address(host_):
+        return "0.0.0.0"
+    address = ipaddress.ip_address(host_)
+    if address.is_loopback:
+        return host_
+    return "::" if address.version == 6 else "0.0.0.0"
+
+
+def _is_dotted_path(value: str) -> bool:
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in value.split("."))
+
+
+def _one_line(value: str, limit: int) -> Complaint | None:
+    if not value.strip():
+        return Complaint("is empty", f"write 1 to {limit} characters")
+    if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in value):
+        return Complaint("has a line break or another control character", "write it on one line")
+    if len(value) > limit:
+        return Complaint(f"has {len(value)} characters", f"shorten it to {limit}")
+    return None
+
+
+def _is_address(value: str) -> bool:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""All that a deployment's files and its environment say at one moment: one reader for start, reload and check.
+
+`agents.yaml`, `.env`, our keys of `fastagent.config.yaml`, our variables; and whether fast-agent will be able to read
+its files. Reads and checks them together; changes nothing, and knows no process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pallas_common.logs.levels import levels
+from pallas_common.problems import ConfigurationError, Problem, collect
+from pallas_common.protocol.notices import probe_interval
+from pallas_registry.deployment.agents_file import deployment_path, read_deployment
+from pallas_registry.environment.credentials import load_credentials
+from pallas_registry.environment.dotenv import load_dotenv
+from pallas_registry.environment.variables import check_variables
+from pallas_registry.fastagent_files.literal_keys import literal_keys
+from pallas_registry.fastagent_files.models import FILE_NAME, read_model_settings
+from pallas_registry.fastagent_files.paths import HOME_VARIABLE, SECRETS_FILES, settings_files
+from pallas_registry.reading.files import read_file
+from pallas_registry.reading.nodes import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pallas_common.logs.levels import Levels
+    from pallas_registry.deployment.model import Deployment, ModelSettings
+
+
+_KEY_IN_AGENTS = "put it into .env, whose variables every agent gets"
+_KEY_IN_SETTINGS = "put it into .env, and write `${NAME}` here, with its name there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What was read. The variables of `.env` may be secrets: they are in no text of it."""
+
+    deployment: Deployment
+    settings: ModelSettings
+    levels: Levels
+    dotenv: Mapping[str, str] = field(repr=False)
+    """What `.env` adds to the environment."""
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    """What can be used and should be different."""
+
+
+class Start(NamedTuple):
+    """What a supervisor starts with."""
+
+    configuration: Configuration
+    credentials: Mapping[str, str]
+    """What a service manager's credentials add to the environment, before `.env` does."""
+
+
+def read_start(directory: Path, environ: Mapping[str, str], path: Path | None = None) -> Start:
+    """What a supervisor would start with that is started in `directory` now.
+
+    Args:
+        path: of `agents.yaml`; None: where the environment or `.env` says, else in `directory`.
+
+    Raises:
+        ConfigurationError: it cannot be used; all problems of all files and variables.
+    """
+    problems: list[Problem] = []
+    credentials = collect(lambda: load_credentials(environ), problems) or {}
+    together = {**environ, **credentials}
+    configuration = collect(lambda: read_configuration(directory, together, path), problems)
+    if problems or configuration is None:
+        raise ConfigurationError(problems)
+    return Start(configuration, credentials)
+
+
+def read_configuration(
+    directory: Path, environ: Mapping[str, str], path: Path | None = None, only: str | None = None
+) -> Configuration:
+    """The configuration as it is now.
+
+    Args:
+        directory: the agents' working directory, with `.env` and `fastagent.config.yaml`.
+        environ: the environment without what `.env` has added.
+        path: of `agents.yaml`; None: where the environment or `.env` says, else in `directory`.
+        only: the one agent that is run, without registry and dependencies; None for all.
+
+    Raises:
+        ConfigurationError: it cannot be used; all problems of all files and variables.
+    """
+    problems: list[Problem] = []
+    dotenv = collect(lambda: load_dotenv(directory, environ), problems) or {}
+    together = {**environ, **dotenv}
+    file = path or deployment_path(together)
+    deployment = collect(lambda: _narrowed(read_deployment(file), file, only), problems)
+    settings = collect(lambda: read_model_settings(directory, together), problems)
+    level = settings.log_level if settings is not None else None
+    chosen = collect(lambda: levels(together, level), problems)
+    collect(lambda: probe_interval(together), problems)
+    collect(lambda: check_variables(together, deployment.name if deployment is not None else "any"), problems)
+    homes = {together.get(HOME_VARIABLE)}
+    if deployment is not None:
+        homes.update(agent.env.get(HOME_VARIABLE) for agent in deployment.agents.values())
+    others = {path for home in homes for path in settings_files(directory, home)}
+    warnings = _literal_keys(file, _KEY_IN_AGENTS, [])
+    for other in sorted(others):
+        found = (
+            [] if other == directory / FILE_NAME else problems
+        )  # which `read_model_settings` has told already
+        warnings += _literal_keys(other, _KEY_IN_SETTINGS, found)
+    if problems or deployment is None or settings is None or chosen is None:
+        raise ConfigurationError(problems)
+    return Configuration(
+        deployment=deployment, settings=settings, levels=chosen, dotenv=dotenv, warnings=tuple(warnings)
+    )
+
+
+def alone(deployment: Deployment, name: str) -> Deployment:
+    """The same deployment with one agent, without what it depends on."""
+    agent = replace(deployment.agents[name], depends_on=())
+    return replace(deployment, agents={name: agent})
+
+
+def _narrowed(deployment: Deployment, path: Path, only: str | None) -> Deployment:
+    if only is None:
+        return deployment
+    if only not in deployment.agents:
+        known = ", ".join(deployment.agents)
+        message = f"there is no agent {only!r} any more, the one that runs here"
+        raise ConfigurationError(
+            [Problem(str(path), None, "agents", message, f"there are {known}; start another one")]
+        )
+    return alone(deployment, only)
+
+
+def _literal_keys(path: Path, remedy: str, problems: list[Problem]) -> list[Problem]:
+    """Keys in a YAML file that are not to be there; problems are noted where nobody can read the file at all.
+
+    What else fast-agent's files say is fast-agent's affair, and its secrets' file is where keys may be.
+    """
+    data = collect(lambda: read_file(path), problems)
+    root = collect(lambda: compose(data, str(path)), problems) if data else None
+    return [] if root is None or path.name in SECRETS_FILES else literal_keys(root, str(path), remedy)

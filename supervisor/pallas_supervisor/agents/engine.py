@@ -1,0 +1,318 @@
+"""The one owner of mutable state: takes events, steps the machine, carries out effects, reconciles.
+
+Knows the event loop's clock and a `Processes` driver; nothing of system calls, sockets or HTTP. Everything runs on
+the loop's thread; `post` may be called from anywhere on it, also from within an effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from pallas_common.logs.setup import get_logger
+from pallas_supervisor.lifecycle.effects import (
+    CountRestart,
+    Effect,
+    Kill,
+    ObserveStart,
+    ReplacementFailed,
+    SetCompanionTimer,
+    SetTimer,
+    Spawn,
+    Sweep,
+    Terminate,
+)
+from pallas_supervisor.lifecycle.events import (
+    CompanionElapsed,
+    DependenciesReady,
+    DependencyLost,
+    Elapsed,
+    Event,
+    Keep,
+    Proceed,
+    Start,
+    Stop,
+)
+from pallas_supervisor.lifecycle.states import Agent, CompanionState, Desired, State, Transition
+from pallas_supervisor.lifecycle.table import step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pallas_supervisor.lifecycle.dependencies import Graph
+    from pallas_supervisor.lifecycle.states import Policy
+
+RECONCILE_INTERVAL = 30.0
+"""Seconds between looks at everything, should an event ever have been missed."""
+
+_log = get_logger("pallas.supervisor.engine")
+
+
+class Processes(Protocol):
+    """What the engine needs done; each call returns at once and answers with events."""
+
+    def spawn(self, name: str, generation: int) -> None:
+        """Answer with exactly one `Spawned` or `SpawnFailed`, later with `Ready`, `Died`."""
+
+    def terminate(self, name: str, generation: int) -> None:
+        """Send SIGTERM."""
+
+    def kill(self, name: str, generation: int) -> None:
+        """Send SIGKILL to the whole group."""
+
+    def sweep(self, name: str, generation: int) -> None:
+        """Answer with `Swept` once nothing is left."""
+
+
+class Engine:
+    """Steps every agent's machine.
+
+    Args:
+        processes: carries out what the machine asks for.
+        graph: the dependencies between the agents.
+        policies: the agents' rules; its names are the graph's.
+        rng: draws the jitter of the back-off.
+        max_surge: how many agents may have a second worker, for a graceful replacement, at a time.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        graph: Graph,
+        policies: Mapping[str, Policy],
+        rng: random.Random | None = None,
+        max_surge: int = 1,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._processes = processes
+        self._rng = rng or random.Random()  # noqa: S311 - jitter, not cryptography
+        self._mailbox: deque[tuple[str, Event]] = deque()
+        self._draining = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._companion_timers: dict[str, asyncio.TimerHandle] = {}
+        self._changed: set[asyncio.Future[None]] = set()
+        self.shutting_down = False
+        self.graph = graph
+        self.max_surge = max_surge
+        now = self.now()
+        self.leaving: dict[str, Agent] = {}
+        """Agents that a reload has removed and of which a process is left that cannot be killed."""
+        self.agents: dict[str, Agent] = {
+            name: Agent(name=name, policy=policy, since=now) for name, policy in policies.items()
+        }
+        self.transition_observers: list[Callable[[Transition], None]] = []
+        self.restart_observers: list[Callable[[str, str], None]] = []
+        self.start_observers: list[Callable[[str, float], None]] = []
+        self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._reconcile_again)
+
+    def now(self) -> float:
+        """Seconds on the loop's clock, which all decisions use."""
+        return self._loop.time()
+
+    # --- commands -----------------------------------------------------------------------------------------
+
+    def start(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Want these agents and all that they depend on up; the names that this concerns, in start order."""
+        needed = self.graph.needed_by(names)
+        for name in needed:
+            self.post(name, Start())
+        return needed
+
+    async def shut_down(self) -> None:
+        """Stop everything, dependents before what they depend on, and return when nothing is left."""
+        self.shutting_down = True
+        self._reconcile()
+        await self.until(lambda: not any(self._moving(agent) for agent in self.agents.values()))
+        self._reconciliation.cancel()
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Return as soon as `reached()` holds; it is asked after every change of any agent."""
+        while not reached():
+            change: asyncio.Future[None] = self._loop.create_future()
+            self._changed.add(change)
+            try:
+                await change
+            finally:
+                self._changed.discard(change)
+
+    def prove_alive(self) -> bool:
+        """Look at everything now; whether that ran through and all mail is worked off. For the watchdog."""
+        try:
+            self._reconcile()
+        except Exception:  # noqa: BLE001 - whatever it is, it is no proof
+            _log.exception("the engine cannot work off its mail")
+            return False
+        return not self._mailbox
+
+    def redefine(self, graph: Graph, policies: Mapping[str, Policy]) -> None:
+        """Take on another set of agents; those that leave must be at rest, new ones begin as STOPPED."""
+        now = self.now()
+        self.graph = graph
+        gone = {name: agent for name, agent in self.agents.items() if name not in policies}
+        self.leaving |= {name: agent for name, agent in gone.items() if agent.has_process}
+        self.agents = {
+            name: self.agents.get(name) or Agent(name=name, policy=policy, since=now)
+            for name, policy in policies.items()
+        }
+        for timers in (self._timers, self._companion_timers):
+            for name in timers.keys() - self.agents.keys() - self.leaving.keys():
+                timers.pop(name).cancel()
+        self._reconcile()
+        self._wake()
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def post(self, name: str, event: Event) -> None:
+        """Put an event into the agent's mailbox and, unless that is going on already, work all mail off."""
+        self._mailbox.append((name, event))
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._mailbox:
+                self._handle(*self._mailbox.popleft())
+                if not self._mailbox:
+                    self._reconcile()
+        finally:
+            self._draining = False
+        self._wake()
+
+    def _wake(self) -> None:
+        for change in self._changed:
+            if not change.done():
+                change.set_result(None)
+
+    def _handle(self, name: str, event: Event) -> None:
+        before = self.agents.get(name) or self.leaving.get(name)
+        if before is None:  # an event of an agent that a reload has removed
+            return
+        taken = step(before, event, now=self.now(), draw=self._rng.random())
+        after = taken.agent
+        if name in self.agents:
+            self.agents[name] = after
+        elif after.has_process:
+            self.leaving[name] = after
+        else:
+            del self.leaving[name]
+        self._cancel_timers(before, after)
+        if _seen(before) != _seen(after):
+            self._announce(Transition(before, after))
+        for effect in taken.effects:
+            self._attempt(self._carry_out, name, effect)
+
+    def _cancel_timers(self, before: Agent, after: Agent) -> None:
+        if after.epoch != before.epoch and (timer := self._timers.pop(after.name, None)):
+            timer.cancel()
+        if _stage(after) != _stage(before) and (timer := self._companion_timers.pop(after.name, None)):
+            timer.cancel()
+
+    def _announce(self, change: Transition) -> None:
+        for observe in self.transition_observers:
+            self._attempt(observe, change)
+        if change.before.state is State.READY and change.of_state and change.after.name in self.agents:
+            for dependent in self.graph.dependents(change.after.name):
+                self._mailbox.append((dependent, DependencyLost(change.after.name)))
+
+    @staticmethod
+    def _attempt[*Arguments](do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
+        """Do it, and log it if it fails: a defect elsewhere must not cost an agent its timer."""
+        try:
+            do(*arguments)
+        except Exception:  # noqa: BLE001 - whatever it is
+            _log.exception("%s failed", getattr(do, "__qualname__", do))
+
+    def _carry_out(self, name: str, effect: Effect) -> None:
+        match effect:
+            case Spawn(generation):
+                self._processes.spawn(name, generation)
+            case Terminate(generation):
+                self._processes.terminate(name, generation)
+            case Kill(generation):
+                self._processes.kill(name, generation)
+            case Sweep(generation):
+                self._processes.sweep(name, generation)
+            case SetTimer(epoch, seconds):
+                self._set(self._timers, name, seconds, Elapsed(epoch))
+            case SetCompanionTimer(generation, state, seconds):
+                elapsed = CompanionElapsed(generation, state)
+                self._set(self._companion_timers, name, seconds, elapsed)
+            case ReplacementFailed(cause, message):
+                self._give_up_rolling(name, cause, message)
+            case CountRestart(reason):
+                for count in self.restart_observers:
+                    self._attempt(count, name, reason)
+            case ObserveStart(seconds):
+                for observe in self.start_observers:
+                    self._attempt(observe, name, seconds)
+
+    def _set(self, timers: dict[str, asyncio.TimerHandle], name: str, seconds: float, event: Event) -> None:
+        if (earlier := timers.get(name)) is not None:
+            earlier.cancel()
+        timers[name] = self._loop.call_later(seconds, self.post, name, event)
+
+    def _give_up_rolling(self, name: str, cause: str, message: str) -> None:
+        """A restart that the operator asked for stops at the first agent that does not come up again."""
+        _log.error("%s: could not be replaced: %s", name, message, extra={"agent": name})
+        if cause == "operator":
+            for other, agent in self.agents.items():
+                if agent.replace == cause:
+                    _log.warning(
+                        "%s: not restarted, because %s could not be", other, name, extra={"agent": other}
+                    )
+                    self.post(other, Keep())
+
+    # --- reconciliation -----------------------------------------------------------------------------------
+
+    def _reconcile(self) -> None:
+        """Say what follows from the states of several agents: who may start, who may stop now."""
+        if self.shutting_down:
+            for name in self.graph.stop_order:
+                if self._stoppable(name):
+                    self.post(name, Stop())
+            return
+        for name in self.graph.start_order:
+            if self.agents[name].state is State.WAITING and not self.awaited(name):
+                self.post(name, DependenciesReady())
+        free = self.max_surge - sum(agent.is_surging for agent in self.agents.values())
+        for name in self.graph.start_order:
+            if free > 0 and self._replaceable(name):
+                self.post(name, Proceed())
+                free -= 1
+
+    def _replaceable(self, name: str) -> bool:
+        """Whether the agent is to be replaced and may be now: after all that it depends on."""
+        agent = self.agents[name]
+        if agent.replace is None or agent.companion is not None:
+            return False
+        needs = (self.agents[need] for need in self.graph.dependencies(name))
+        return not any(need.replace is not None or need.is_replacing for need in needs)
+
+    def _stoppable(self, name: str) -> bool:
+        if self.agents[name].desired is Desired.DOWN:
+            return False
+        return not any(self._moving(self.agents[dependent]) for dependent in self.graph.dependents(name))
+
+    @staticmethod
+    def _moving(agent: Agent) -> bool:
+        # A process that cannot be killed must not hold up the rest for ever.
+        return agent.desired is Desired.UP or agent.state not in (State.STOPPED, State.FAILED)
+
+    def awaited(self, name: str) -> tuple[str, ...]:
+        """What `name` depends on and is not READY."""
+        return tuple(
+            need for need in self.graph.dependencies(name) if self.agents[need].state is not State.READY
+        )
+
+    def _reconcile_again(self) -> None:
+        self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._reconcile_again)
+        self._reconcile()
+
+
+def _stage(agent: Agent) -> tuple[int, CompanionState] | None:
+    return None if agent.companion is None else (agent.companion.generation, agent.companion.state)
+
+
+def _seen(agent: Agent) -> tuple[object, ...]:
+    return agent.state, agent.generation, agent.replace, _stage(agent)

@@ -1,0 +1,99 @@
+"""The engine's state as the status document shows it. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
+from pallas_supervisor.lifecycle.states import CompanionState, State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_supervisor.lifecycle.states import Agent, Companion
+
+
+def say_why(agent: Agent, waiting_for: tuple[str, ...], agents: Mapping[str, Agent], now: float) -> str:
+    """One line on why the agent is in its state; empty when there is nothing to say.
+
+    Args:
+        waiting_for: dependencies that are not READY.
+        agents: all agents by name.
+        now: seconds on the engine's clock.
+    """
+    if agent.state is State.WAITING and waiting_for:
+        return f"waiting for {', '.join(_awaited(agents[name]) for name in waiting_for)}"
+    if agent.state is State.BACKOFF and agent.retry_at is not None:
+        wait = agent.retry_at - now
+        when = f"in {describe_seconds(wait)}" if wait >= 0.05 else "now"
+        return f"{agent.message}; restarting {when}, failure {agent.failures}/{agent.policy.max_failures}"
+    if agent.state is State.READY and not agent.message:
+        return _say_replacement(agent)
+    return agent.message
+
+
+def _awaited(agent: Agent) -> str:
+    """A dependency that is not there, and for one that will not come by itself, why."""
+    because = f": {agent.message}" if agent.state is State.FAILED and agent.message else ""
+    return f"{agent.name} ({agent.state}{because})"
+
+
+def _say_replacement(agent: Agent) -> str:
+    if (companion := agent.companion) is None:
+        return "" if agent.replace is None else f"will be replaced ({agent.replace})"
+    match companion.state:
+        case CompanionState.STARTING:
+            return f"being replaced ({companion.cause}): a new worker is starting"
+        case CompanionState.STUCK:
+            return f"replaced; the old worker, process {companion.pid}, cannot be killed"
+        case _:
+            return f"replaced; process {companion.pid} is {companion.state}"
+
+
+def agent_status(
+    agent: Agent,
+    *,
+    port: int,
+    depends_on: tuple[str, ...],
+    message: str,
+    health: str,
+    memory: int | None,
+    age: float,
+    outdated: tuple[str, ...],
+) -> dict[str, Any]:
+    """One entry of the status document.
+
+    Args:
+        age: seconds that the agent has been in its state.
+        outdated: configuration files that say something else for its worker now than at its start.
+    """
+    return {
+        "name": agent.name,
+        "state": str(agent.state),
+        "desired": str(agent.desired),
+        "pid": agent.pid,
+        "port": port,
+        "restarts": agent.restarts,
+        "failures": agent.failures,
+        "max_failures": agent.policy.max_failures,
+        "since": timestamp(age),
+        "health": health,
+        "message": message,
+        "last_exit": None if agent.last_exit is None else describe_exit(agent.last_exit),
+        "generation": agent.generation,
+        "depends_on": list(depends_on),
+        "resident_memory": memory,
+        "outdated": list(outdated),
+        "replacement": None if agent.companion is None else _replacement(agent.companion),
+    }
+
+
+def _replacement(companion: Companion) -> dict[str, Any]:
+    return {"generation": companion.generation, "state": str(companion.state), "pid": companion.pid}
+
+
+def timestamp(age: float = 0.0) -> str:
+    """The moment `age` seconds ago as RFC 3339 in UTC, to the millisecond."""
+    moment = datetime.now(UTC) - timedelta(seconds=age)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

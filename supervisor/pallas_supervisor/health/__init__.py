@@ -1,0 +1,1 @@
+"""What workers say of their health, and the document made from it."""

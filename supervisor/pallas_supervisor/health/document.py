@@ -1,0 +1,83 @@
+"""The health roll-up: from states and the workers' own reports to one document. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pallas_supervisor.lifecycle.states import Desired, State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_common.protocol.messages import DownstreamHealth, HealthReport, ProviderHealth, Status
+    from pallas_supervisor.health.history import HealthHistory, Past
+    from pallas_supervisor.lifecycle.states import Agent
+
+
+def agent_health(agent: Agent, report: HealthReport | None) -> Status:
+    """`error` unless the agent is READY; then what it says of itself, `ok` until it has said something."""
+    if agent.state is not State.READY:
+        return "error"
+    return "ok" if report is None else report.status
+
+
+def roll_up(
+    agents: Mapping[str, Agent],
+    reports: Mapping[str, HealthReport],
+    messages: Mapping[str, str],
+    history: HealthHistory,
+    timestamp: str,
+) -> dict[str, Any]:
+    """The document of `GET /health`.
+
+    `ok` when every agent that should run is ready and ok, `error` when none of them can serve, `degraded`
+    otherwise. Agents that should not run are shown and do not count. What a worker has found counts while its
+    agent is READY: until then nobody looks.
+
+    Args:
+        messages: per agent why it is in its state; the report's own message wins while it is READY.
+        history: since when all is as it is.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    wanted: list[Status] = []
+    for name, agent in agents.items():
+        report = reports.get(name) if agent.state is State.READY else None
+        status = agent_health(agent, report)
+        entry = entries[name] = {"status": status, "state": str(agent.state), "since": history.since(name)}
+        if status != "ok":
+            said = report.message if report is not None else None
+            entry["message"] = said or messages.get(name) or f"the agent is {agent.state}"
+        entry["checked"] = None if report is None else report.timestamp
+        entry["downstreams"] = [
+            _entry(server, history.downstream(name, server.name))
+            for server in (() if report is None else report.downstreams)
+        ]
+        provider = None if report is None else report.provider
+        entry["provider"] = (
+            None if provider is None else _entry(provider, history.provider(name, provider.name))
+        )
+        if agent.desired is Desired.UP:
+            wanted.append(status)
+    return {"status": _overall(wanted), "timestamp": timestamp, "agents": entries}
+
+
+def _entry(found: DownstreamHealth | ProviderHealth, past: Past | None) -> dict[str, Any]:
+    """One server or provider, as the agent's newest probe found it."""
+    return {
+        "name": found.name,
+        "up": found.up,
+        "since": None if past is None else past.since,
+        "checked": found.checked,
+        "latency": None if found.latency is None else round(found.latency, 6),
+        "error": found.error,
+        "last_error": None if past is None else past.last_error,
+        "last_error_at": None if past is None else past.last_error_at,
+    }
+
+
+def _overall(wanted: list[Status]) -> Status:
+    if all(status == "ok" for status in wanted):
+        return "ok"
+    if all(status == "error" for status in wanted):
+        return "error"
+    return "degraded"

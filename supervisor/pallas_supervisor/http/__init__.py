@@ -1,0 +1,1 @@
+"""What the supervisor answers over HTTP: the control API and the registry port."""

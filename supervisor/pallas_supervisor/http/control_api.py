@@ -1,0 +1,227 @@
+"""The control API of `docs/control-api.md`: HTTP and JSON on the unix socket. Turns requests into operations.
+
+Knows Starlette and the operations; nothing of states or processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from pallas_common import __version__
+from pallas_common.logs.setup import get_logger
+from pallas_common.problems import ConfigurationError, shortened
+from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
+from pallas_supervisor.agents.status import timestamp
+from pallas_supervisor.http.control_requests import (
+    BadRequestError,
+    TooLargeError,
+    parse_log_query,
+    parse_verb,
+    read_body,
+    take_choice,
+    take_flag,
+)
+from pallas_supervisor.sockets.listeners import PortsTakenError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
+
+    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.reload import Reloading
+    from pallas_supervisor.agents.verbs import Goal, Operations
+    from pallas_supervisor.http.control_requests import Verb
+
+_log = get_logger("pallas.supervisor.control")
+
+LONGEST_ERROR = 4000
+"""Characters of an answer's error, which may repeat what was asked."""
+PIECE = 32 * 1024
+"""Bytes of log lines that are handed to a connection at once."""
+
+
+def control_api(fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> Starlette:
+    """The application; `since` is the supervisor's start on the engine's clock."""
+    api = _ControlApi(fleet, operations, reloading, since)
+    return Starlette(
+        routes=[
+            Route("/v1/status", api.status),
+            Route("/v1/health", api.health),
+            Route("/v1/start", api.start, methods=["POST"]),
+            Route("/v1/stop", api.stop, methods=["POST"]),
+            Route("/v1/restart", api.restart, methods=["POST"]),
+            Route("/v1/wait", api.wait, methods=["POST"]),
+            Route("/v1/reload", api.reload, methods=["POST"]),
+            Route("/v1/logs", api.logs),
+        ],
+        exception_handlers={
+            BadRequestError: _failure(422),
+            TooLargeError: _failure(413),
+            UnknownAgentError: _failure(404),
+            RefusedError: _failure(409),
+            PortsTakenError: _failure(409),
+            ConfigurationError: _refused_configuration,
+            HTTPException: _http_failure,
+            Exception: _defect,
+        },
+    )
+
+
+def _failure(status: int) -> Callable[[Request, Exception], Response]:
+    return lambda _request, error: _refusal(str(error), status)
+
+
+def _refusal(message: str, status: int) -> Response:
+    # What was asked may stand in it, half a surrogate pair included, for which UTF-8 has no bytes.
+    text = shortened(message, LONGEST_ERROR).encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": text}, status)
+
+
+def _http_failure(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+def _defect(_request: Request, error: Exception) -> Response:
+    message = f"a defect of the supervisor ({type(error).__name__}: {error}); its log has the traceback"
+    return _refusal(message, 500)
+
+
+def _refused_configuration(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ConfigurationError)
+    problems = [str(problem) for problem in error.problems]
+    count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+    body = {"error": f"the configuration has {count}; nothing was changed", "problems": problems}
+    return JSONResponse(body, 422)
+
+
+class _ControlApi:
+    def __init__(self, fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> None:
+        self._fleet = fleet
+        self._operations = operations
+        self._reloading = reloading
+        self._since = since
+
+    async def status(self, _request: Request) -> Response:
+        await self._fleet.provenance.look()
+        age = self._fleet.engine.now() - self._since
+        supervisor = {"pid": os.getpid(), "version": __version__, "since": timestamp(age)}
+        document = {
+            "deployment": self._fleet.deployment.name,
+            "supervisor": supervisor,
+            "configuration": self._fleet.provenance.document(),
+            "agents": self._fleet.status(),
+        }
+        return JSONResponse(document)
+
+    async def health(self, _request: Request) -> Response:
+        return JSONResponse(self._fleet.health_document())
+
+    async def start(self, request: Request) -> Response:
+        verb = self._verb(request, await read_body(request))
+        targets = self._operations.start(verb.agents)
+        return await self._reach(verb, targets, "ready")
+
+    async def stop(self, request: Request) -> Response:
+        body = await read_body(request)
+        cascade = take_flag(body, "cascade")
+        verb = self._verb(request, body)
+        targets = self._operations.stop(verb.agents, cascade=cascade)
+        return await self._reach(verb, targets, "stopped")
+
+    async def restart(self, request: Request) -> Response:
+        body = await read_body(request)
+        now = take_flag(body, "now")
+        verb = self._verb(request, body)
+        before = self._operations.newest()
+        restart = self._operations.restart_now if now else self._operations.restart
+        return await self._reach(verb, restart(verb.agents), "ready", before)
+
+    async def wait(self, request: Request) -> Response:
+        body = await read_body(request)
+        goal = take_choice(body, "for", ("ready", "stopped", "settled"))
+        verb = parse_verb(body)
+        return await self._reach(verb, self._operations.resolve(verb.agents), cast("Goal", goal))
+
+    async def reload(self, request: Request) -> Response:
+        body = await read_body(request)
+        dry_run = body.pop("dry_run", False)
+        if not isinstance(dry_run, bool) or body:
+            raise BadRequestError('the body is {"dry_run": true or false}')
+        _note(request)
+        # Shielded: a client that goes away must not leave a reload half done.
+        plan = await asyncio.shield(self._reloading.reload(dry_run=dry_run))
+        return JSONResponse(plan.to_json(dry_run=dry_run))
+
+    async def logs(self, request: Request) -> Response:
+        query = parse_log_query(request)
+        agents = self._operations.resolve(query.agents) if query.agents else ()
+        if query.follow:
+            lines = self._follow(agents, query.lines, query.since, query.level)
+            return StreamingResponse(lines, media_type="application/x-ndjson")
+        newest = self._fleet.hub.newest(agents, query.lines, query.since, query.level)
+        return StreamingResponse(_pieces(newest), media_type="application/x-ndjson")
+
+    async def _follow(
+        self, agents: tuple[str, ...], count: int, since: str, level: int
+    ) -> AsyncIterator[bytes]:
+        hub = self._fleet.hub
+        follower = hub.follow(agents, level)  # only here: a client that has gone already never gets so far
+        try:
+            # Whoever chooses among the lines has to know where the old ones end: an empty line says it.
+            async for piece in _pieces([*hub.newest(agents, count, since, level), b""]):
+                yield piece
+            while True:
+                yield await follower.next() + b"\n"
+        finally:
+            hub.tail.leave(follower)
+
+    def _verb(self, request: Request, body: dict[str, Any]) -> Verb:
+        """The verb body, of agents that there are; who asks for it goes into the log."""
+        verb = parse_verb(body)
+        self._operations.resolve(verb.agents)
+        _note(request, verb.agents)
+        return verb
+
+    async def _reach(
+        self, verb: Verb, targets: tuple[str, ...], goal: Goal, beyond: dict[str, int] | None = None
+    ) -> Response:
+        done, status, error = False, 200, None
+        if verb.wait:
+            try:
+                async with asyncio.timeout(verb.timeout):  # which, at 0, still sees what holds already
+                    done = await self._operations.wait(targets, goal, beyond=beyond)
+            except TimeoutError:
+                status, error = 504, f"not {goal} within {verb.timeout:g} s"
+        agents = self._fleet.status(name for name in targets if name in self._fleet.agents)
+        body: dict[str, Any] = {"done": done, "agents": agents}
+        if error is not None:
+            body["error"] = error
+        return JSONResponse(body, status)
+
+
+async def _pieces(lines: list[bytes]) -> AsyncIterator[bytes]:
+    """The lines with their ends, some at a time: whoever does not read them has but a few of his own in memory."""
+    piece = bytearray()
+    for line in lines:
+        piece += line + b"\n"
+        if len(piece) >= PIECE:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
+def _note(request: Request, agents: tuple[str, ...] | None = None) -> None:
+    """Say in the log who asks for what, and of which agents: all of them, if none is named."""
+    verb = request.url.path.rpartition("/")[2]
+    of = "" if agents is None else f" of {shortened(' '.join(agents), 200) or 'all agents'}"
+    _log.info("%s%s, asked for by %s", verb, of, getattr(request.state, "peer", None) or "somebody")

@@ -1,0 +1,97 @@
+"""The registry port: status page, catalogue, merged metrics, health. Read-only, and open to whoever reaches it.
+
+Knows Starlette and the fleet; changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from pallas_common.http.hosts import HostGuard, Hosts, served_hosts
+from pallas_common.metrics.exposition import accepts_gzip, compressed
+from pallas_registry.catalogue.routes import catalogue_routes
+from pallas_supervisor.lifecycle.states import Desired, State
+from pallas_supervisor.page.data.feed import Feed
+from pallas_supervisor.page.data.samples import SHOWN
+from pallas_supervisor.page.routes import page_routes
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from pallas_registry.deployment.model import Deployment
+    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.http.catalogue_feed import Directory
+
+
+def public_api(fleet: Fleet, directory: Directory) -> ASGIApp:
+    """The application of the registry port; requests by another name, or from a page elsewhere, are refused."""
+    api = _PublicApi(fleet)
+    feed = Feed(fleet, lambda: fleet.slots.collect(SHOWN), api.scraping)
+    application = Starlette(
+        routes=[
+            *page_routes(feed.facts, fleet.engine.now),
+            *catalogue_routes(directory.view),
+            Route("/metrics", api.metrics),
+            Route("/health", api.health),
+            Route("/livez", api.livez),
+            Route("/readyz", api.readyz),
+        ]
+    )
+    return HostGuard(application, _NewestHosts(fleet))
+
+
+class _NewestHosts:
+    """The names of the deployment as it was last loaded."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._take(fleet.deployment)
+
+    def __call__(self) -> Hosts:
+        if self._fleet.deployment is not self._deployment:
+            self._take(self._fleet.deployment)
+        return self._hosts
+
+    def _take(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._hosts = Hosts(served_hosts(deployment.host, deployment.hosts, deployment.bind))
+
+
+class _PublicApi:
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.scraping = asyncio.Lock()
+
+    async def metrics(self, request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        compress = accepts_gzip(request.headers.get("accept-encoding", ""))
+        async with self.scraping:  # the collectors keep state between scrapes
+            body, headers = await asyncio.to_thread(self._scrape, accept, compress)
+        return Response(body, headers=headers)
+
+    def _scrape(self, accept: str, compress: bool) -> tuple[bytes, dict[str, str]]:
+        body, content_type = self._fleet.metrics.render(accept)
+        headers = {"content-type": content_type, "vary": "Accept, Accept-Encoding"}
+        if compress:
+            body = compressed(body)
+            headers["content-encoding"] = "gzip"
+        return body, headers
+
+    async def health(self, _request: Request) -> Response:
+        document = self._fleet.health_document()
+        return JSONResponse(document, 503 if document["status"] == "error" else 200)
+
+    async def livez(self, _request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def readyz(self, _request: Request) -> Response:
+        wanted = [agent for agent in self._fleet.agents.values() if agent.desired is Desired.UP]
+        if all(agent.state is State.READY for agent in wanted):
+            return PlainTextResponse("ok")
+        return PlainTextResponse(self._fleet.summary(), 503)

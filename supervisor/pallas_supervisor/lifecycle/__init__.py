@@ -1,0 +1,1 @@
+"""The life of one agent as pure tables: states, events, effects."""

@@ -1,0 +1,170 @@
+"""What happens to an agent: from operators, from other agents, from its processes, from timers. Frozen values.
+
+Times are seconds on the engine's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pallas_supervisor.lifecycle.states import CompanionState, Exit, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The operator wants the agent up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The operator wants the agent down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The operator wants a new process, and the agent up; the old process ends first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A new process is wanted, and the agent up; the old one serves until the new one is ready."""
+
+    cause: str
+    """`operator`, `reload`, `memory`: why it will count as a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """The replacement that is due may begin now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The replacement that is due and has not begun is not wanted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redefine:
+    """The definition changed; `respawn` if the running process does not fit it any more."""
+
+    policy: Policy
+    respawn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rebind:
+    """The definition changed, and the agent is served on another socket from now on."""
+
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class DependenciesReady:
+    """All that the agent depends on is READY."""
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyLost:
+    """Something that the agent depends on has left READY."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """The process exists."""
+
+    generation: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFailed:
+    """There will be no process for this generation."""
+
+    generation: int
+    message: str
+    permanent: bool = False
+    exhausted: bool = False
+    """Descriptors, memory or processes have run out: the machine's trouble, which is not the agent's failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker said so, and a probe agreed."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Complained:
+    """The worker said why it is about to exit."""
+
+    generation: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unhealthy:
+    """The worker's serving loop has missed too many heartbeats."""
+
+    generation: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process has ended, its group may live."""
+
+    generation: int
+    exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Nothing is left of the process or its group."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """The timer of this epoch's state has run out."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompanionElapsed:
+    """The companion of this generation has been in this state for as long as it may."""
+
+    generation: int
+    state: CompanionState
+
+
+Event = (
+    Start
+    | Stop
+    | Restart
+    | Replace
+    | Proceed
+    | Keep
+    | Redefine
+    | Rebind
+    | DependenciesReady
+    | DependencyLost
+    | Spawned
+    | SpawnFailed
+    | Ready
+    | Complained
+    | Unhealthy
+    | Died
+    | Swept
+    | Elapsed
+    | CompanionElapsed
+)
+
+OF_GENERATION = (Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept)
+"""Events of a process: no-ops unless they carry the generation of the agent or of its companion."""

@@ -1,0 +1,180 @@
+"""What an agent is at one moment: its state, policy, last exit and companion, all frozen values.
+
+Knows nothing of processes, clocks or asyncio. Times are seconds on the engine's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pallas_registry.deployment.model import DependencyLossPolicy, RestartPolicy
+
+
+class State(StrEnum):
+    """Where an agent's worker is in its life."""
+
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    KILLING = "killing"
+    BACKOFF = "backoff"
+    FAILED = "failed"
+
+
+RESTING = frozenset({State.STOPPED, State.FAILED})
+"""States that nothing but an operator, or a changed definition, leaves."""
+
+WITH_PROCESS = frozenset({State.STARTING, State.READY, State.STOPPING, State.KILLING})
+"""States in which a process may live."""
+
+
+class Desired(StrEnum):
+    """What the operator wants."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+class CompanionState(StrEnum):
+    """Where the second process of an agent is, during a graceful replacement and after it."""
+
+    STARTING = "starting"
+    """The new worker, which is not ready yet; the old one serves."""
+    DRAINING = "draining"
+    """The old worker, told to finish its calls; the new one serves."""
+    KILLING = "killing"
+    """Either of the two, killed or dead, until nothing is left of it."""
+    STUCK = "stuck"
+    """Cannot be killed."""
+
+
+class After(StrEnum):
+    """What follows once the process is gone, as long as the agent is still desired."""
+
+    EXIT = "exit"
+    """It ended by itself: the restart policy decides."""
+    FAILURE = "failure"
+    """It was ended because it had failed: the restart policy decides."""
+    RESTART = "restart"
+    """It was ended in order to start again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """An agent's rules. Times in seconds."""
+
+    restart: RestartPolicy = "always"
+    start_timeout: float = 60.0
+    stop_timeout: float = 10.0
+    max_failures: int = 5
+    reset_after: float = 60.0
+    on_dependency_loss: DependencyLossPolicy = "keep"
+
+
+OUT_OF_MEMORY = "out of memory"
+"""The reason of an exit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a process ended: exactly one of `status` and `signal` is set."""
+
+    status: int | None = None
+    signal: int | None = None
+    reason: str | None = None
+    """Why, where that is known and neither number says it: `OUT_OF_MEMORY`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion:
+    """The second process of an agent: one that is to replace the first, or one that has been replaced."""
+
+    generation: int
+    state: CompanionState
+    since: float
+    pid: int | None = None
+    cause: str = ""
+    """Why the agent is being replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """All that the machine knows of one agent."""
+
+    name: str
+    policy: Policy
+    state: State = State.STOPPED
+    desired: Desired = Desired.DOWN
+    epoch: int = 0
+    """Counts state changes; a timer belongs to the epoch in which it was set."""
+    generation: int = 0
+    """The spawn that the state is about; an event of a process belongs to its generation."""
+    newest: int = 0
+    """Counts spawns: the highest generation so far."""
+    live: bool = False
+    """Whether a process of this generation exists or may yet come to exist."""
+    pid: int | None = None
+    was_ready: bool = False
+    """Whether this generation has been READY."""
+    failures: int = 0
+    """Failures in a row."""
+    restarts: int = 0
+    cause: str | None = None
+    """Why the next start is a restart; None for a first start."""
+    after: After = After.EXIT
+    since: float = 0.0
+    retry_at: float | None = None
+    message: str = ""
+    last_exit: Exit | None = None
+    replace: str | None = None
+    """Why a READY agent is to be replaced gracefully, as soon as it is its turn."""
+    companion: Companion | None = None
+
+    @property
+    def has_process(self) -> bool:
+        """Whether a process of it exists or may yet come to exist."""
+        return self.live or self.companion is not None
+
+    @property
+    def generations(self) -> tuple[int, ...]:
+        """The generations of which a process may live."""
+        return (self.generation,) if self.companion is None else (self.generation, self.companion.generation)
+
+    def may_live(self, generation: int) -> bool:
+        """Whether a process of this generation exists or may yet come to exist."""
+        if self.companion is not None and generation == self.companion.generation:
+            return True
+        return self.live and generation == self.generation
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether a new worker is starting beside the one that serves."""
+        return self.companion is not None and self.companion.state is CompanionState.STARTING
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a second process is there for good: it cannot be killed."""
+        return self.companion is not None and self.companion.state is CompanionState.STUCK
+
+    @property
+    def is_surging(self) -> bool:
+        """Whether a second process is there for a while."""
+        return self.companion is not None and not self.is_stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of an agent's state, process or companion, for observers."""
+
+    before: Agent
+    after: Agent
+
+    @property
+    def of_state(self) -> bool:
+        """Whether the state itself has changed."""
+        return self.before.state is not self.after.state

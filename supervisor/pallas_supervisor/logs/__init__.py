@@ -1,0 +1,1 @@
+"""Log lines from workers and from here: collected, kept, written, followed."""

@@ -1,0 +1,150 @@
+"""Where every log line of the fleet comes together: kept in bounded rings, handed to the writer and to followers.
+
+Knows the one log format; nothing of pipes or files.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from pallas_common.logs.levels import level_number
+from pallas_common.logs.setup import record_line, timestamp
+from pallas_common.secrets.values import KnownSecrets
+from pallas_supervisor.logs.subscribers import Tail
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Collection
+
+    from pallas_supervisor.logs.subscribers import Follower
+
+RING_LENGTH = 2_000
+RING_BYTES = 2 * 1024 * 1024
+"""Lines, and bytes of them, kept per agent for `pallasctl logs`: whichever bound is reached first."""
+
+SUPERVISOR = ""
+"""The ring of the supervisor's own records."""
+
+
+class Line(NamedTuple):
+    """One record: `time` is its own RFC 3339 UTC time, which sorts as text; `text` its JSON; `level` a number."""
+
+    time: str
+    text: bytes
+    level: int = logging.INFO
+
+
+class _Ring:
+    """The newest lines of one agent."""
+
+    def __init__(self) -> None:
+        self.lines: deque[Line] = deque()
+        self._size = 0
+
+    def append(self, line: Line) -> None:
+        self.lines.append(line)
+        self._size += len(line.text)
+        while len(self.lines) > RING_LENGTH or (self._size > RING_BYTES and len(self.lines) > 1):
+            self._size -= len(self.lines.popleft().text)
+
+
+def _lost_record(lost: int) -> bytes:
+    """The line that stands for those that a follower was too slow for."""
+    record = {
+        "time": timestamp(time.time()),
+        "level": "WARNING",
+        "logger": "pallas.supervisor.hub",
+        "message": f"{lost} lines left out here: the reader was too slow",
+    }
+    return record_line(record).rstrip(b"\n")
+
+
+class LogHub:
+    """Takes records of all processes. Runs on the loop's thread."""
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        secrets: KnownSecrets | None = None,
+        lost: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`secrets` are in no record that `put` takes in; `lost` says how many lines `write` has lost so far."""
+        self._write = write
+        self._lost = lost
+        self.secrets = secrets if secrets is not None else KnownSecrets()
+        self._rings: dict[str, _Ring] = {}
+        self.tail = Tail()
+
+    @property
+    def lost(self) -> int:
+        """Lines that were taken in and reached no log."""
+        return self._lost()
+
+    def put(self, agent: str, record: dict[str, object]) -> None:
+        """Take in one record, a dictionary in the log format; `agent` is `SUPERVISOR` for its own."""
+        level = level_number(record.get("level"))
+        text = record_line(record, self.secrets).rstrip(b"\n")
+        self.put_line(agent, Line(str(record.get("time", "")), text, level))
+
+    def put_line(self, agent: str, line: Line) -> None:
+        """Take in one finished record."""
+        ring = self._rings.get(agent)
+        if ring is None:
+            ring = self._rings[agent] = _Ring()
+        ring.append(line)
+        self._write(line.text)
+        self.tail.append(agent, line.text, line.level)
+
+    def newest(
+        self, agents: Collection[str], count: int, since: str = "", level: int = logging.NOTSET
+    ) -> list[bytes]:
+        """The last `count` lines of these agents (all, and the supervisor's, if empty), oldest first.
+
+        Args:
+            since: an RFC 3339 UTC time; older lines are left out.
+            level: lines below this level do not count.
+        """
+        wanted = [ring for agent, ring in self._rings.items() if not agents or agent in agents]
+        newest = (
+            line
+            for ring in wanted
+            for line in islice((line for line in reversed(ring.lines) if line.level >= level), count)
+        )
+        lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
+        return [line.text for line in lines[-count:]] if count else []
+
+    def follow(self, agents: Collection[str], level: int = logging.NOTSET) -> Follower:
+        """Follow these agents (all, and the supervisor, if empty) from `level` up, until `tail.leave`."""
+        return self.tail.follow(agents, level, _lost_record)
+
+    def forget(self, agent: str) -> None:
+        """Drop the lines of an agent that has been removed."""
+        self._rings.pop(agent, None)
+
+
+class HubHandler(logging.Handler):
+    """Puts the supervisor's own records into the hub, from whatever thread they come."""
+
+    def __init__(self, hub: LogHub, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._hub = hub
+        self._loop = loop
+        self._home = threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Format the record and hand it over."""
+        try:
+            text = self.format(record).encode("utf-8", "replace")
+            line = Line(timestamp(record.created), text, level_number(record.levelname))
+            agent = str(getattr(record, "agent", SUPERVISOR))
+            if threading.get_ident() == self._home:
+                self._hub.put_line(agent, line)
+            else:
+                self._loop.call_soon_threadsafe(self._hub.put_line, agent, line)
+        except Exception:  # noqa: BLE001 - logging's contract: a handler never raises into the program
+            self.handleError(record)

@@ -1,0 +1,58 @@
+"""What the log says of agents: one record for each change of state, and for each step of a replacement.
+
+Knows the fields of these records, which scripts read; decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pallas_common.logs.setup import get_logger
+from pallas_supervisor.lifecycle.exits import describe_exit
+from pallas_supervisor.lifecycle.states import State
+
+if TYPE_CHECKING:
+    from pallas_common.protocol.messages import HealthReport
+    from pallas_supervisor.lifecycle.states import Agent
+
+_LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
+
+_log = get_logger("pallas.supervisor.fleet")
+
+
+def tell_state(before: Agent, after: Agent, why: str) -> None:
+    """Another state, or another worker in the same one; `why` is in one line, or empty."""
+    extra: dict[str, object] = {
+        "agent": after.name,
+        "state": str(after.state),
+        "previous": str(before.state),
+        "generation": after.generation,
+    }
+    if after.pid is not None:
+        extra["pid"] = after.pid
+    if after.last_exit is not None and after.last_exit is not before.last_exit:
+        extra["exit"] = describe_exit(after.last_exit)
+    text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
+    _log.log(_LEVELS.get(after.state, logging.INFO), "%s", text, extra=extra)
+
+
+def tell_inability(name: str, before: HealthReport | None, report: HealthReport) -> None:
+    """An agent that is ready has found that it cannot answer, or that it can again."""
+    was = before.message if before is not None and before.status == "error" else None
+    now = report.message if report.status == "error" else None
+    if now is not None and now != was:
+        _log.error("%s: cannot answer: %s", name, now, extra={"agent": name})
+    elif now is None and was is not None:
+        _log.info("%s: can answer again", name, extra={"agent": name})
+
+
+def tell_replacement(before: Agent, after: Agent) -> None:
+    """A step of the worker beside the one that the state is about."""
+    companion = after.companion or before.companion
+    if companion is None:  # it is due, or not any more
+        return
+    stage = "gone" if after.companion is None else str(companion.state)
+    process = "a new worker" if companion.generation > after.generation else "the old worker"
+    extra = {"agent": after.name, "generation": companion.generation, "replacement": stage}
+    _log.info("%s: %s, generation %d, is %s", after.name, process, companion.generation, stage, extra=extra)

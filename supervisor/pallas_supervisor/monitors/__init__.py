@@ -1,0 +1,1 @@
+"""Watching workers: heartbeats and memory."""

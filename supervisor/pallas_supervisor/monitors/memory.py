@@ -1,0 +1,137 @@
+"""How much memory workers take against their limits, looked at every few seconds. Decides, and does nothing about it.
+
+Knows `/proc` and control groups through `procfs` and `launch`; what a verdict means for an agent is its caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from pallas_supervisor.processes.linux import procfs
+
+if TYPE_CHECKING:
+    from pallas_supervisor.processes.launcher import Launcher
+    from pallas_supervisor.processes.linux.process_tree import Owner
+    from pallas_supervisor.processes.worker import Worker
+
+INTERVAL = 2.0
+"""Seconds between looks."""
+
+SOFT = 0.8
+"""Part of the limit from which on a worker is replaced gracefully."""
+
+
+class Verdict(StrEnum):
+    """What a look says."""
+
+    FINE = "fine"
+    GROWN = "grown"
+    """It has come to take more than the soft limit: said once."""
+    CRAMPED = "cramped"
+    """It took more than the soft limit when it became ready, so that another one would, too: said once."""
+    OVER = "over"
+    """It takes more than its limit."""
+
+
+class Footprint:
+    """One worker's memory against its limit, in bytes. Pure."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._at_first = 0
+        self._told = False
+
+    def settle(self, used: int) -> None:
+        """It is ready, and takes so much before it has had a call: another one would, too."""
+        self.used = self._at_first = used
+
+    def judge(self, used: int, *, serving: bool) -> Verdict:
+        """What to think of a worker that takes so much; one that does not serve yet is only kept below its limit."""
+        self.used = used
+        if used >= self.limit:
+            return Verdict.OVER
+        if not serving or self._told:
+            return Verdict.FINE
+        soft = self.limit * SOFT
+        if used < soft:
+            return Verdict.FINE
+        self._told = True
+        return Verdict.CRAMPED if self._at_first >= soft else Verdict.GROWN
+
+
+class Judge(Protocol):
+    """Who serves, and what becomes of a verdict."""
+
+    def is_serving(self, worker: Owner) -> bool:
+        """Whether the worker is ready and the one that counts."""
+
+    def judged(self, worker: Owner, verdict: Verdict, footprint: Footprint) -> None:
+        """Something has to be done about the worker; never called with `FINE`."""
+
+
+class Footprints:
+    """The footprints of all workers that have a limit."""
+
+    def __init__(self, launcher: Launcher, judge: Judge) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._launcher = launcher
+        self._judge = judge
+        self._footprints: dict[Owner, Footprint] = {}
+        self._timer = self._loop.call_later(INTERVAL, self._look_again)
+
+    def settle(self, owner: Owner) -> None:
+        """The worker says that it is ready: what it takes now, it takes from the start.
+
+        The next look would be too late, for a call may have come before it.
+        """
+        worker = self._launcher.worker(owner)
+        if worker is not None and (measured := self._measure(owner, worker)) is not None:
+            footprint, used = measured
+            footprint.settle(used)
+
+    def forget(self, worker: Owner) -> None:
+        """The worker is gone."""
+        self._footprints.pop(worker, None)
+
+    @property
+    def newest(self) -> dict[str, tuple[int, int]]:
+        """Bytes taken and allowed, of each agent with a limit; of two of its workers the one that takes more."""
+        found: dict[str, tuple[int, int]] = {}
+        for owner, footprint in self._footprints.copy().items():
+            found[owner.name] = max(found.get(owner.name, (0, 0)), (footprint.used, footprint.limit))
+        return found
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look_again(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL, self._look_again)
+        self.look()
+
+    def look(self) -> None:
+        """Look at every worker that has a limit and has not been killed for it yet."""
+        for owner, worker in self._launcher.workers.items():
+            if worker.reason is not None or (measured := self._measure(owner, worker)) is None:
+                continue
+            footprint, used = measured
+            verdict = footprint.judge(used, serving=self._judge.is_serving(owner))
+            if verdict is not Verdict.FINE:
+                self._judge.judged(owner, verdict, footprint)
+
+    def _measure(self, owner: Owner, worker: Worker) -> tuple[Footprint, int] | None:
+        limit = worker.beginning.memory_limit
+        if limit is None or (used := _used(worker)) is None:
+            return None
+        return self._footprints.setdefault(owner, Footprint(limit)), used
+
+
+def _used(worker: Worker) -> int | None:
+    """What the worker takes, or what its group does where that is accounted for; None if it has ended."""
+    own = procfs.memory(worker.pid)
+    if own is None or worker.beginning.group is None:
+        return own
+    return max(own, worker.beginning.group.memory())

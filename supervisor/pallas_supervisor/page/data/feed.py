@@ -1,0 +1,93 @@
+"""Reads the fleet for the page: every 15 seconds for the history, and when somebody looks for what is now.
+
+Knows the fleet and the clock; nothing of HTML. The reading is done in a thread, and nobody waits for it but the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pallas_common.logs.setup import get_logger
+from pallas_supervisor.page.data.facts import WallClock, count_of, gather
+from pallas_supervisor.page.data.history import INTERVAL, History
+from pallas_supervisor.page.data.samples import Samples, read_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from prometheus_client.core import Metric
+
+    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.lifecycle.states import Transition
+    from pallas_supervisor.page.data.facts import FleetFacts
+    from pallas_supervisor.telemetry.process_metrics import WorkerProcess
+
+_log = get_logger("pallas.supervisor.page")
+
+type Reading = tuple[Samples, dict[str, int]]
+"""The workers' series, and the resident memory in bytes of each live worker."""
+
+
+class Feed:
+    """The newest facts, and the last quarter of an hour.
+
+    Args:
+        read: collects the workers' series; called in a thread, by one at a time.
+        reading: held while `read` runs.
+    """
+
+    def __init__(self, fleet: Fleet, read: Callable[[], Iterable[Metric]], reading: asyncio.Lock) -> None:
+        self._fleet = fleet
+        self._read = read
+        self._reading = reading
+        self._loop = asyncio.get_running_loop()
+        now = fleet.engine.now()
+        self._history = History(now)
+        self._clock = WallClock()
+        for name, agent in fleet.agents.items():
+            self._history.change(name, str(agent.state), now)
+        fleet.engine.transition_observers.append(self._changed)
+        self._recording: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(INTERVAL, self._tick)
+
+    async def facts(self) -> FleetFacts:
+        """What there is to say now."""
+        samples, memory = await self._take()
+        return gather(self._fleet, samples, memory, self._history, self._clock)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._timer.cancel()
+        if self._recording is not None:
+            self._recording.cancel()
+
+    def _changed(self, change: Transition) -> None:
+        self._history.change(change.after.name, str(change.after.state), self._fleet.engine.now())
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL, self._tick)
+        if self._recording is None or self._recording.done():
+            self._recording = self._loop.create_task(self._record(), name="page history")
+
+    async def _record(self) -> None:
+        try:
+            samples, memory = await self._take()
+        except Exception:  # noqa: BLE001 - one missing point must not end the history
+            _log.exception("cannot read the figures for the status page")
+            return
+        self._history.keep(self._fleet.agents)
+        counts = {name: count_of(samples.agents[name]) for name in self._fleet.agents}
+        self._history.record(counts, memory, self._fleet.engine.now())
+
+    async def _take(self) -> Reading:
+        processes = list(self._fleet.processes)
+        async with self._reading:
+            return await asyncio.to_thread(self._take_now, processes)
+
+    def _take_now(self, processes: list[WorkerProcess]) -> Reading:
+        memory: dict[str, int] = {}
+        for name, pid, _ in processes:  # two of an agent while one takes over from the other
+            if (size := self._fleet.metrics.workers.resident_memory(pid)) is not None:
+                memory[name] = memory.get(name, 0) + size
+        return read_samples(self._read()), memory

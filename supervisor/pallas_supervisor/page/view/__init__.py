@@ -1,0 +1,1 @@
+"""How the status page looks. Pure."""

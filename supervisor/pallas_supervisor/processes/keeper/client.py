@@ -1,0 +1,260 @@
+"""The supervisor's end of the keeper: has it start programs, asks how they ended, and has them reaped.
+
+Knows the command channel (`keeping` is the other end) and what follows when it fails: a keeper that dies leaves its
+children to the supervisor, and one that does not answer is killed, which comes to the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+from itertools import batched
+from typing import TYPE_CHECKING
+
+from pallas_common.logs.setup import get_logger
+from pallas_supervisor.processes.keeper import subreaper as keeping
+from pallas_supervisor.processes.linux.posix_spawn import execute
+from pallas_supervisor.processes.linux.process_tree import Offspring, children, exit_from, pidfd_of, send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pallas_supervisor.lifecycle.states import Exit
+
+START_TIMEOUT = 10.0
+"""Seconds until a new keeper's first answer; it takes some twenty milliseconds to start. The supervisor's loop waits
+for so long, `TRIES` times at most: less than a service manager's watchdog is patient, which would end the fleet."""
+
+ANSWER_TIMEOUT = 5.0
+"""Seconds that an answer may take; it takes a fraction of a millisecond. The supervisor's loop waits for so long."""
+
+END_TIMEOUT = 3.0
+"""Seconds that it may take to end what is left of its children, and itself."""
+
+TRIES = 2
+"""Keepers in a row that may go without a word; after that, what is started is started below the supervisor itself."""
+
+_REAPED_AT_ONCE = 1000
+
+_log = get_logger("pallas.supervisor.keeper")
+
+
+class KeeperError(OSError):
+    """The keeper has gone meanwhile, and what were its children are ours; what was asked may have been done."""
+
+
+class _Process:
+    """One keeper process and our ends of its socket and its pipe."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel.settimeout(START_TIMEOUT)
+        self.answered = False
+        self.deaths, told = os.pipe()
+        try:
+            with theirs:
+                numbers = [theirs.fileno(), told]
+                command = [sys.executable, "-I", "-S", keeping.__file__, *map(str, numbers)]
+                self.pid = execute(command, environment, numbers, None)
+            os.set_blocking(self.deaths, False)
+            self.pidfd = pidfd_of(self.pid)
+        except OSError:
+            self.channel.close()
+            os.close(self.deaths)
+            raise
+        finally:
+            os.close(told)
+
+    def await_end(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def close(self) -> None:
+        """Let go of it; if it has ended, reap it."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        self.channel.close()
+        os.close(self.deaths)
+        os.close(self.pidfd)
+
+
+class Keeper(Offspring):
+    """One keeper process at a time; one that is gone is made again when something is to be started.
+
+    Args:
+        environment: the process's whole environment.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._process: _Process | None = None
+        self._lost = False
+        self._silent = 0
+        self._died: Callable[[], None] = lambda: None
+        self._replaced: Callable[[], None] = lambda: None
+        self._watching = False
+        self.start_observers: list[Callable[[], None]] = []
+        """Called after each start of the process."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process ID, None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the process; returns at once. Needs no event loop.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._process = _Process(self._environment)
+        self._add_readers()
+        for observe in self.start_observers:
+            observe()
+
+    def watch(self, died: Callable[[], None], replaced: Callable[[], None]) -> None:
+        """Notice deaths; for the running loop.
+
+        Args:
+            died: is called when children have ended.
+            replaced: is called when the keeper has gone, and its children are ours; the next start makes another.
+        """
+        self._died, self._replaced, self._watching = died, replaced, True
+        self._add_readers()
+
+    # --- as the parent of what it has started -------------------------------------------------------------
+
+    def execute(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        inherited: Iterable[int],
+        output: int | None,
+    ) -> int:
+        """Start a program below the keeper; see `executing.execute`.
+
+        Raises:
+            KeeperError: it may have been started, or not.
+            OSError: it cannot be executed.
+        """
+        numbers = list(inherited)
+        if self._process is None and self._silent < TRIES:
+            self.start()
+        if self._process is None:
+            return super().execute(arguments, environment, numbers, output)
+        memory = os.memfd_create("pallas-keeper")
+        try:
+            wanted = keeping.pack(arguments, dict(environment), numbers, -1 if output is None else output)
+            os.pwrite(memory, wanted, 0)
+            answer = int(self._ask("execute", [memory, *numbers]))
+        finally:
+            os.close(memory)
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer), arguments[0])
+        return answer
+
+    def pids(self) -> set[int]:
+        """The keeper's children; after a keeper has been lost also our own, among which its children are."""
+        kept = self._kept()
+        return kept | (super().pids() - self._own()) if self._lost else kept
+
+    def adopted(self) -> set[int]:
+        """All children, also those that are nobody's of ours."""
+        return self._kept() | (super().pids() - self._own())
+
+    def is_certain(self, pid: int) -> bool:
+        """Whether it is a child of the keeper, which has none but what comes from workers and the zygote."""
+        return pid in self._kept()
+
+    def exit_of(self, pid: int, pidfd: int) -> Exit | None:
+        """How a child ended, without reaping it; None while it runs."""
+        with contextlib.suppress(KeeperError):
+            if self._process is not None and (answer := self._ask(f"exit {pid}")) != b"gone":
+                return None if answer == b"alive" else exit_from(*map(int, answer.split()))
+        return super().exit_of(pid, pidfd)
+
+    def reap(self, pids: Iterable[int]) -> None:
+        """Reap those of these children that have ended."""
+        every = set(pids)
+        theirs = every & self._kept()
+        with contextlib.suppress(KeeperError):
+            for some in batched(theirs, _REAPED_AT_ONCE, strict=False):
+                self._ask(f"reap {' '.join(map(str, some))}")
+        super().reap(every if self._process is None else every - theirs)
+
+    def end(self) -> None:
+        """Have all that is left of its children killed, and return once it is gone."""
+        if (process := self._process) is None:
+            return
+        self._remove_readers(process)
+        self._process = None
+        with contextlib.suppress(OSError):
+            process.channel.send(b"end")
+        if not process.await_end(END_TIMEOUT):
+            _log.warning("process %d goes on ending what agents have left behind", process.pid)
+        process.close()
+
+    # --- how it is done -----------------------------------------------------------------------------------
+
+    def _kept(self) -> set[int]:
+        return set() if self._process is None else set(children(self._process.pid))
+
+    def _own(self) -> set[int]:
+        return set() if self._process is None else {self._process.pid}
+
+    def _ask(self, command: str, descriptors: Sequence[int] = ()) -> bytes:
+        process = self._process
+        if process is None:
+            raise KeeperError("there is no keeper")
+        try:
+            socket.send_fds(process.channel, [command.encode()], list(descriptors))
+            answer = process.channel.recv(64)
+        except OSError as error:
+            answer = b""
+            _log.warning("the keeper does not answer: %s", error)
+        if not answer:
+            self._lose(process)
+            raise KeeperError("the keeper has gone")
+        if not process.answered:
+            process.answered, self._silent = True, 0
+            process.channel.settimeout(ANSWER_TIMEOUT)
+        return answer
+
+    def _lose(self, process: _Process) -> None:
+        """Go on without a keeper: once it is dead, the kernel has made its children ours."""
+        if process is not self._process:
+            return
+        self._remove_readers(process)
+        self._process, self._lost = None, True
+        self._silent += not process.answered
+        send(process.pidfd, signal.SIGKILL)
+        process.await_end(END_TIMEOUT)
+        process.close()
+        _log.warning("the keeper of workers has gone; running workers are not concerned")
+        if self._watching:
+            asyncio.get_running_loop().call_soon(self._replaced)
+
+    def _add_readers(self) -> None:
+        if self._watching and (process := self._process) is not None:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(process.pidfd, self._lose, process)
+            loop.add_reader(process.deaths, self._hear, process)
+
+    def _remove_readers(self, process: _Process) -> None:
+        if self._watching:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and its readers with it
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(process.pidfd)
+                loop.remove_reader(process.deaths)
+
+    def _hear(self, process: _Process) -> None:
+        with contextlib.suppress(OSError):
+            if os.read(process.deaths, 4096) == b"":
+                asyncio.get_running_loop().remove_reader(process.deaths)
+        self._died()

@@ -1,0 +1,1 @@
+"""What Linux offers for processes: spawning, signals, `/proc`, control groups."""

@@ -1,0 +1,1 @@
+"""The pipes between the supervisor and its workers."""

@@ -1,0 +1,346 @@
+"""What workers write to their pipes, taken in: reports to the supervisor, records and raw output to the log hub.
+
+Reads on whatever comes, bounded per worker and second: a worker is never held up by its log, and a flood costs dropped
+lines, which are counted. The loop is given back after a moment, however much there is to take in, and nothing that a
+worker writes makes anything else fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pallas_common.logs.setup import get_logger, parse_record
+from pallas_common.protocol.messages import decode_report
+from pallas_supervisor.logs.attribution import Writer, attributed, raw_record
+from pallas_supervisor.processes.pipes.line_reader import (
+    CHUNK,
+    LONGEST_LINE,
+    LONGEST_OUTPUT,
+    PIPE_SIZE,
+    WorkerPipe,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pallas_common.protocol.messages import Report
+    from pallas_supervisor.logs.router import LogHub
+
+COUNTED_LENGTH = 1024
+"""Bytes of a line for which it counts as one line more."""
+LINES_PER_SECOND = 2_000
+BURST = 10_000
+
+SLICE = 0.003
+"""Seconds of this thread's CPU time after which others have their turn on the loop. All workers share it."""
+PAUSE = 0.003
+"""Seconds that others have before the next slice."""
+CALM = 0.5
+"""Part of the time for which lines may be taken as they come, without a queue: what is saved up is a slice at most."""
+LINES_AT_ONCE = 50
+"""Lines of one pipe that are taken before another pipe has its turn."""
+
+_log = get_logger("pallas.supervisor.intake")
+
+
+@dataclass(slots=True, eq=False)
+class _Pipe:
+    worker: _Worker
+    source: WorkerPipe
+    take: Callable[[_Worker, bytes], None]
+    droppable: bool
+    waiting: bool = False
+    """In the queue, and not looked at by the loop meanwhile."""
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    name: str
+    generation: int
+    pid: int | None = None
+    """The process ID, None until it is known. Kept, as lines are taken in still when the process is forgotten."""
+    pipes: list[_Pipe] = field(default_factory=list)
+    allowance: float = BURST
+    refilled: float = 0.0
+    dropped: int = 0
+    unreadable: int = 0
+    left: int | None = None
+    """Bytes that are read yet of a worker that is gone, at most; None while it is there."""
+
+
+class Intake:
+    """All pipes of all workers; the launcher's `WorkerPipes`.
+
+    Args:
+        reported: takes a worker's reports.
+        hub: takes its records.
+        pid: the process ID of a worker, by name and generation, once it is known.
+    """
+
+    def __init__(
+        self,
+        reported: Callable[[str, int, Report], None],
+        hub: LogHub,
+        pid: Callable[[str, int], int | None] = lambda _name, _generation: None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reported = reported
+        self._hub = hub
+        self._pid = pid
+        self.lost: Counter[str] = Counter()
+        """Lines of each agent that were dropped, and told."""
+        self.unreadable: Counter[str] = Counter()
+        """Lines of each agent that nobody could read, most of them no reports."""
+        self._workers: dict[tuple[str, int], _Worker] = {}
+        self._queue: deque[_Pipe] = deque()
+        """Those that have lines to be taken."""
+        self._slice: asyncio.Handle | None = None
+        self._credit = SLICE
+        """Seconds for which lines may be taken as they come."""
+        self._credited = 0.0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def open(self, name: str, generation: int) -> tuple[int, int, int]:
+        """Make the pipes; the write ends for report, records and output, which the caller closes."""
+        self.close(name, generation)
+        worker = self._workers[name, generation] = _Worker(name, generation, refilled=self._loop.time())
+        theirs: list[int] = []
+        try:
+            # One by one: what was opened must be known.
+            theirs.append(self._open(worker, self._take_report, LONGEST_LINE, droppable=False))
+            theirs.append(self._open(worker, self._take_record, LONGEST_LINE, droppable=True))
+            theirs.append(self._open(worker, self._take_output, LONGEST_OUTPUT, droppable=True))
+        except OSError:
+            for descriptor in theirs:
+                os.close(descriptor)
+            self.close(name, generation)
+            raise
+        report, records, output = theirs
+        return report, records, output
+
+    def _open(
+        self, worker: _Worker, take: Callable[[_Worker, bytes], None], longest: int, *, droppable: bool
+    ) -> int:
+        pipe = _Pipe(worker, WorkerPipe(longest, self._hub.secrets), take, droppable)
+        worker.pipes.append(pipe)
+        self._listen(pipe)
+        return pipe.source.theirs
+
+    def drain(self, name: str, generation: int) -> None:
+        """Take in what has been written so far; of a flood the beginning, and the rest when its turn comes."""
+        if (worker := self._workers.get((name, generation))) is not None:
+            self._learn_pid(worker)
+            end = time.thread_time() + SLICE
+            for pipe in worker.pipes:  # reports first
+                self._drain(pipe, end)
+                if pipe.source.lines:
+                    self._enqueue(pipe)
+
+    def close(self, name: str, generation: int) -> None:
+        """Take in the rest and close the pipes; what was an unfinished line becomes one."""
+        if (worker := self._workers.pop((name, generation), None)) is None:
+            return
+        worker.left = PIPE_SIZE
+        end = time.thread_time() + SLICE
+        for pipe in worker.pipes.copy():
+            self._ignore(pipe)
+            if pipe.waiting:
+                pipe.waiting = False
+                self._queue.remove(pipe)
+            if self._drain(pipe, end):
+                self._close(pipe)
+            else:
+                self._enqueue(pipe)
+        if not worker.pipes:  # there were none, or not all
+            self._tell_dropped(worker)
+
+    async def finish(self) -> None:
+        """Return once all that closed pipes held has been taken in."""
+        await self._idle.wait()
+
+    # --- turns --------------------------------------------------------------------------------------------
+
+    def _listen(self, pipe: _Pipe) -> None:
+        if not pipe.source.ended:
+            self._loop.add_reader(pipe.source.descriptor, self._readable, pipe)
+
+    def _ignore(self, pipe: _Pipe) -> None:
+        self._loop.remove_reader(pipe.source.descriptor)
+
+    def _readable(self, pipe: _Pipe) -> None:
+        self._read(pipe)
+        if pipe.source.lines and not self._queue:
+            self._take_at_once(pipe)
+        if pipe.source.lines:
+            self._enqueue(pipe)
+        elif pipe.source.ended:
+            self._ignore(pipe)
+
+    def _take_at_once(self, pipe: _Pipe) -> None:
+        """Take lines while all is calm: a queue and a slice cost twice of what a heartbeat does."""
+        now, begun = self._loop.time(), time.thread_time()
+        self._credit = min(SLICE, self._credit + (now - self._credited) * CALM)
+        self._credited = now
+        if self._credit > 0:
+            self._take(pipe, LINES_AT_ONCE, begun + self._credit)
+            self._credit -= time.thread_time() - begun
+
+    def _enqueue(self, pipe: _Pipe) -> None:
+        """Have the pipe's lines taken soon; what comes meanwhile waits in the pipe."""
+        if not pipe.waiting:
+            pipe.waiting = True
+            self._ignore(pipe)
+            self._queue.append(pipe)
+            self._idle.clear()
+        if self._slice is None:
+            self._slice = self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        """Take lines for a moment, some of each pipe by turns, and come again for the rest."""
+        try:
+            self._take_turns(time.thread_time() + SLICE)
+        finally:  # whatever one pipe has raised, the others' lines come in
+            self._credit, self._credited = 0.0, self._loop.time()
+            self._slice = self._loop.call_later(PAUSE, self._work) if self._queue else None
+            if not self._queue:
+                self._idle.set()
+
+    def _take_turns(self, end: float) -> None:
+        while self._queue and time.thread_time() < end:
+            pipe = self._queue.popleft()
+            pipe.waiting = False
+            self._take(pipe, LINES_AT_ONCE, end)
+            gone = pipe.worker.left is not None
+            if pipe.source.lines or (gone and not self._drain(pipe, end)):
+                pipe.waiting = True
+                self._queue.append(pipe)
+            elif gone:
+                self._close(pipe)
+            else:
+                self._listen(pipe)
+
+    def _drain(self, pipe: _Pipe, end: float) -> bool:
+        """Take lines and read on until `end` on this thread's clock; whether there is nothing more."""
+        while True:
+            self._take(pipe, len(pipe.source.lines), end)
+            if pipe.source.lines or time.thread_time() >= end:
+                return False
+            if not self._read(pipe):
+                return True
+
+    def _close(self, pipe: _Pipe) -> None:
+        worker = pipe.worker
+        pipe.source.end_line()
+        self._take(pipe, len(pipe.source.lines), float("inf"))
+        pipe.source.close()
+        worker.pipes.remove(pipe)
+        if not worker.pipes:
+            self._tell_dropped(worker)
+
+    def _take(self, pipe: _Pipe, most: int, end: float) -> None:
+        lines = pipe.source.lines
+        while lines and most > 0:
+            self._take_line(pipe, lines.popleft())
+            most -= 1
+            if time.thread_time() >= end:
+                break
+        if lines and pipe.droppable and not self._refill(pipe.worker):
+            pipe.worker.dropped += len(lines)
+            lines.clear()
+
+    def _read(self, pipe: _Pipe) -> bool:
+        """Read one chunk; whether there was anything."""
+        worker = pipe.worker
+        if worker.left is not None:
+            if worker.left <= 0:  # whoever writes still is none of ours
+                return False
+            worker.left -= CHUNK
+        if pipe.droppable and not self._refill(worker):
+            read, lost = pipe.source.skip()
+            worker.dropped += lost
+            return read
+        return pipe.source.read()
+
+    # --- lines --------------------------------------------------------------------------------------------
+
+    def _take_line(self, pipe: _Pipe, line: bytes) -> None:
+        """Take one line; whatever it brings about, the next one is taken."""
+        try:
+            pipe.take(pipe.worker, line)
+        except Exception as error:  # noqa: BLE001 - it is logged
+            self._note_unreadable(pipe.worker, "it brought about a defect", error)
+
+    def _take_report(self, worker: _Worker, line: bytes) -> None:
+        try:
+            report = decode_report(line)
+        except ValueError as error:
+            self._note_unreadable(worker, str(error))
+            return
+        self._reported(worker.name, worker.generation, report)
+
+    def _note_unreadable(self, worker: _Worker, why: str, defect: Exception | None = None) -> None:
+        self.unreadable[worker.name] += 1
+        worker.unreadable += 1
+        if worker.unreadable == 1:
+            text = "%s: its worker wrote what cannot be read (%s); more of that is only counted"
+            _log.warning(text, worker.name, why, exc_info=defect, extra={"agent": worker.name})
+
+    def _take_record(self, worker: _Worker, line: bytes) -> None:
+        if not line or not self._admit(worker, line):
+            return
+        record = parse_record(line)
+        if record is None:
+            self._put_raw(worker, line)
+        else:
+            self._hub.put(worker.name, attributed(record, self._writer(worker), time.time()))
+
+    def _take_output(self, worker: _Worker, line: bytes) -> None:
+        if line and self._admit(worker, line):
+            self._put_raw(worker, line)
+
+    def _put_raw(self, worker: _Worker, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        self._hub.put(worker.name, raw_record(text, self._writer(worker), time.time()))
+
+    def _writer(self, worker: _Worker) -> Writer:
+        self._learn_pid(worker)
+        return Writer(worker.name, worker.generation, worker.pid)
+
+    def _learn_pid(self, worker: _Worker) -> None:
+        if worker.pid is None:
+            worker.pid = self._pid(worker.name, worker.generation)
+
+    def _admit(self, worker: _Worker, line: bytes) -> bool:
+        """Spend some of the worker's allowance, which refills by the second; a long line counts as several."""
+        if not self._refill(worker):
+            worker.dropped += 1
+            return False
+        worker.allowance -= 1 + len(line) // COUNTED_LENGTH
+        if worker.dropped and worker.allowance > LINES_PER_SECOND / 2:
+            self._tell_dropped(worker)
+        return True
+
+    def _refill(self, worker: _Worker) -> bool:
+        """Whether the worker may have a line more by now."""
+        now = self._loop.time()
+        worker.allowance = min(BURST, worker.allowance + (now - worker.refilled) * LINES_PER_SECOND)
+        worker.refilled = now
+        return worker.allowance >= 1
+
+    def _tell_dropped(self, worker: _Worker) -> None:
+        if worker.dropped:
+            self.lost[worker.name] += worker.dropped
+            _log.warning(
+                "%s: %d log lines dropped, more than %d a second came",
+                worker.name,
+                worker.dropped,
+                LINES_PER_SECOND,
+                extra={"agent": worker.name, "dropped": worker.dropped},
+            )
+            worker.dropped = 0

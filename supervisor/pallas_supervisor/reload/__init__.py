@@ -1,0 +1,1 @@
+"""What a changed configuration means, and which workers have an old one."""

@@ -1,0 +1,156 @@
+"""With which configuration each worker was started, and what the files say differently by now.
+
+Knows the files through `configuration` and `fingerprints`; what a reload makes of it is `plan`'s and `reloading`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pallas_common.problems import ConfigurationError
+from pallas_registry.fastagent_files.models import FILE_NAME
+from pallas_supervisor.reload.fingerprints import Fingerprints
+from pallas_supervisor.reload.plan import needs_process
+from pallas_supervisor.reload.source import DOTENV, HOME_VARIABLE, Configuration, Source, without
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_common.problems import Problem
+    from pallas_supervisor.reload.fingerprints import Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What one worker was started with. The configuration is shared by all that were started with it."""
+
+    configuration: Configuration
+    files: Mapping[Path, Fingerprint]
+    """What fast-agent reads in the worker itself, taken just before it did."""
+
+
+class Provenance:
+    """The origin of every worker, and how the files differ from it.
+
+    Args:
+        taken: the configuration that the supervisor goes by.
+    """
+
+    def __init__(self, source: Source, taken: Configuration) -> None:
+        self.source = source
+        self.taken = taken
+        self._fingerprints = Fingerprints()
+        self._origins: dict[str, dict[int, Origin]] = {}
+        self._turn = asyncio.Lock()
+        self._seen: Mapping[Path, Fingerprint] = {}
+        """Of all files, at the last look."""
+        self._read_at: tuple[Fingerprint, ...] | None = None
+        self._newest: Configuration | None = taken
+        self._problems: tuple[Problem, ...] = ()
+
+    def fingerprints(self, name: str) -> Mapping[Path, Fingerprint]:
+        """Of what fast-agent would read now in a worker of this agent. Reads files: not for the event loop."""
+        own = self.taken.deployment.agents[name].env
+        files = self.source.worker_files(own.get(HOME_VARIABLE, os.environ.get(HOME_VARIABLE)))
+        return {file: self._fingerprints.of(file) for file in files}
+
+    def record(self, name: str, generation: int, files: Mapping[Path, Fingerprint], *, serving: int) -> None:
+        """Remember what the worker that is about to be started is given.
+
+        Args:
+            files: its `fingerprints`, taken before it reads any of them.
+            serving: the generation that serves until then, or the same; all others are forgotten.
+        """
+        origin = Origin(self.taken, files)
+        before = self._origins.get(name, {}).get(serving)
+        kept = {} if before is None else {serving: before}
+        self._origins[name] = {**kept, generation: origin}
+
+    def forget(self, name: str) -> None:
+        """Drop what is known of an agent that has been removed."""
+        self._origins.pop(name, None)
+
+    async def look(self) -> None:
+        """See what the files say now. Reads only what has changed since the last look."""
+        async with self._turn:
+            before = without(os.environ, self.taken.dotenv)
+            await asyncio.to_thread(self._look, before, anew=False)
+
+    async def read(self) -> Configuration:
+        """The configuration as the files say it now.
+
+        Raises:
+            ConfigurationError: it cannot be used; all problems of all files.
+        """
+        async with self._turn:
+            before = without(os.environ, self.taken.dotenv)
+            await asyncio.to_thread(self._look, before, anew=True)
+            if self._newest is None:
+                raise ConfigurationError(self._problems)
+            return self._newest
+
+    def _look(self, environ: Mapping[str, str], *, anew: bool) -> None:
+        own = self.source.own_files({**environ, **self.taken.dotenv})
+        files = set(own)
+        for origins in list(self._origins.values()):
+            for origin in list(origins.values()):
+                files.update(origin.files)
+        # Before the files are read: what changes meanwhile has changed since.
+        self._seen = {file: self._fingerprints.of(file) for file in files}
+        now = tuple(self._seen[file] for file in own)
+        if now == self._read_at and not anew:
+            return
+        self._read_at = now
+        try:
+            newest = self.source.read(environ)
+            # One object for what says the same makes comparing the workers' origins with it cheap.
+            self._newest, self._problems = self.taken if newest == self.taken else newest, ()
+        except ConfigurationError as error:
+            self._newest, self._problems = None, error.problems
+            if any(problem.line is None for problem in error.problems):
+                self._read_at = None  # that may not be the files' fault, and pass by itself
+
+    def outdated(self, name: str, generation: int) -> tuple[str, ...]:
+        """The files that say something else for this worker now than at its start, by the last look.
+
+        Where the files cannot be used, it is what the supervisor goes by that counts.
+        """
+        origin = self._origins.get(name, {}).get(generation)
+        if origin is None:
+            return ()
+        newest = self._newest or self.taken
+        differing = []
+        if (given := origin.configuration) is not newest:
+            variables = given.dotenv != newest.dotenv
+            said = {
+                self.source.label(self.source.path): needs_process(given.deployment, newest.deployment, name),
+                DOTENV: variables,
+                # Or else it may only be a variable that the file names.
+                FILE_NAME: not variables and given.settings != newest.settings,
+            }
+            differing = [label for label, differs in said.items() if differs]
+        differing += [
+            self.source.label(file)
+            for file, fingerprint in origin.files.items()
+            if self._seen.get(file, fingerprint) != fingerprint
+        ]
+        return tuple(dict.fromkeys(differing))
+
+    def document(self) -> dict[str, Any]:
+        """What of the files the supervisor has not taken over yet, and why it could not, by the last look."""
+        if self._newest is None:
+            changed = [self.source.label(Path(problem.file)) for problem in self._problems]
+        else:
+            newest, taken = self._newest, self.taken
+            variables = newest.dotenv != taken.dotenv
+            said = {
+                self.source.label(self.source.path): newest.deployment != taken.deployment,
+                DOTENV: variables,
+                FILE_NAME: not variables and newest.settings != taken.settings,
+            }
+            changed = [label for label, differs in said.items() if differs]
+        return {"changed": list(dict.fromkeys(changed)), "problems": len(self._problems)}

@@ -1,0 +1,145 @@
+"""What a changed configuration means for each agent. Pure: compares frozen values, changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from pallas_common.terminal_text import terminal_line
+from pallas_registry.deployment.model import Agent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pallas_registry.deployment.model import Deployment
+
+Action = Literal["live", "respawn", "rebind"]
+
+ACTIONS: Mapping[str, Action] = {
+    "icon": "live",
+    "depends_on": "live",
+    "restart": "live",
+    "start_timeout": "live",
+    "stop_timeout": "live",
+    "max_failures": "live",
+    "reset_after": "live",
+    "on_dependency_loss": "live",
+    "module": "respawn",
+    "title": "respawn",
+    "description": "respawn",
+    "python": "respawn",
+    "env": "respawn",
+    "max_concurrency": "respawn",
+    "max_queue": "respawn",
+    "max_request_bytes": "respawn",
+    "liveness_interval": "respawn",
+    "liveness_misses": "live",
+    "memory_limit": "respawn",
+    "slow_after": "respawn",
+    "port": "rebind",
+}
+"""What a change of each field of an agent asks for: nothing, a new process, or a new socket and process."""
+
+DEPLOYMENT_ACTIONS: Mapping[str, Action] = {
+    "namespace": "live",
+    "max_surge": "live",
+    "version": "respawn",
+    "host": "respawn",
+    "hosts": "respawn",
+}
+"""The same for fields of the deployment, which concern every agent."""
+
+FIXED = ("name", "registry_port", "bind")
+"""Fields of the deployment that only a restart of the supervisor changes; `bind` follows `host` by default."""
+
+FIXED_VARIABLES = (
+    "PALLAS_AGENTS_CONFIG",
+    "PALLAS_CGROUP",
+    "PALLAS_LOG_FILE",
+    "PALLAS_LOG_STDERR",
+    "PALLAS_RUNTIME_DIR",
+)
+"""Variables that the supervisor reads at its start only; where `.env` holds them, they are fixed as well."""
+
+_RANK: Mapping[Action, int] = {"live": 0, "respawn": 1, "rebind": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The changed fields of one agent, and the strongest action that they ask for."""
+
+    fields: tuple[str, ...]
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a reload will do; `fixed` names fields that it cannot change."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: Mapping[str, Change]
+    unchanged: tuple[str, ...]
+    fixed: tuple[str, ...]
+
+    def to_json(self, *, dry_run: bool) -> dict[str, Any]:
+        """The answer of `POST /v1/reload`."""
+        return {
+            "dry_run": dry_run,
+            "added": list(self.added),
+            "removed": list(self.removed),
+            "changed": [
+                {"agent": name, "fields": list(change.fields), "action": change.action}
+                for name, change in self.changed.items()
+            ],
+            "unchanged": list(self.unchanged),
+        }
+
+
+def plan_reload(
+    old: Deployment, new: Deployment, outdated: Mapping[str, Iterable[str]] | None = None
+) -> Plan:
+    """Compare two configurations.
+
+    Args:
+        outdated: the files that say something else now for the worker of an agent than at its start.
+    """
+    changed = {}
+    for name in new.agents:
+        if name in old.agents:
+            actions = _differences(old, new, name)
+            files = set((outdated or {}).get(name, ()))
+            if _moves(actions):
+                files.discard(terminal_line(new.path.name))  # said more precisely already
+            actions |= dict.fromkeys(sorted(files), "respawn")
+            if actions:
+                changed[name] = Change(tuple(actions), max(actions.values(), key=_RANK.__getitem__))
+    return Plan(
+        added=tuple(name for name in new.agents if name not in old.agents),
+        removed=tuple(name for name in old.agents if name not in new.agents),
+        changed=changed,
+        unchanged=tuple(name for name in new.agents if name in old.agents and name not in changed),
+        fixed=tuple(field for field in FIXED if getattr(old, field) != getattr(new, field)),
+    )
+
+
+def needs_process(old: Deployment, new: Deployment, name: str) -> bool:
+    """Whether a worker that was started for the one is not what the other says."""
+    return name not in new.agents or _moves(_differences(old, new, name))
+
+
+def _moves(actions: Mapping[str, Action]) -> bool:
+    return any(action != "live" for action in actions.values())
+
+
+def _differences(old: Deployment, new: Deployment, name: str) -> dict[str, Action]:
+    actions = {
+        field: action
+        for field, action in DEPLOYMENT_ACTIONS.items()
+        if getattr(old, field) != getattr(new, field)
+    }
+    before, after = old.agents[name], new.agents[name]
+    for field in fields(Agent):
+        if field.name != "name" and getattr(before, field.name) != getattr(after, field.name):
+            actions[field.name] = ACTIONS[field.name]
+    return actions

@@ -1,0 +1,1 @@
+"""Series and spans of the supervisor itself."""

@@ -1,0 +1,58 @@
+"""The verb `wait`: until agents are ready or stopped. It also waits for a supervisor that is just starting.
+
+Knows one request of the control API; decides nothing about agents.
+"""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from pallas_control.errors import Unreachable
+from pallasctl.options import (
+    agents_argument,
+    all_option,
+    chosen_agents,
+    control,
+    socket_option,
+    timeout_option,
+)
+from pallasctl.verbs.agents.lifecycle import ask, report
+
+_POLL = 0.1
+
+
+@click.command()
+@agents_argument
+@all_option
+@click.option(
+    "--for",
+    "goal",
+    type=click.Choice(["ready", "stopped"]),
+    default="ready",
+    show_default=True,
+    help="What to wait for.",
+)
+@timeout_option("How long to wait.")
+@socket_option
+def wait(agents: tuple[str, ...], *, every: bool, goal: str, timeout: float) -> None:
+    """Wait until agents are ready, or stopped.
+
+    A supervisor that does not answer yet is waited for too, where the goal is `ready`. The exit status is 1
+    once an agent cannot get there any more, or at the time-out.
+    """
+    names = chosen_agents(agents, every)
+    deadline = time.monotonic() + timeout
+    while True:
+        left = max(deadline - time.monotonic(), _POLL)
+        try:
+            body = {"agents": names, "wait": True, "timeout": left, "for": goal}
+            document = ask(control(), "/v1/wait", body, left, goal)
+        except Unreachable:
+            if goal != "ready" or time.monotonic() >= deadline:
+                raise
+            time.sleep(_POLL)
+        else:
+            report(document, goal, waited=True)
+            return

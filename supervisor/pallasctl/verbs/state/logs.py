@@ -1,0 +1,192 @@
+"""The verb `logs`: what agents and the supervisor have written, from the supervisor's memory.
+
+Knows which fields of a log record people read, and where; `-o json` passes records on as they come.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pallas_common.logs.levels import LEVEL_NAMES, level_name
+from pallas_common.terminal_text import terminal_text
+from pallas_control.errors import EXIT_INTERRUPTED
+from pallasctl.interrupts import ending_on_interrupt
+from pallasctl.options import agents_argument, control, output_option, socket_option
+from pallasctl.text import Colour, one_line, paint, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_LEVEL_COLOURS: Mapping[str, Colour] = {
+    "DEBUG": "dim",
+    "WARNING": "yellow",
+    "ERROR": "red",
+    "CRITICAL": "red",
+}
+
+_BLOCKS = ("stack", "exception")
+_SHOWN = {"time", "level", "logger", "message", "agent", "pid", "generation", *_BLOCKS}
+"""What has its own place in a line of text, or is left to `-o json`."""
+
+
+_DEFAULT_COUNT = 100
+_EVERYTHING = 1_000_000_000
+"""More records than a supervisor keeps."""
+
+
+def _since(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """`10m` back from now, or a moment in ISO 8601; a moment without an offset is local time."""
+    if value is None:
+        return None
+    if (seconds := parse_duration(value)) is not None:
+        return f"{seconds:g}"
+    try:
+        return datetime.fromisoformat(value).astimezone().isoformat()
+    except ValueError:
+        raise click.BadParameter(
+            f"`{value}` is neither a duration like 90s, 10m or 2h nor a moment like 2026-01-31T12:00"
+        ) from None
+
+
+def _level(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is None or (name := level_name(value)) is not None:
+        return None if value is None else name
+    raise click.BadParameter(f"`{value}` is not a log level; use one of {', '.join(LEVEL_NAMES)}")
+
+
+def _pattern(_: click.Context, __: click.Parameter, value: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if value is None else re.compile(value)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise click.BadParameter(
+            f"`{value}` is not a regular expression of Python: {error}; a backslash takes a character as it is"
+        ) from None
+
+
+@click.command()
+@agents_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
+@click.option(
+    "-n",
+    "--lines",
+    "count",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="At most the newest N records.  [default: 100; all with --since]",
+)
+@click.option(
+    "--since",
+    callback=_since,
+    metavar="WHEN",
+    help="Only records since then: 10m (back from now) or ISO 8601.",
+)
+@click.option(
+    "--level",
+    callback=_level,
+    metavar="LEVEL",
+    help="Only records of this level and above: warning, error, …",
+)
+@click.option(
+    "--grep",
+    "pattern",
+    callback=_pattern,
+    metavar="REGEX",
+    help="Only records in which the message or another text matches; -n counts those.",
+)
+@output_option("text", "json")
+@socket_option
+@click.pass_context
+def logs(
+    ctx: click.Context,
+    agents: tuple[str, ...],
+    *,
+    follow: bool,
+    count: int | None,
+    since: str | None,
+    level: str | None,
+    pattern: re.Pattern[str] | None,
+    output: str,
+) -> None:
+    """Show log records, oldest first.
+
+    Those of the named agents, or of all agents and the supervisor.
+    """
+    wanted = count
+    if pattern is not None:
+        # A pattern may take for ever on some text: here that is this command's time and not the supervisor's.
+        wanted = _EVERYTHING
+        if count is None:
+            count = _DEFAULT_COUNT if since is None else _EVERYTHING
+    query: dict[str, Any] = {
+        "agent": agents,
+        "n": wanted,
+        "since": since,
+        "level": level,
+        "follow": 1 if follow else None,
+    }
+    chosen = {name: value for name, value in query.items() if value is not None}
+    try:
+        with ending_on_interrupt():
+            lines = control().lines("/v1/logs", chosen)
+            for line in lines if pattern is None else _matching(lines, pattern, count or 0):
+                if line.strip():
+                    click.echo(line.rstrip(b"\n") if output == "json" else _render(line))
+    except KeyboardInterrupt:
+        ctx.exit(EXIT_INTERRUPTED)
+
+
+def _matching(lines: Iterable[bytes], pattern: re.Pattern[str], count: int) -> Iterator[bytes]:
+    """Of the lines up to the empty one the last `count` that match, then those that match as they come."""
+    rest = iter(lines)
+    newest: deque[bytes] = deque(maxlen=count)
+    for line in rest:
+        if not line.strip():
+            break
+        if _matches(line, pattern):
+            newest.append(line)
+    yield from newest
+    yield from (line for line in rest if _matches(line, pattern))
+
+
+def _matches(line: bytes, pattern: re.Pattern[str]) -> bool:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        return pattern.search(line.decode(errors="replace").rstrip("\n")) is not None
+    return any(
+        isinstance(value, str) and pattern.search(value) is not None
+        for name, value in record.items()
+        if name != "time"
+    )
+
+
+def _render(line: bytes) -> str:
+    try:
+        record = json.loads(line)
+        moment = datetime.fromisoformat(record["time"]).astimezone()
+    except (ValueError, KeyError, TypeError):
+        return terminal_text(line.decode(errors="replace").rstrip("\n"))
+    level = str(record.get("level", "")).upper()
+    time = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+    source = one_line(str(record.get("agent") or "pallas"))
+    others = {
+        name: value for name, value in record.items() if name not in _SHOWN and value not in (None, "", {})
+    }
+    fields = "".join(f" {name}={_value(value)}" for name, value in others.items())
+    blocks = "".join(f"\n{record[name]}" for name in _BLOCKS if record.get(name))
+    text = terminal_text(f"{record.get('message', '')}{fields}{blocks}").replace("\n", "\n    ")
+    return f"{paint(time, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source}: {text}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str) and not any(character in ' "=' for character in value):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,92 @@
+"""`docs/configuration.md` names every key and variable, with the default that it has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, fields
+
+import pytest
+import yaml
+
+from pallas_common.protocol.llm import ModelCapabilities
+from pallas_registry.deployment import agent_entry as agent_fields
+from pallas_registry.deployment import agents_file
+from pallas_registry.deployment.agents_file import parse_deployment
+from pallas_registry.deployment.model import Agent, Deployment
+from pallas_registry.fastagent_files import models as model_settings
+from pallas_supervisor.reload.plan import ACTIONS
+from pallas_worker.interface.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
+from support.data.agents_text import parse
+from support.repository import ROOT
+
+PAGE = (ROOT / "docs" / "configuration.md").read_text()
+ROWS = {
+    cells[0].strip(): [cell.strip() for cell in cells[1:]]
+    for cells in (line.strip("|").split("|") for line in PAGE.splitlines() if line.startswith("| `"))
+}
+ON_RELOAD = {"live": "live", "respawn": "new process", "rebind": "new socket"}
+
+
+def default(row: str) -> str:
+    return ROWS[f"`{row}`"][0]
+
+
+@pytest.mark.parametrize("key", agents_file._KEYS)
+def test_the_page_names_every_key_of_the_file(key: str) -> None:
+    assert f"`{key}`" in ROWS
+
+
+@pytest.mark.parametrize("key", agent_fields._KEYS)
+def test_the_page_names_every_field_of_an_agent_and_what_a_reload_does(key: str) -> None:
+    assert ROWS[f"`{key}`"][2] == ON_RELOAD[ACTIONS[key]]
+
+
+def test_the_defaults_are_those_of_the_code() -> None:
+    for field in fields(Agent):
+        if isinstance(field.default, str | float | int):
+            shown = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+            assert default(field.name) == f"`{shown}`", field.name
+        elif (
+            field.default is MISSING and field.default_factory is MISSING and field.name in ("module", "port")
+        ):
+            assert default(field.name) == "required"
+    said = {field.name: field.default for field in fields(Deployment)}
+    assert default("version") == f'`"{said["version"]}"`'
+    assert (default("host"), default("registry_port")) == (f"`{said['host']}`", f"`{said['registry_port']}`")
+    capabilities = ModelCapabilities()
+    for name in model_settings._CAPABILITIES:
+        value = getattr(capabilities, name)
+        assert default(f"model_capabilities.{name}") == f"`{str(value).lower()}`"
+
+
+def test_what_defaults_may_say_is_the_second_table() -> None:
+    table = PAGE.split("below `defaults:`, once for all agents:")[1].split("```")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(agent_fields._SHARED_KEYS)
+
+
+def test_the_page_names_every_variable() -> None:
+    packages = ("registry", "supervisor", "worker")
+    sources = "".join(path.read_text() for package in packages for path in (ROOT / package).rglob("*.py"))
+    ours = set(re.findall(r'"(PALLAS_[A-Z_]+)"', sources)) - {
+        "PALLAS_WORKER",
+        "PALLAS_FLEET",
+    }  # how workers are recognised
+    assert ours
+    named = {name for row in ROWS for name in re.findall(r"`([A-Z_]+)`", row)}
+    assert ours <= named
+
+
+def test_the_example_is_right() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    deployment = parse(example)
+    assert deployment.agents["jarvis"].max_queue == 16
+    assert deployment.agents["research"].max_concurrency == 8
+    quickstart = ROOT / "examples" / "quickstart" / "agents.yaml"
+    assert parse_deployment(quickstart.read_bytes(), quickstart).agents.keys() == (
+        yaml.safe_load(quickstart.read_text())["agents"].keys()
+    )
+
+
+def test_the_bounds_of_images_are_those_of_the_code() -> None:
+    assert f"at most {MAX_IMAGES}, of at most {MAX_IMAGE_BYTES // 1024**2} MiB each" in PAGE
+    assert all(f"`{type_}`" in PAGE for type_ in MIME_TYPES)

@@ -1,0 +1,81 @@
+"""`docs/metrics.md` has every series that is served, with its type, labels and help, and no other."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pallas_supervisor.telemetry.exporter import RESTART_REASONS, Metrics
+from pallas_supervisor.telemetry.process_metrics import WorkerProcess
+from pallas_supervisor.telemetry.slots import Slots
+from support.fleet.promtool import promtool
+from support.repository import ROOT
+from unit.pallas_supervisor.telemetry.test_exporter import Facts
+from unit.pallas_worker.telemetry.test_metrics import RECORD_ALL, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
+ROWS = {
+    cells[0].strip("`"): (cells[1], frozenset(re.findall(r"`(\w+)`", cells[2])), cells[3])
+    for cells in (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.splitlines()
+        if line.startswith("| `")
+    )
+}
+
+
+def worker(directory: Path) -> str:
+    """All that a worker serves."""
+    return run(RECORD_ALL + "print(m.render(None)[0].decode())", directory)
+
+
+def supervisor(directory: Path) -> str:
+    """All that the supervisor adds."""
+    slots = Slots(directory / "metrics")
+    slots.slot("research", 1)
+    facts = Facts(zygote_pid=os.getpid())
+    facts.add("research")
+    facts.processes = [WorkerProcess("research", os.getpid(), 1.0)]
+    metrics = Metrics(facts, slots.families)
+    metrics.observe_start("research", 1.0)
+    return metrics.render("")[0].decode()
+
+
+def series(page: str) -> dict[str, tuple[str, frozenset[str], str]]:
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): (
+            family.type,
+            frozenset(label for sample in family.samples for label in sample.labels) - {"le"},
+            family.documentation,
+        )
+        for family in text_string_to_metric_families(page)
+    }
+
+
+def test_the_page_has_every_series_and_no_other(tmp_path: Path) -> None:
+    assert {**series(worker(tmp_path)), **series(supervisor(tmp_path))} == ROWS
+
+
+def test_every_quantity_has_a_unit_in_its_help() -> None:
+    for name, (_, _, text) in ROWS.items():
+        if name.startswith("pallas_"):
+            for unit in ("seconds", "bytes"):
+                assert (unit in name) <= (unit in text), name
+
+
+@pytest.mark.parametrize("name", RESTART_REASONS)
+def test_the_page_names_every_reason_of_a_restart(name: str) -> None:
+    assert f"`{name}`" in PAGE
+
+
+@pytest.mark.parametrize("page", [worker, supervisor])
+def test_promtool_finds_no_fault(page: Callable[[Path], str], tmp_path: Path) -> None:
+    assert promtool("check", "metrics", given=page(tmp_path)) == ""

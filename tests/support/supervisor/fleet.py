@@ -1,0 +1,139 @@
+"""A real fleet on a real loop with real sockets, but without processes: those are the test's (`FakeProcesses`)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from pallas_common.logs.levels import Levels
+from pallas_registry.deployment.agents_file import read_deployment
+from pallas_registry.deployment.model import ModelSettings
+from pallas_supervisor.agents.manager import Fleet
+from pallas_supervisor.agents.reload import Reloading
+from pallas_supervisor.agents.verbs import Operations
+from pallas_supervisor.lifecycle.events import Died, Ready, Spawned, Swept
+from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.logs.router import LogHub
+from pallas_supervisor.reload.drift import Provenance
+from pallas_supervisor.reload.source import Configuration, Source
+from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
+from pallas_supervisor.telemetry.slots import Slots
+from support.ports import free_ports
+from support.supervisor.fakes import FakeProcesses
+from support.supervisor.processes import nothing_leaked
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from pathlib import Path
+
+    from pallas_registry.deployment.model import Deployment
+
+
+def write_deployment(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any) -> Path:
+    """An `agents.yaml`; `agents` gives each agent's port and whatever else is not usual."""
+    path = directory / "agents.yaml"
+    usual = {
+        name: {"module": f"agents.{name}", "title": name.title(), "description": f"The agent {name}", **given}
+        for name, given in agents.items()
+    }
+    path.write_text(yaml.safe_dump({"name": "demo", "agents": usual, **fields}, sort_keys=False))
+    return path
+
+
+@dataclass
+class Rig:
+    """A fleet and the hands to move it."""
+
+    fleet: Fleet
+    operations: Operations
+    reloading: Reloading
+    world: FakeProcesses
+    directory: Path
+    lines: list[bytes]
+
+    def write(self, agents: dict[str, dict[str, Any]], **fields: Any) -> None:
+        """Change `agents.yaml`."""
+        write_deployment(self.directory, agents, **fields)
+
+    def appear(self, *names: str) -> None:
+        for name in names:
+            process = self.world.newest(name)
+            process.spawned = True
+            self.fleet.engine.post(name, Spawned(process.generation, 4000))
+
+    def come_up(self, *names: str) -> None:
+        self.appear(*names)
+        for name in names:
+            process = self.world.newest(name)
+            process.serving = True
+            self.fleet.engine.post(name, Ready(process.generation))
+
+    def end(self, name: str, exit_: Exit | None = None, *, old: bool = False) -> None:
+        """End the newest process of an agent, or the oldest."""
+        process = self.world.of(name)[-1 if old else 0]
+        process.dead = True
+        self.fleet.engine.post(name, Died(process.generation, exit_ or Exit(status=0)))
+        self.world.remove(process)
+        self.fleet.engine.post(name, Swept(process.generation))
+
+    def states(self, names: Iterable[str] = ()) -> dict[str, str]:
+        return {
+            name: str(agent.state) for name, agent in self.fleet.agents.items() if not names or name in names
+        }
+
+
+@asynccontextmanager
+async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any) -> AsyncIterator[Rig]:
+    """A fleet of these agents, none of which has been started."""
+    deployment: Deployment = read_deployment(write_deployment(directory, agents, **fields))
+    lines: list[bytes] = []
+    levels = Levels(pallas="INFO", root="INFO")
+    taken = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
+    fleet = Fleet(
+        deployment,
+        ModelSettings(),
+        listeners=open_listeners(
+            deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
+        ),
+        slots=Slots(directory / "metrics"),
+        hub=LogHub(lines.append),
+        levels=levels,
+        zygote=None,
+        directory=str(directory),
+        provenance=Provenance(Source(path=deployment.path, directory=directory), taken),
+    )
+    world = fleet.engine._processes = FakeProcesses()
+    try:
+        async with asyncio.timeout(60.0):
+            yield Rig(fleet, Operations(fleet), Reloading(fleet), world, directory, lines)
+    finally:
+        fleet.reception.close_all()
+        for timer in fleet.engine._timers.values():
+            timer.cancel()
+        fleet.engine._reconciliation.cancel()
+        await fleet.launcher.close()
+        close_listeners(fleet.listeners.values())
+        await asyncio.sleep(0)
+    assert not world.broken
+
+
+def on_rig(directory: Path, agents: dict[str, dict[str, Any]], do: Callable[[Rig], Awaitable[None]]) -> None:
+    """Do something with a fleet of these agents, after which nothing of it may be left."""
+
+    async def run() -> None:
+        await asyncio.sleep(0)  # after what the loop opens for itself
+        with nothing_leaked():
+            async with rig(directory, agents) as made:
+                await do(made)
+
+    asyncio.run(run())
+
+
+def two_agents() -> dict[str, dict[str, Any]]:
+    """`research`, which depends on `library`."""
+    library, research = free_ports(2)
+    return {"library": {"port": library}, "research": {"port": research, "depends_on": ["library"]}}

@@ -1,0 +1,99 @@
+"""What lies in `deploy/` fits what Pallas serves: its series exist, and the rules pass their own tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import re
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from support.fleet.promtool import promtool
+from support.repository import ROOT
+
+RULES = ROOT / "deploy/prometheus/pallas.rules.yml"
+DASHBOARD = ROOT / "deploy/grafana/pallas.json"
+METRICS = (ROOT / "docs/metrics.md").read_text()
+
+SERIES = re.compile(r"\b((?:pallas|process)_[a-z_]+)\b")
+KNOWN = set(re.findall(r"^\| `(\w+)` \|", METRICS, re.MULTILINE))
+OF_HISTOGRAMS = {
+    f"{name}_{part}"
+    for name in re.findall(r"^\| `(\w+)` \| histogram", METRICS, re.MULTILINE)
+    for part in ("bucket", "sum", "count")
+}
+
+
+def rules() -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
+    return found
+
+
+def queries() -> list[str]:
+    return [target["expr"] for panel in panels() for target in panel.get("targets", ())]
+
+
+@pytest.mark.parametrize("where", ["rules", "dashboard"])
+def test_only_series_that_exist_are_used(where: str) -> None:
+    expressions = [rule["expr"] for rule in rules()] if where == "rules" else queries()
+    used = {name for expression in expressions for name in SERIES.findall(expression)}
+    assert len(used) > 8
+    assert used <= KNOWN | OF_HISTOGRAMS
+
+
+def test_prometheus_finds_no_fault_with_the_rules_and_their_tests_pass() -> None:
+    assert "SUCCESS: 12 rules found" in promtool("check", "rules", str(RULES))
+    said = promtool("test", "rules", str(RULES.with_suffix(".test.yml")))
+    assert "SUCCESS" in said, said
+    assert "FAILED" not in said
+
+
+def test_every_alert_has_a_test_and_its_line_in_the_readme() -> None:
+    tests = yaml.safe_load(RULES.with_suffix(".test.yml").read_text())["tests"]
+    fired = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case["exp_alerts"]}
+    readme = (ROOT / "deploy/README.md").read_text()
+    for rule in rules():
+        assert rule["alert"] in fired
+        assert f"| `{rule['alert']}` |" in readme
+
+
+def test_prometheus_finds_no_fault_with_its_configuration() -> None:
+    assert "SUCCESS" in promtool("check", "config", str(RULES.with_name("prometheus.yml")))
+
+
+def test_the_dashboard_is_what_its_panels_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    specification = importlib.util.spec_from_file_location("dashboard", ROOT / "scripts/lib/dashboard.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "dashboard", module)  # where dataclasses look for their annotations
+    specification.loader.exec_module(module)
+    assert json.loads(DASHBOARD.read_text()) == module.dashboard(), "run scripts/dashboard"
+
+
+def test_no_two_panels_share_an_id_or_a_place() -> None:
+    every = panels()
+    assert len({panel["id"] for panel in every}) == len(every)
+    for one, other in itertools.combinations([panel["gridPos"] for panel in every], 2):
+        apart = (
+            one["x"] + one["w"] <= other["x"]
+            or other["x"] + other["w"] <= one["x"]
+            or one["y"] + one["h"] <= other["y"]
+            or other["y"] + other["h"] <= one["y"]
+        )
+        assert apart, (one, other)
+
+
+def test_every_variable_that_a_query_uses_is_there() -> None:
+    listed = {variable["name"] for variable in json.loads(DASHBOARD.read_text())["templating"]["list"]}
+    used = {name for query in queries() for name in re.findall(r"\$(\w+)", query)}
+    assert used - {"__rate_interval", "__range"} <= listed

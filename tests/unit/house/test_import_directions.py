@@ -1,0 +1,261 @@
+"""Who imports whom, read from the sources: also imports inside functions, for types only, and by name.
+
+`ROOMS` is the floor plan: it has every folder of code, and with it those of the same package that it may use. A new
+room or arrow is written there first; an arrow that nobody uses any more is taken out.
+"""
+
+from __future__ import annotations
+
+import functools
+import graphlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support import sources as module
+from support.sources import (
+    PACKAGES,
+    folder_of,
+    imports_of,
+    modules,
+    private_uses,
+    room_of,
+    sources,
+    uses,
+    where,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAY_IMPORT = {
+    "pallas_common": set[str](),
+    "pallas_registry": {"pallas_common"},
+    "pallas_control": {"pallas_common", "pallas_registry"},
+    "pallasctl": {"pallas_common", "pallas_registry", "pallas_control"},
+    "pallas_supervisor": {"pallas_common", "pallas_registry"},
+    "pallas": {"pallas_common", "pallas_registry", "pallas_supervisor"},
+    "pallas_worker": {"pallas_common"},
+}
+"""Package → what it may import of ours beside itself."""
+
+ROOMS = {
+    "pallas_common.secrets": "",
+    "pallas_common": "secrets",
+    "pallas_common.logs": ". secrets",
+    "pallas_common.protocol": ".",
+    "pallas_common.http": ". logs",
+    "pallas_common.metrics": ". logs protocol",
+    "pallas_common.tracing": "logs secrets",
+    "pallas_registry.reading": "",
+    "pallas_registry.deployment": "reading",
+    "pallas_registry.environment": "reading",
+    "pallas_registry.catalogue": "deployment",
+    "pallas_registry.fastagent_files": "deployment reading",
+    "pallas_registry": "deployment environment fastagent_files reading",
+    "pallas_control": "",
+    "pallasctl": "",
+    "pallasctl.verbs.configuration": ".",
+    "pallasctl.verbs.state": ".",
+    "pallasctl.verbs.agents": ". verbs.state",
+    "pallas_supervisor.lifecycle": "",
+    "pallas_supervisor.reload": "",
+    "pallas_supervisor.health": "lifecycle",
+    "pallas_supervisor.logs": "lifecycle",
+    "pallas_supervisor.processes.linux": "lifecycle",
+    "pallas_supervisor.sockets": "lifecycle",
+    "pallas_supervisor.telemetry": "lifecycle",
+    "pallas_supervisor.processes.keeper": "lifecycle processes.linux",
+    "pallas_supervisor.processes.pipes": "logs",
+    "pallas_supervisor.processes": "lifecycle processes.keeper processes.linux processes.pipes",
+    "pallas_supervisor.monitors": "lifecycle processes processes.linux processes.pipes",
+    "pallas_supervisor.agents": (
+        "health lifecycle logs monitors processes processes.linux processes.pipes reload sockets telemetry"
+    ),
+    "pallas_supervisor.page.data": "agents lifecycle telemetry",
+    "pallas_supervisor.page.view": "lifecycle page.data",
+    "pallas_supervisor.page": "page.data page.view",
+    "pallas_supervisor.http": "agents lifecycle page page.data sockets",
+    "pallas": "",
+    "pallas_worker.interface": "",
+    "pallas_worker.link": "",
+    "pallas_worker.agent.models": "interface",
+    "pallas_worker.process.user_module": "interface",
+    "pallas_worker.telemetry": "interface",
+    "pallas_worker.downstreams": "telemetry",
+    "pallas_worker.fastagent": "downstreams interface telemetry",
+    "pallas_worker.health": "agent.models downstreams telemetry",
+    "pallas_worker.agent": "agent.models downstreams fastagent interface telemetry",
+    "pallas_worker.calls": "agent agent.models downstreams interface telemetry",
+    "pallas_worker.http": "agent downstreams health interface telemetry",
+    "pallas_worker.process": (
+        "agent agent.models calls downstreams fastagent health http interface link "
+        "process.user_module telemetry"
+    ),
+}
+"""Room → the rooms of its package that it uses; `.` is the package's own folder."""
+
+NEVER = {
+    "pallas_common": {"fast_agent", "mcp"},
+    "pallas_registry": {"fast_agent", "mcp"},
+    "pallas_supervisor": {"fast_agent", "mcp"},
+    "pallas_control": {"fast_agent", "mcp", "starlette", "uvicorn", "prometheus_client"},
+    "pallasctl": {"fast_agent", "mcp", "starlette", "uvicorn", "prometheus_client"},
+    "pallas": {"fast_agent", "mcp"},
+}
+"""Package → libraries that have no place there."""
+
+FASTAGENT_PRIVATE = "pallas_worker.fastagent"
+"""The only room whose files may touch names of fast-agent that begin with an underscore."""
+
+PURE = {
+    "pallas_supervisor.lifecycle": {"asyncio", "os", "time", "random", "socket", "logging"},
+    "pallas_supervisor.page.view": {"asyncio", "os", "time", "random", "starlette"},
+    "pallas_supervisor.monitors.cpu_silence": {"asyncio", "os", "time", "random", "datetime"},
+    "pallas_supervisor.health.document": {"asyncio", "os", "time", "random", "datetime"},
+    "pallas_supervisor.reload.plan": {"asyncio", "os", "time", "random"},
+    "pallas_supervisor.page.data.history": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "pallas_supervisor.page.data.samples": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+}
+"""Pure rooms and files → what would make them impure."""
+
+
+@functools.cache
+def arrows() -> dict[str, dict[str, str]]:
+    """Room → the rooms of its package that it uses, each with one place where it does."""
+    known = modules()
+    found: dict[str, dict[str, str]] = {room_of(name): {} for name in known}
+    for name, path in known.items():
+        for used, line in uses(path, known):
+            if used.partition(".")[0] == name.partition(".")[0] and room_of(used) != room_of(name):
+                found[room_of(name)][room_of(used)] = where(path, line)
+    return found
+
+
+def planned(room: str) -> set[str]:
+    """The rooms that a room may use, by the plan."""
+    package = room.partition(".")[0]
+    return {package if one == "." else f"{package}.{one}" for one in ROOMS[room].split()}
+
+
+def test_the_plan_has_every_room():
+    assert {room for room in arrows() if len(list(folder_of(room).glob("*.py"))) > 1} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_uses_the_rooms_that_the_plan_says(room: str):
+    used = arrows()[room]
+    unplanned = [f"{place} imports {other}" for other, place in used.items() if other not in planned(room)]
+    assert not unplanned
+    assert not planned(room) - used.keys(), "in the plan, and not used any more"
+
+
+def test_the_plan_has_no_circle():
+    graphlib.TopologicalSorter({room: planned(room) for room in ROOMS}).prepare()
+
+
+def test_files_import_each_other_in_no_circle():
+    known = modules()
+    graph = {name: {used for used, _ in uses(path, known)} - {name} for name, path in known.items()}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_every_package_of_ours_is_looked_at():
+    packages = {
+        path.parent.name
+        for part in {*PACKAGES.values(), "gateway"}
+        for path in (module.ROOT / part).glob("*/__init__.py")
+    }
+    assert packages == set(MAY_IMPORT) == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_of_ours_only_what_it_may(package: str):
+    allowed = MAY_IMPORT[package] | {package}
+    wrong = [
+        f"{where(path, found.line)} imports {found.module}"
+        for path in sources(package)
+        for found in imports_of(path)
+        if found.top in PACKAGES.keys() - allowed
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", NEVER)
+def test_a_package_stays_clear_of_libraries_that_are_not_its_own(package: str):
+    wrong = [
+        f"{where(path, found.line)} imports {found.module}"
+        for path in sources(package)
+        for found in imports_of(path)
+        if found.top in NEVER[package]
+    ]
+    assert not wrong
+
+
+def test_nothing_imports_relatively():
+    """Absolute imports read the same everywhere, and survive a move."""
+    wrong = [path for path in modules().values() if "from ." in path.read_text()]
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_a_pure_room_stays_pure(name: str):
+    folder = folder_of(name)
+    paths = sorted(folder.glob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+    wrong = [
+        f"{where(path, found.line)} imports {found.module}"
+        for path in paths
+        for found in imports_of(path)
+        if found.top in PURE[name]
+    ]
+    assert not wrong
+
+
+def test_exactly_one_room_touches_private_names_of_fast_agent():
+    touching = {
+        room_of(name)
+        for name, path in modules().items()
+        if name.startswith("pallas_worker") and next(private_uses(path), None) is not None
+    }
+    assert touching == {FASTAGENT_PRIVATE}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import fast_agent._core",
+        "from fast_agent.core import _harness",
+        "from fast_agent._core import harness",
+        "def later():\n    from fast_agent.core import _harness",
+        "def use(agent):\n    return agent._context",
+        "getattr(agent, '_context')",
+        "from fast_agent import FastAgent\nFastAgent._registry",
+    ],
+)
+def test_the_search_for_private_names_finds(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    path = tmp_path / "worker" / "sample.py"
+    path.parent.mkdir()
+    path.write_text(source)
+    assert list(private_uses(path))
+
+
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [
+        ("import fast_agent.core", "fast_agent.core"),
+        ("if TYPE_CHECKING:\n    from mcp import types", "mcp"),
+        ("def later():\n    import pallas_worker", "pallas_worker"),
+        ("importlib.import_module('pallas_worker.process.serve')", "pallas_worker.process.serve"),
+        ("from . import serve", "package"),
+        ("from ..other import serve", "other"),
+    ],
+)
+def test_the_search_for_imports_finds(
+    source: str, imported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    path = tmp_path / "part" / "package" / "sample.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    assert [found.module for found in imports_of(path)] == [imported]

@@ -1,0 +1,199 @@
+"""Which supervisor `pallasctl` talks to, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pallasctl_fake import agent, run, serve, status
+
+from pallas_control import locate
+from pallas_control.client import Control
+from pallas_control.errors import Failure
+
+
+@pytest.fixture
+def runtime(monkeypatch, tmp_path):
+    """A runtime directory with a path short enough for sockets; the working directory is an empty one."""
+    for name in ("PALLAS_CONTROL_SOCKET", "PALLAS_RUNTIME_DIR", "RUNTIME_DIRECTORY", "PALLAS_AGENTS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    base = Path(tempfile.mkdtemp())
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base))
+    monkeypatch.setattr(locate, "SYSTEM_SOCKET", base / "system.sock")
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    with ExitStack() as stack:
+
+        def supervisor(deployment: str, path: str | None = None) -> Path:
+            place = base / (path or f"pallas/{deployment}/control.sock")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            fake = stack.enter_context(serve(place))
+            fake.answer("/v1/status", status(agent("one"), deployment=deployment))
+            return place
+
+        yield supervisor
+    shutil.rmtree(base)
+
+
+def deployment_file(name: str, rest: str = "") -> None:
+    Path("agents.yaml").write_text(f"name: {name}\n{rest}", encoding="utf-8")
+
+
+def test_by_option_before_or_after_the_verb(runtime):
+    path = runtime("a")
+    runtime("b")
+    assert run("--socket", str(path), "status").exit_code == 0
+    assert run("status", "--socket", str(path)).exit_code == 0
+
+
+def test_by_variable_and_the_option_wins(runtime, monkeypatch):
+    monkeypatch.setenv("PALLAS_CONTROL_SOCKET", str(runtime("a")))
+    assert run("status").exit_code == 0
+    assert "/nowhere" in run("status", "--socket", "/nowhere").stderr
+
+
+def test_by_the_deployment_in_the_working_directory(runtime):
+    runtime("a")
+    path = runtime("b")
+    deployment_file("b")
+    assert locate.control_socket_path(None) == path
+
+
+def test_a_file_that_is_wrong_elsewhere_still_names_its_deployment(runtime):
+    runtime("a")
+    path = runtime("b")
+    deployment_file("b", "agents: {x: {prot: 1}}\n")
+    assert locate.control_socket_path(None) == path
+
+
+def test_by_the_file_that_the_environment_names(runtime, monkeypatch, tmp_path):
+    runtime("a")
+    path = runtime("b")
+    file = tmp_path / "other.yaml"
+    file.write_text("name: b\n")
+    monkeypatch.setenv("PALLAS_AGENTS_CONFIG", str(file))
+    assert locate.control_socket_path(None) == path
+
+
+def test_by_the_runtime_directory_whether_it_lives_or_not(runtime, monkeypatch):
+    runtime("a")
+    monkeypatch.setenv("PALLAS_RUNTIME_DIR", "/somewhere")
+    assert locate.control_socket_path(None) == Path("/somewhere/control.sock")
+    assert "/somewhere/control.sock" in run("status").stderr
+
+
+def test_by_dotenv_as_the_supervisor_reads_it(runtime):
+    Path(".env").write_text("PALLAS_RUNTIME_DIR=/from/dotenv\n")
+    assert locate.control_socket_path(None) == Path("/from/dotenv/control.sock")
+
+
+def test_the_only_one_that_lives(runtime):
+    path = runtime("a")
+    stale = path.parent.parent / "stale" / "control.sock"
+    stale.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(stale))
+    assert locate.control_socket_path(None) == path
+
+
+def test_the_systems_one(runtime):
+    path = runtime("a", "system.sock")
+    assert locate.control_socket_path(None) == path
+    deployment_file("a")
+    assert locate.control_socket_path(None) == path
+
+
+def test_never_another_deployments(runtime):
+    runtime("a")
+    deployment_file("b")
+    result = run("stop", "--all")
+    assert result.exit_code == 1
+    assert "pallas is not running here: no socket at" in result.stderr
+    assert "/pallas/b/control.sock" in result.stderr
+
+
+def test_more_than_one(runtime):
+    paths = [runtime("a"), runtime("b")]
+    result = run("status")
+    assert result.exit_code == 4
+    assert result.stderr.splitlines() == [
+        "pallasctl: more than one supervisor runs here; name one with --socket",
+        *(f"  {path}" for path in paths),
+    ]
+
+
+def test_none(runtime):
+    result = run("status")
+    assert result.exit_code == 4
+    assert result.stderr.startswith("pallasctl: no running pallas found: no agents.yaml in this directory")
+
+
+def test_a_socket_that_was_left_behind(runtime, tmp_path):
+    path = tmp_path / "stale"
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(path))
+    result = run("--socket", str(path), "stop", "--all")
+    assert result.exit_code == 1
+    assert f"nobody listens on {path}, it was left behind" in result.stderr
+
+
+def test_a_socket_of_others(runtime, monkeypatch):
+    def refuse(_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    path = runtime("a", "system.sock")
+    monkeypatch.setattr("pallas_control.client._UnixConnection.connect", refuse)  # root may use every socket
+    for arguments in (["--socket", str(path), "status"], ["status"]):
+        result = run(*arguments)
+        assert result.exit_code == 4
+        assert (
+            result.stderr
+            == f"pallasctl: no permission for {path}: join the group that owns it, or use sudo\n"
+        )
+
+
+def test_a_path_that_is_too_long(runtime):
+    result = run("--socket", "/" + "x" * 200, "status")
+    assert result.exit_code == 4
+    assert "too long" in result.stderr
+
+
+def test_a_supervisor_that_does_not_answer(tmp_path):
+    path = tmp_path / "mute"
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(path))
+        mute.listen()
+        with pytest.raises(Failure, match=r"did not answer within 0\.2 s"):
+            Control(path).get("/v1/status", timeout=0.2)
+
+
+def test_completion_offers_the_agents(runtime):
+    path = runtime("a")
+    environment = os.environ | {
+        "_PALLASCTL_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"pallasctl --socket {path} stop o",
+        "COMP_CWORD": "4",
+    }
+    command = [sys.executable, "-c", "from pallasctl.main import main; main()"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert result.stdout == "plain,one\n"
+
+
+def test_starting_loads_little():
+    code = (
+        "import sys, pallasctl.main as m, pallasctl.verbs.state.status\n"
+        "print([n for n in ('httpx', 'yaml', 'asyncio', 'rich', 'fast_agent') if n in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert result.stdout == "[]\n"

@@ -1,0 +1,86 @@
+"""Followers of the log: each gets what it wants in order, and all of them together cost one bounded buffer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+import pytest
+
+from pallas_supervisor.logs.subscribers import MOST_BYTES, MOST_LINES, Follower, Tail
+
+
+async def read(follower: Follower, count: int) -> list[bytes]:
+    return [await follower.next() for _ in range(count)]
+
+
+def test_a_follower_gets_what_it_wants_from_its_beginning_on():
+    async def run() -> None:
+        tail = Tail()
+        tail.append("research", b"nobody follows yet")
+        every = tail.follow((), logging.NOTSET)
+        tail.append("research", b"1")
+        one = tail.follow(("research",), logging.WARNING)
+        tail.append("research", b"2")
+        tail.append("jarvis", b"3", logging.ERROR)
+        tail.append("research", b"4", logging.ERROR)
+        assert await read(every, 4) == [b"1", b"2", b"3", b"4"]
+        assert await read(one, 1) == [b"4"]
+        waiting = asyncio.create_task(one.next())
+        await asyncio.sleep(0)
+        tail.append("jarvis", b"5", logging.ERROR)
+        tail.append("research", b"6", logging.ERROR)
+        assert await waiting == b"6"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("length", "kept"), [(10, MOST_LINES), (MOST_BYTES // 4, 4)], ids=["lines", "bytes"])
+def test_a_follower_that_is_too_slow_is_told_how_many_lines_it_has_lost(length: int, kept: int):
+    async def run() -> None:
+        tail = Tail()
+        slow, choosy = tail.follow((), logging.NOTSET), tail.follow(("jarvis",), logging.WARNING)
+        tail.append("jarvis", b"read in time", logging.ERROR)
+        assert await read(slow, 1) == await read(choosy, 1) == [b"read in time"]
+        for _ in range(3):
+            tail.append("jarvis", b"lost", logging.ERROR)
+            tail.append("jarvis", b"not wanted", logging.INFO)
+        text = b"x" * length
+        for _ in range(kept):
+            tail.append("research", text)
+        assert await read(slow, kept + 1) == [b"6", *[text] * kept]
+        assert await read(choosy, 1) == [b"3"]
+        tail.append("jarvis", b"after", logging.ERROR)
+        assert await read(slow, 1) == await read(choosy, 1) == [b"after"]
+
+    asyncio.run(run())
+
+
+def test_lines_that_are_not_wanted_are_not_missed():
+    async def run() -> None:
+        tail = Tail()
+        choosy = tail.follow(("jarvis",), logging.NOTSET)
+        for _ in range(MOST_LINES * 2):
+            tail.append("research", b"x")
+        tail.append("jarvis", b"y")
+        assert await read(choosy, 1) == [b"y"]
+
+    asyncio.run(run())
+
+
+def test_readers_that_never_read_share_what_they_keep_and_release_it():
+    tail = Tail()
+    followers = [tail.follow((), logging.NOTSET) for _ in range(150)]
+    for number in range(2_000):
+        tail.append("research", b"%d" % number * 2_000)
+    kept = sum(sys.getsizeof(line.text) for line in tail._lines)
+    assert kept <= MOST_BYTES + len(tail._lines) * 64
+    assert all(vars(follower).keys() == vars(followers[0]).keys() for follower in followers)
+    held = [value for follower in followers for value in vars(follower).values()]
+    assert not any(isinstance(value, list | dict | set | bytes) for value in held), "nothing of its own"
+    for follower in followers:
+        tail.leave(follower)
+    assert not tail._lines
+    tail.append("research", b"nobody follows")
+    assert not tail._lines

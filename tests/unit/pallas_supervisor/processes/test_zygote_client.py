@@ -1,0 +1,320 @@
+"""The supervisor's end of the zygote, against small programs that speak its protocol and die when they like."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pallas_common.protocol.messages import Descriptors
+from pallas_supervisor.processes import zygote_client as module
+from pallas_supervisor.processes.linux import process_tree as children
+from pallas_supervisor.processes.linux.posix_spawn import execute
+from pallas_supervisor.processes.zygote_client import TRIES, Zygote, ZygoteError
+from support.supervisor.processes import PATIENCE, descriptors, is_gone, nothing_leaked
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+PROGRAM = """
+import os, socket, sys, time
+channel = socket.socket(fileno=int(sys.argv[1]))
+{before}
+channel.send(b'{{"ready": true}}')
+while True:
+    message, inherited, *_ = socket.recv_fds(channel, 64, 16)
+    if not message:
+        break
+    {on_spawn}
+    channel.send(b'{{"pid": %d}}' % len(inherited))
+    for descriptor in inherited:
+        os.close(descriptor)
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    with nothing_leaked():
+        yield
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Gives the zygotes to come their programs, the last one again and again; the list of their PIDs."""
+
+    def make(*programs: tuple[str, str]) -> list[int]:
+        pids: list[int] = []
+
+        def start(
+            arguments: Sequence[str], environment: Mapping[str, str], inherited: list[int], output: int | None
+        ) -> int:
+            assert arguments[1:-1] == ["-P", "-m", "pallas_worker.process.zygote"]
+            before, on_spawn = programs[min(len(pids), len(programs) - 1)]
+            source = PROGRAM.format(before=before, on_spawn=on_spawn or "pass")
+            pids.append(
+                execute([sys.executable, "-ISc", source, arguments[-1]], environment, inherited, output)
+            )
+            return pids[-1]
+
+        monkeypatch.setattr(children, "execute", start)
+        return pids
+
+    return make
+
+
+def with_zygote(do: Callable[[Zygote], Awaitable[None]]) -> None:
+    async def run() -> None:
+        zygote = Zygote(dict(os.environ))
+        zygote.start()
+        zygote.watch()
+        async with asyncio.timeout(PATIENCE):
+            await do(zygote)
+            process = zygote._process
+            zygote.close()
+            if process is not None:
+                await process.gone.wait()
+
+    asyncio.run(run())
+
+
+def spawn(zygote: Zygote) -> Awaitable[int]:
+    return zygote.spawn(Descriptors(*[0] * len(Descriptors._fields)))
+
+
+async def replaced(zygote: Zygote, pid: int) -> None:
+    while zygote.pid in (pid, None):  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.001)
+
+
+async def readable(channel: socket.socket) -> None:
+    """Wait until there is something to read, and leave it."""
+    came = asyncio.Event()
+    asyncio.get_running_loop().add_reader(channel, came.set)
+    await came.wait()
+    asyncio.get_running_loop().remove_reader(channel)
+
+
+GOOD = ("", "")
+
+
+def test_it_forks_with_all_descriptors(made: Callable[..., list[int]]):
+    pids = made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        assert [await spawn(zygote) for _ in range(3)] == [len(Descriptors._fields)] * 3
+        assert [zygote.pid] == pids
+
+    with_zygote(do)
+    assert is_gone(pids[0])
+
+
+def test_spawns_take_turns(made: Callable[..., list[int]]):
+    made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        assert await asyncio.gather(*(spawn(zygote) for _ in range(20))) == [len(Descriptors._fields)] * 20
+
+    with_zygote(do)
+
+
+def test_what_it_cannot_do_it_says(made: Callable[..., list[int]]):
+    pids = made(("", """channel.send(b'{"error": "RuntimeError: more than one thread"}'); continue"""))
+
+    async def do(zygote: Zygote) -> None:
+        for _ in range(2):
+            with pytest.raises(ZygoteError, match="more than one thread"):
+                await spawn(zygote)
+        assert len(pids) == 1, "that is no reason to make another"
+
+    with_zygote(do)
+
+
+@pytest.mark.parametrize(
+    "dying",
+    [
+        ("", "os._exit(3)"),
+        ("", "os.kill(os.getpid(), 9)"),
+        ("", "channel.close(); time.sleep(3600)"),
+        ("", "channel.send(b'no JSON')"),
+        ("os._exit(3)", ""),
+        ("channel.close(); time.sleep(3600)", ""),
+    ],
+)
+def test_one_that_dies_while_a_worker_is_awaited_is_replaced(
+    dying: tuple[str, str], made: Callable[..., list[int]]
+):
+    pids = made(dying, GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        with pytest.raises(ZygoteError, match="does not answer"):
+            await spawn(zygote)
+        assert is_gone(pids[0])
+        assert await spawn(zygote) == len(Descriptors._fields), "the next one must not meet the dead one"
+        assert len(pids) == 2
+
+    with_zygote(do)
+
+
+@pytest.mark.parametrize("_", range(10))
+def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[..., list[int]]):
+    pids = made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        await spawn(zygote)
+        before = descriptors()
+        for _ in range(10):
+            assert zygote.pid is not None
+            pending = asyncio.ensure_future(spawn(zygote))
+            await asyncio.sleep(0)
+            os.kill(zygote.pid, signal.SIGKILL)
+            try:
+                await pending
+                await spawn(zygote)
+            except ZygoteError:
+                assert await spawn(zygote) == len(Descriptors._fields)
+        assert len(descriptors()) <= len(before)
+
+    with_zygote(do)
+    assert all(map(is_gone, pids))
+
+
+def test_a_death_that_is_noticed_before_the_end_of_its_channel_leaves_no_spawn_hanging(
+    made: Callable[..., list[int]],
+):
+    pids = made(("", "os._exit(3)"), GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        pending = asyncio.ensure_future(spawn(zygote))
+        process = zygote._process
+        assert process is not None
+        while not process.ready:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0)
+        os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
+        zygote._died(process)
+        with pytest.raises(ZygoteError, match="ConnectionResetError"):
+            await pending
+        assert await spawn(zygote) == len(Descriptors._fields)
+        assert len(pids) == 2
+
+    with_zygote(do)
+
+
+def test_one_that_dies_idle_is_made_again_at_once(
+    made: Callable[..., list[int]], caplog: pytest.LogCaptureFixture
+):
+    pids = made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        await spawn(zygote)
+        os.kill(pids[0], signal.SIGKILL)
+        await replaced(zygote, pids[0])
+        assert await spawn(zygote) == len(Descriptors._fields)
+        assert len(pids) == 2
+
+    with_zygote(do)
+    assert "the zygote died (killed by SIGKILL); running workers are not concerned" in caplog.messages
+
+
+def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Callable[..., list[int]]):
+    pids = made(("os._exit(1)", ""))
+
+    async def do(zygote: Zygote) -> None:
+        while zygote.pid is not None:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.001)
+        assert len(pids) == TRIES
+        for number in (TRIES + 1, TRIES + 2):
+            with pytest.raises(ZygoteError):
+                await spawn(zygote)
+            assert len(pids) == number
+
+    with_zygote(do)
+
+
+def test_one_that_dies_before_anybody_asked_it_is_made_again_however_often(made: Callable[..., list[int]]):
+    pids = made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        for number in range(2 * TRIES):
+            process = zygote._process
+            assert process is not None
+            await readable(process.channel)
+            os.kill(pids[number], signal.SIGKILL)
+            await replaced(zygote, pids[number])
+        assert await spawn(zygote) == len(Descriptors._fields)
+        assert len(pids) == 2 * TRIES + 1
+
+    with_zygote(do)
+
+
+def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Callable[..., list[int]]):
+    pids = made(("time.sleep(3600)", ""), GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        os.kill(pids[0], signal.SIGKILL)
+        await replaced(zygote, pids[0])
+        assert await spawn(zygote) == len(Descriptors._fields)
+        assert len(pids) == 2
+
+    with_zygote(do)
+
+
+def test_a_silent_one_is_not_waited_for_for_ever(
+    made: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
+):
+    pids = made(("time.sleep(3600)", ""), GOOD)
+    monkeypatch.setattr(module, "START_TIMEOUT", 0.01)
+
+    async def do(zygote: Zygote) -> None:
+        with pytest.raises(ZygoteError, match="TimeoutError"):
+            await spawn(zygote)
+        assert is_gone(pids[0])
+        monkeypatch.setattr(module, "START_TIMEOUT", PATIENCE)
+        assert await spawn(zygote) == len(Descriptors._fields)
+
+    with_zygote(do)
+
+
+def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., list[int]]):
+    pids = made(GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        for _ in range(5):
+            waiting = asyncio.ensure_future(zygote.ready())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        await zygote.ready()
+        assert [await spawn(zygote) for _ in range(3)] == [len(Descriptors._fields)] * 3
+        assert len(pids) == 1
+
+    with_zygote(do)
+
+
+def test_waiting_for_one_that_dies_tells(made: Callable[..., list[int]]):
+    made(("os._exit(3)", ""), GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        with pytest.raises(ZygoteError, match="does not answer"):
+            await zygote.ready()
+        await zygote.ready()
+
+    with_zygote(do)
+
+
+def test_one_that_cannot_be_started_leaks_nothing(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> int:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(children, "execute", fail)
+    zygote = Zygote({})
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        zygote.start()
+    assert zygote.pid is None
+    zygote.kill()
+    zygote.close()

@@ -1,0 +1,110 @@
+"""The replayed history: good rows in their order, what is malformed left out."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pallas_worker.interface.errors import ArgumentError
+from pallas_worker.interface.history import MAX_NAMED, History, LeftOut, Row, parse_history
+from pallas_worker.interface.images import Image
+from support.data.image_data import PNG
+
+USER = {"role": "user", "content": "hello"}
+
+
+def test_no_history() -> None:
+    assert parse_history(None) == parse_history([]) == History()
+
+
+def test_good_rows_keep_their_order_and_images() -> None:
+    rows, left_out, more = parse_history(
+        [
+            USER | {"images": [{"data": PNG, "mime_type": "image/png"}]},
+            {"role": "assistant", "content": "hi", "id": 7},
+        ]
+    )
+    assert rows == (Row("user", "hello", (Image(PNG, "image/png"),)), Row("assistant", "hi"))
+    assert (left_out, more) == ((), 0)
+
+
+def test_rows_know_their_place_in_the_argument() -> None:
+    rows = parse_history([USER, None, USER]).rows
+    assert [row.index for row in rows] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (None, "a row must be an object with role and content"),
+        ("hello", "a row must be an object with role and content"),
+        ({"content": "x"}, 'role must be "user" or "assistant", not None'),
+        ({"role": "system", "content": "x"}, 'role must be "user" or "assistant", not \'system\''),
+        ({"role": ["user"], "content": "x"}, 'role must be "user" or "assistant", not [\'user\']'),
+        ({"role": "user"}, "content must be a string, not None"),
+        ({"role": "user", "content": {"text": "x"}}, "content must be a string, not {'text': 'x'}"),
+        ({"role": "user", "content": ""}, "content is empty and there are no images"),
+        ({"role": "user", "content": "", "images": []}, "content is empty and there are no images"),
+        (
+            {"role": "user", "content": "", "images": [{"data": 1}]},
+            "images[0].data must be a base64 string, not number",
+        ),
+    ],
+)
+def test_a_malformed_row_is_skipped_with_its_reason(row: Any, reason: str) -> None:
+    rows, left_out, _ = parse_history([USER, row, USER])
+    assert rows == (Row("user", "hello"),) * 2
+    assert left_out == (LeftOut(1, reason),)
+
+
+GOOD, FALSE = {"data": PNG, "mime_type": "image/png"}, {"data": PNG, "mime_type": "image/gif"}
+
+
+@pytest.mark.parametrize(
+    ("images", "kept", "lost", "reason"),
+    [
+        ([{"data": 1}], 0, 1, "images[0].data must be a base64 string, not number"),
+        ([GOOD, FALSE], 1, 1, "images[1].data is image/png by its content, and its mime_type says image/gif"),
+        ([FALSE, GOOD, None], 1, 2, "images[0].data is image/png by its content, *"),
+        ({"data": PNG}, 0, 1, "images must be a list of objects, not object"),
+        ("PNG", 0, 1, "images must be a list of objects, not string"),
+        ([GOOD] * 22, 20, 2, "images has 22 images; 20 are allowed in one message"),
+        ([FALSE] + [GOOD] * 20, 19, 2, "images[0].data is image/png by its content, *"),
+    ],
+)
+def test_a_row_whose_images_alone_are_at_fault_keeps_its_text_and_the_good_ones(
+    images: Any, kept: int, lost: int, reason: str
+) -> None:
+    (row,), (fault,), more = parse_history([USER | {"images": images}])
+    assert row == Row("user", "hello", (Image(PNG, "image/png"),) * kept, unreadable=lost)
+    assert (fault.index, fault.images_only, more) == (0, True, 0)
+    assert fnmatch(fault.reason, reason.replace("[", "[[]")), fault.reason
+
+
+def test_images_keep_a_row_that_has_no_text() -> None:
+    (row,), (fault,), _ = parse_history([{"role": "user", "content": "", "images": [FALSE, GOOD]}])
+    assert row == Row("user", "", (Image(PNG, "image/png"),), unreadable=1)
+    assert fault.images_only
+
+
+def test_of_many_malformed_rows_the_first_are_named() -> None:
+    rows, left_out, more = parse_history([None, USER] * (MAX_NAMED + 7))
+    assert len(rows) == MAX_NAMED + 7
+    assert [fault.index for fault in left_out] == list(range(0, 2 * MAX_NAMED, 2))
+    assert more == 7
+
+
+def test_a_history_that_is_no_list_is_an_error() -> None:
+    with pytest.raises(ArgumentError, match="history must be a list"):
+        parse_history({"role": "user", "content": "x"})
+
+
+@given(st.lists(st.sampled_from([USER, None, 3, {"role": "tool", "content": ""}]), max_size=20))
+def test_every_row_is_either_kept_or_named(entries: list[Any]) -> None:
+    rows, left_out, _ = parse_history(entries)
+    assert len(rows) == entries.count(USER)
+    assert [fault.index for fault in left_out] == [i for i, entry in enumerate(entries) if entry != USER]

@@ -1,0 +1,1 @@
+"""The served agent: the runtime, and one instance for each call."""

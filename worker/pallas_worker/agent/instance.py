@@ -1,0 +1,119 @@
+"""One instance of the served agent: what a call does with it.
+
+Knows fast-agent's public agents; must not know how they are made, MCP requests or metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from fast_agent.types import LlmStopReason, RequestParams
+
+from pallas_worker.agent.models.agent_kinds import models_needed, told, turn_behind
+from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
+from pallas_worker.agent.models.keys import missing_key
+from pallas_worker.agent.outages import Outages
+from pallas_worker.agent.usage import Turn, turn_of
+from pallas_worker.fastagent.application import host_of
+from pallas_worker.interface.errors import CallError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from fast_agent.types import PromptMessageExtended
+
+    from pallas_worker.agent.progress import Progress
+    from pallas_worker.downstreams.reachability import Attachments
+
+
+class Instance:
+    """One instance of the served agent, for one call."""
+
+    def __init__(self, name: str, agents: Mapping[str, Any], attachments: Attachments) -> None:
+        self._name = name
+        self._agent = agents[name]
+        self._kind = getattr(self._agent, "agent_type", None)
+        self._agents = agents
+        self._history: list[PromptMessageExtended] = []
+        self._attachments = attachments
+
+    @property
+    def refused_calls(self) -> int:
+        """How many tool calls of its models were refused so far."""
+        return self._attachments.refused_calls
+
+    def load_history(self, messages: Iterable[PromptMessageExtended]) -> None:
+        """Begin with this conversation."""
+        self._history = list(messages)
+        self._agent.load_message_history(self._history)
+
+    def missing_keys(self) -> Iterator[tuple[str, str, bool]]:
+        """The agents whose LLM has no key: name, remedy, and whether no call can be answered without it."""
+        needed = {self._name, *models_needed(self._name, self._kind, self._agents)}
+        for name, agent in self._agents.items():
+            if (llm := getattr(agent, "llm", None)) is not None and (remedy := missing_key(llm)):
+                yield name, remedy, name in needed
+
+    async def generate(self, message: PromptMessageExtended, progress: Progress) -> PromptMessageExtended:
+        """The agent's answer to `message`, after all its turns and tool calls.
+
+        Raises:
+            CallError: the LLM could not be asked, or gave no answer.
+        """
+        params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
+        try:
+            outages = Outages(self._agents, models_needed(self._name, self._kind, self._agents))
+            messages = told(self._kind, self._history, message)
+            answer: PromptMessageExtended = await self._agent.generate(messages, params)
+        except Exception as error:
+            # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
+            status = getattr(error, "status_code", None)
+            if _is_broken_connection(error):
+                reason = str(error).strip() or type(error).__name__
+                text = f"the LLM provider{self._at()} cannot be reached: {reason}"
+                raise CallError(text, NO_ANSWER) from error
+            if not isinstance(status, int):
+                raise
+            raise CallError(f"the LLM provider{self._at()} answered with HTTP {status}: {error}") from error
+        if answer.stop_reason is LlmStopReason.CANCELLED and _is_cancelled():
+            # Providers' clients of fast-agent make an answer of a cancellation.
+            raise asyncio.CancelledError
+        if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
+            reason = answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})"
+            raise CallError(f"the LLM provider{self._at()} failed: {reason}", failure_in(answer))
+        outages.refuse()
+        return answer
+
+    def turn_behind(self, answer: PromptMessageExtended) -> Sequence[PromptMessageExtended]:
+        """The messages that led to an answer of `generate`."""
+        return turn_behind(answer, self._agent)
+
+    def turns(self) -> list[Turn]:
+        """The LLM round-trips so far: of all agents of this instance, and those that servers have asked for."""
+        accumulators = (getattr(agent, "usage_accumulator", None) for agent in self._agents.values())
+        asked = (*accumulators, *self._attachments.sampled)
+        return [
+            turn_of(usage) for accumulator in asked if accumulator is not None for usage in accumulator.turns
+        ]
+
+    def _at(self) -> str:
+        """Where the models are: who reads of a failure shall see whom the prompt went to."""
+        llms = (getattr(agent, "llm", None) for agent in self._agents.values())
+        hosts = dict.fromkeys(host for llm in llms if llm is not None and (host := host_of(llm)))
+        return f" at {' or '.join(hosts)}" if hosts else ""
+
+
+def _is_broken_connection(error: Exception) -> bool:
+    """Whether an LLM could not be reached; a client over a WebSocket raises what the connection raised."""
+    if not isinstance(error, OSError) and not type(error).__module__.startswith("websockets."):
+        return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(str(frame.f_globals.get("__name__")).startswith("fast_agent.llm.") for frame in frames)
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task has been asked to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

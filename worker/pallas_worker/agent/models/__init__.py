@@ -1,0 +1,1 @@
+"""LLMs and their providers: settings, keys, capabilities, failures."""

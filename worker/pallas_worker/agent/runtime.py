@@ -1,0 +1,381 @@
+"""One fast-agent runtime a process, and a fresh instance of the served agent for every call.
+
+Knows what an instance is made of; must not know MCP requests, metrics or the supervisor, nor fast-agent's private
+names: those are in `fastagent`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+from fast_agent.core.instruction_refresh import rebuild_agent_instruction
+from fast_agent.core.model_resolution import resolve_model_spec
+from fast_agent.core.validation import get_agent_dependencies
+from fast_agent.types import RequestParams
+from mcp_types import Implementation
+
+from pallas_common.logs.setup import get_logger
+from pallas_worker.agent.instance import Instance
+from pallas_worker.agent.models.capabilities import asked_models, model_reference, overlay_of
+from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
+from pallas_worker.agent.pool import Pool
+from pallas_worker.downstreams.reachability import Attachments, Reachability
+from pallas_worker.downstreams.settings import (
+    downstreams_of,
+    forwarding_servers,
+    give_bearer,
+    opted_in,
+    registry_for_call,
+)
+from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
+from pallas_worker.fastagent.application import make_instance, runtime_of, settings_of
+from pallas_worker.fastagent.asked_back import answer_for_nobody, lend_nothing_unasked
+from pallas_worker.fastagent.guard import guard_tools
+from pallas_worker.fastagent.inlets import leave_out_uninvited
+from pallas_worker.fastagent.shortcuts import take_shortcuts
+from pallas_worker.fastagent.silence import join_logging, trim_filters, write_no_files
+from pallas_worker.interface.errors import AgentError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from fast_agent.config import MCPServerSettings
+    from fast_agent.context import Context
+    from fast_agent.core.fastagent import AgentInstance, FastAgent, RunRuntime
+    from fast_agent.mcp_server_registry import ServerRegistry
+
+    from pallas_worker.downstreams.facts import Downstream
+    from pallas_worker.downstreams.reachability import ObserveOperation
+
+DISPOSAL_TIMEOUT = 5.0
+"""Seconds that the disposal of an instance may take before what hangs is abandoned."""
+
+WARM = 4
+"""Instances made ahead at a time."""
+WARM_WITH_PROCESSES = 1
+"""The same where each of them has processes of its own: servers that are started as a command."""
+
+_log = get_logger("pallas.worker.runtime")
+
+
+class AgentRuntime:
+    """The running fast-agent application of this process, and the agent of it that is served."""
+
+    def __init__(self, fast: FastAgent, runtime: RunRuntime, agent: str) -> None:
+        self._fast = fast
+        self._runtime = runtime
+        self._agents = _needed_by(agent, fast.agents)
+        self._client = _CLIENT
+        self.reachability = Reachability()
+        """What calls have learnt of the downstream servers."""
+        self._model_factories: dict[str | None, Any] = {}
+        self.context: Context = fast.context
+        """fast-agent's own context of this process; the settings are in it."""
+        self.agent = agent
+        """The served agent's name in the user's module."""
+        self._forwarding = forwarding_servers(self.context.config.mcp if self.context.config else None)
+        self._opted_in = opted_in(self._servers, self._forwarding)
+        servers = self._servers.items()
+        # A server to which fast-agent itself forwards a token knows the caller, too.
+        self._knowing = self._opted_in | {
+            name for name, s in servers if s.auth is not None and s.auth.forward
+        }
+        self._observe: ObserveOperation = _unobserved
+        # Of a server that knows the caller, an attempt to attach it says nothing about the next caller.
+        self.reachability.watched = frozenset(server.name for server in self.downstreams) - self._knowing
+        self._made_for_caller = self._depends_on_caller()
+        local = any(server.transport == "stdio" for server in self.downstreams)
+        self._pool = Pool(self._prepared, self._is_usable, size=WARM_WITH_PROCESSES if local else WARM)
+
+    @property
+    def model(self) -> str | None:
+        """The served agent's model as fast-agent is told of it: its own, or else the default, or None."""
+        return resolve_model_spec(self.context, model=self._agents[self.agent]["config"].model).model
+
+    @property
+    def asked_models(self) -> tuple[str, ...]:
+        """The models that an answer may be made of, each once: that of the served agent first, if it asks one."""
+        return asked_models(self.agent, self._agents, self.context)
+
+    @property
+    def own_keys(self) -> Mapping[str, str]:
+        """The keys that agents bring along in their definitions, by their models."""
+        configs = [data["config"] for data in reversed(self._agents.values())]
+        models = (
+            (resolve_model_spec(self.context, model=config.model).model, config.api_key) for config in configs
+        )
+        return {model: key for model, key in models if model is not None and key is not None}
+
+    @property
+    def secret_keys(self) -> frozenset[str]:
+        """The keys that stand neither in the settings nor in the environment: of definitions and of overlays."""
+        given = (data["config"].api_key for data in self._agents.values())
+        laid_over = (overlay_of(model).api_key for model in self.asked_models)
+        return frozenset(key for key in (*given, *laid_over) if key)
+
+    @property
+    def takes_callers_keys(self) -> bool:
+        """Whether a model's provider takes the caller's own token for its key."""
+        providers = {model_reference(model).provider for model in self.asked_models}
+        return bool(providers & TOKEN_PROVIDERS)
+
+    @property
+    def downstreams(self) -> tuple[Downstream, ...]:
+        """The downstream servers of the served agent and of the agents that it is made of."""
+        names = (name for data in self._agents.values() for name in data["config"].servers)
+        return downstreams_of(names, self._servers, self._forwarding)
+
+    @property
+    def _servers(self) -> Mapping[str, MCPServerSettings]:
+        registry = self.context.server_registry
+        return registry.registry if registry is not None else {}
+
+    @asynccontextmanager
+    async def instance(self, bearer: str | None, observe: ObserveOperation) -> AsyncIterator[Instance]:
+        """A fresh instance, used by nobody else and disposed of afterwards, also that of a cancelled call.
+
+        `bearer` goes to the downstream servers that opted in. A server that cannot be reached is left out.
+
+        Raises:
+            fast_agent.core.exceptions.FastAgentError: the agent cannot be made, for want of an LLM key say.
+        """
+        owned = self._pool.take() if bearer is None or not self._made_for_caller else None
+        if owned is None:
+            owned = self._pool.open(self._prepared(observe))
+        try:
+            prepared = await owned.value()
+            await self._complete(prepared, bearer, observe)
+            yield prepared.instance
+        finally:
+            self._pool.give_up(owned)
+            await self._pool.settle()
+
+    async def keep_warm(self, observe: ObserveOperation) -> None:
+        """Make instances ahead until cancelled; `observe` is told of what that costs downstream servers."""
+        self._observe = observe
+        await self._pool.keep()
+
+    def attach_again(self) -> None:
+        """Try soon to make an instance with all its servers, though nobody asks: one of them seems to be back."""
+        self._pool.nudge()
+
+    async def close(self) -> None:
+        """Wait until all instances are disposed of."""
+        await self._pool.close(DISPOSAL_TIMEOUT)
+
+    @asynccontextmanager
+    async def _prepared(self, observe: ObserveOperation | None = None) -> AsyncIterator[_Prepared]:
+        """An instance with the servers that are the same for all callers."""
+        attachments = Attachments(
+            observe or self._observe, self.reachability, deferred=self._opted_in, callers=self._knowing
+        )
+        losses = self.reachability.losses
+        registry = registry_for_call(self._servers, self._client)
+        fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
+        try:
+            made = await make_instance(fast, runtime)
+            instance = Instance(self.agent, made.agents, attachments)
+            yield _Prepared(instance, made.agents, attachments, registry, losses)
+        finally:
+            # In the owner's task: a call's own may have a cancellation under way, which no shield keeps out.
+            with anyio.move_on_after(DISPOSAL_TIMEOUT, shield=True) as scope:
+                await _dispose(runtime.managed_instances, attachments.aggregators)
+            if scope.cancelled_caught:
+                _log.warning("an instance could not be disposed of within %g s", DISPOSAL_TIMEOUT)
+            trim_filters()
+
+    async def _complete(self, prepared: _Prepared, bearer: str | None, observe: ObserveOperation) -> None:
+        """Make a prepared instance the instance of one call."""
+        attachments = prepared.attachments
+        attachments.observe = observe
+        if bearer is not None:
+            give_bearer(prepared.registry, self._servers, self._opted_in, bearer, self._client)
+        # From here on, agents that the instance makes while it works attach all their servers themselves.
+        names, attachments.deferred = attachments.deferred, frozenset()
+        for agent in prepared.agents.values():
+            connections = getattr(agent, "aggregator", None)
+            if isinstance(connections, Aggregator) and await connections.attach_deferred(names):
+                await rebuild_agent_instruction(agent)
+
+    def _is_usable(self, prepared: _Prepared) -> bool:
+        """Whether a call would get from it what it would get from one that is made now."""
+        attachments = prepared.attachments
+        return (
+            not attachments.unreachable
+            and prepared.losses == self.reachability.losses
+            and all(connections.is_connected() for connections in attachments.aggregators)
+        )
+
+    def _depends_on_caller(self) -> bool:
+        """Whether an agent is made otherwise for a caller with a token: by its LLM's key, or by a server's."""
+        return self._knowing > self._opted_in or self.takes_callers_keys
+
+    def _model_factory(self, model: Any = None, request_params: Any = None) -> Any:
+        """What makes the LLMs of a model; to find it means reading files, and it is the same for all calls."""
+        if request_params is not None or not isinstance(model, str | None):
+            factory: Any = self._runtime.model_factory_func
+            return factory(model=model, request_params=request_params)
+        if model not in self._model_factories:
+            self._model_factories[model] = self._runtime.model_factory_func(model=model)
+        return self._model_factories[model]
+
+    def _runtime_for_call(self) -> RunRuntime:
+        """The runtime with a lock and containers of its own; a common lock makes calls wait in line."""
+        prompt = self._runtime.global_prompt_context
+        return dataclasses.replace(
+            self._runtime,
+            model_factory_func=self._model_factory,
+            instance_lock=asyncio.Lock(),
+            managed_instances=[],
+            global_prompt_context=dict(prompt) if prompt is not None else None,
+        )
+
+    def _fast_for(self, attachments: Attachments, registry: ServerRegistry) -> FastAgent:
+        """The application as this call sees it: own context, own server settings, own agent definitions."""
+        fast = copy.copy(self._fast)
+        # All that the making of an instance reads of the application object is its context.
+        fast.app = cast(
+            "Any",
+            _App(
+                self.context.model_copy(
+                    update={"server_registry": registry, "pallas_attachments": attachments}
+                )
+            ),
+        )
+        fast.agents = {
+            name: cast("Any", {**data, "config": _own_config(data["config"])})
+            for name, data in self._agents.items()
+        }
+        return fast
+
+
+@asynccontextmanager
+async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntime]:
+    """Enter fast-agent's runtime for this process, and choose the agent called `agent`, or else the only one.
+
+    Raises:
+        AgentError: none of the agents that the module defines is meant, or it defines none.
+        fast_agent.core.exceptions.FastAgentError: a definition is wrong.
+    """
+    use_own_aggregator()
+    guard_tools()
+    answer_for_nobody()
+    lend_nothing_unasked(settings_of(fast))
+    take_shortcuts(debug=settings_of(fast).logger.level == "debug")
+    write_no_files(settings_of(fast))
+    served = _served(agent, fast.agents)
+    _refuse_void_filters(fast.agents)
+    leave_out_uninvited(data["config"] for data in fast.agents.values())
+    async with fast.harness() as harness:
+        join_logging()
+        runtime = AgentRuntime(fast, runtime_of(harness), served)
+        try:
+            yield runtime
+        finally:
+            await runtime.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """An instance that is nobody's yet."""
+
+    instance: Instance
+    agents: Mapping[str, Any]
+    attachments: Attachments
+    registry: ServerRegistry
+    losses: int
+    """How many servers had been lost when its making began."""
+
+
+def _unobserved(server: str, operation: str, well: bool, seconds: float) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class _App:
+    """Stands for fast-agent's application object."""
+
+    context: Context
+
+
+def _served(agent: str, agents: Mapping[str, Any]) -> str:
+    """The agent that the entry `agent` of agents.yaml stands for."""
+    if agent in agents:
+        return agent
+    if not agents:
+        raise AgentError("no agent is defined: decorate a function with @fast.agent(...)", permanent=True)
+    if len(agents) > 1:
+        found = ", ".join(sorted(agents))
+        raise AgentError(
+            f"the module has no agent called {agent!r}, but several others: {found}; "
+            "give the entry in agents.yaml the name of one of them",
+            permanent=True,
+        )
+    return next(iter(agents))
+
+
+def _refuse_void_filters(agents: Mapping[str, Any]) -> None:
+    """fast-agent takes what is before the first `__` of a tool's name for the server, and finds no filter for that."""
+    for name, data in agents.items():
+        if void := next((server for server in data["config"].tools or () if "__" in server), None):
+            raise AgentError(
+                f"the filter of agent {name!r} for the tools of {void!r} would hide none of them, "
+                "because the server's name has `__` in it: rename the server",
+                permanent=True,
+            )
+
+
+def _needed_by(agent: str, agents: Mapping[str, Any]) -> dict[str, Any]:
+    """The definitions of `agent` and of all that it is made of, in the order of their definition."""
+    needed: set[str] = set()
+    waiting = [agent]
+    while waiting:
+        name = waiting.pop()
+        if name in agents and name not in needed:
+            needed.add(name)
+            waiting.extend(get_agent_dependencies(agents[name]))
+    return {name: data for name, data in agents.items() if name in needed}
+
+
+def _own_config(config: Any) -> Any:
+    """A copy of an agent's configuration that shares no container and no request parameters with it.
+
+    What the containers hold is shared: a deep copy would duplicate the objects behind an agent's tools.
+    """
+    own = copy.copy(config)
+    for name, value in vars(config).items():
+        if isinstance(value, list | dict | set):
+            setattr(own, name, copy.copy(value))
+        elif isinstance(value, RequestParams):
+            setattr(own, name, value.model_copy(deep=True))
+    return own
+
+
+async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any]) -> None:
+    """Shut the agents down, then close all connections: also those of agents whose making was cut short."""
+    for dispose in (
+        *(instance.shutdown for instance in instances),
+        *(aggregator.close for aggregator in reversed(list(aggregators))),
+    ):
+        try:
+            await dispose()
+        except Exception as error:  # noqa: BLE001 - what else there is must be disposed of, too
+            _log.warning("a part of an instance could not be disposed of: %r", error)
+
+
+def _own_version() -> str:
+    try:
+        return metadata.version("pallas-mcp")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+_CLIENT = Implementation(name="pallas", version=_own_version())
+"""What downstream servers are told of us. Read from files, so it is for the zygote to know."""

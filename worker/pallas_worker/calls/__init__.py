@@ -1,0 +1,1 @@
+"""One call of the agent, and how many run at a time."""

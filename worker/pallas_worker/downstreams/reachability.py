@@ -1,0 +1,119 @@
+"""What the calls of one worker have learnt of its downstream servers, and what one instance has to do without.
+
+Knows time. Must not know how a server is talked to.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pallas_common.logs.setup import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    type ObserveOperation = Callable[[str, str, bool, float], None]
+    """Told of each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
+
+    type Listener = Callable[[str, str | None], None]
+    """Told of a server that calls cannot use, and why, or that they can again (None)."""
+
+SLOW_ATTACH = 1.0
+AVOID_FOR = 15.0
+"""A server that let a call wait for `SLOW_ATTACH` seconds and never answered is left out for so many seconds."""
+
+REMEMBER_FOR = 15.0
+"""Seconds for which a server that does not know who calls is believed what it is, and what it has to offer."""
+
+_log = get_logger("pallas.worker.reachability")
+
+
+@dataclass(slots=True)
+class Reachability:
+    """What the calls of one worker have learnt of its downstream servers."""
+
+    avoided: dict[str, float] = field(default_factory=dict)
+    """Until when, on the monotonic clock, a server is not tried again."""
+    down: dict[str, str] = field(default_factory=dict)
+    """The servers that could not be attached the last time, and why."""
+    watched: frozenset[str] = frozenset()
+    """Those whose state somebody else tells of: `listener`."""
+    listener: Listener | None = None
+    listings: dict[tuple[str, str], tuple[float, bytes]] = field(default_factory=dict)
+    """What servers have told that know no caller: by kind and server, when it was told, and the JSON."""
+    versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The protocol versions that a server named when it was asked last; none, where it wanted a handshake."""
+    losses: int = 0
+    """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
+
+    @property
+    def watched_down(self) -> Mapping[str, str]:
+        """Those of `down` that are `watched`; of all others, an attempt says nothing about the next caller's."""
+        return {server: why for server, why in self.down.items() if server in self.watched}
+
+    def unattached(self, server: str, why: str) -> bool:
+        """The server could not be attached; whether it could be before. Each outage is told once."""
+        news = server not in self.down
+        self.down[server] = why
+        if server not in self.watched:
+            if news:
+                _log.warning("cannot attach %s: %s", server, why, server=server)
+        elif self.listener is not None:
+            self.listener(server, why)
+        return news
+
+    def attached(self, server: str) -> None:
+        """The server has been attached."""
+        if self.down.pop(server, None) is None:
+            return
+        if server not in self.watched:
+            _log.info("%s can be attached again", server, server=server)
+        elif self.listener is not None:
+            self.listener(server, None)
+
+    def remember(self, kind: str, server: str, listing: bytes) -> None:
+        """Keep what a server has told."""
+        self.listings[kind, server] = (time.monotonic(), listing)
+
+    def remembered(self, kind: str, server: str) -> bytes | None:
+        """What the server has told at most `REMEMBER_FOR` seconds ago."""
+        made, listing = self.listings.get((kind, server), (-REMEMBER_FOR, b""))
+        return listing if time.monotonic() - made < REMEMBER_FOR else None
+
+    def introduce(self, server: str, versions: tuple[str, ...]) -> None:
+        """The server has told what it is; if that is something else than before, what was connected counts no more."""
+        if self.versions.setdefault(server, versions) != versions:
+            self.versions[server] = versions
+            self.lose(server)
+
+    def doubt(self, server: str) -> None:
+        """Something has gone wrong with the server; whether it is still what it was, the next instance asks."""
+        self.listings.pop(("discover", server), None)
+
+    def lose(self, server: str) -> None:
+        """The server could not be reached, or has failed: what is known of it counts no more."""
+        self.losses += 1
+        for key in [key for key in self.listings if key[1] == server]:
+            del self.listings[key]
+
+
+@dataclass(slots=True)
+class Attachments:
+    """What the parts of one instance share; it travels in the instance's own fast-agent context."""
+
+    observe: ObserveOperation
+    reachability: Reachability
+    deferred: frozenset[str] = frozenset()
+    """The servers that are attached only when it is known whose call it is."""
+    callers: frozenset[str] = frozenset()
+    """The servers that know whose call it is."""
+    unreachable: dict[str, str] = field(default_factory=dict)
+    """The servers that the instance has to do without, and why."""
+    sampled: list[Any] = field(default_factory=list)
+    """The usage of the LLMs that servers have asked, as fast-agent accumulates it."""
+    refused_calls: int = 0
+    """How many tool calls of its models were not run, since the agent that called has no such tool."""
+    aggregators: list[Any] = field(default_factory=list)
+    """fast-agent's connections, one for each agent that has any: what has to be closed."""

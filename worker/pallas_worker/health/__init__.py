@@ -1,0 +1,1 @@
+"""The agent's health: what it needs, probed at intervals."""

@@ -1,0 +1,42 @@
+"""What gauges and the log say of a server or a provider: its newest state, and one line for each change of it.
+
+Knows nothing of probes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.messages import DownstreamHealth
+from pallas_worker.telemetry import metrics
+
+if TYPE_CHECKING:
+    from pallas_worker.health.subjects import Subject
+
+_log = get_logger("pallas.worker.health")
+
+
+def tell_change(agent: str, subject: Subject) -> None:
+    """Let the agent's gauges follow; one record when it has gone down or slow, or is well again. All begin as well."""
+    condition, state = subject.condition, subject.state
+    if state is None:
+        return
+    if isinstance(state, DownstreamHealth):
+        kind = "downstream server"
+        metrics.set_downstream_up(agent, state.name, state.up)
+    else:
+        kind = "LLM provider"
+        if subject.counts:
+            metrics.set_llm_provider_up(state.name, state.up)
+    if condition == subject.told:
+        return
+    if condition == "down":
+        _log.warning("%s %s is down: %s", kind, state.name, state.error)
+    elif condition == "slow":
+        _log.warning("%s %s is slow: it answers after %.1f s", kind, state.name, state.latency or 0.0)
+    elif subject.told == "slow":
+        _log.info("%s %s is not slow any more", kind, state.name)
+    else:
+        _log.info("%s %s is up again; attempts that failed: %d", kind, state.name, subject.failed)
+    subject.told = condition

@@ -1,0 +1,104 @@
+"""What an agent needs, its servers and LLM providers, as subjects of its health.
+
+Knows how each is probed, and which probes are shared; must not know when they are due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pallas_common.protocol.messages import DownstreamHealth, ProviderHealth
+from pallas_worker.agent.models.capabilities import model_reference
+from pallas_worker.health.provider_probe import checks_for
+from pallas_worker.health.subjects import Subject
+from pallas_worker.health.targets import downstream_target, provider_target
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from pallas_worker.agent.models.providers import ProviderSettings
+    from pallas_worker.downstreams.facts import Downstream
+    from pallas_worker.health.subjects import Look
+
+    type Probe = Callable[[Downstream], Awaitable[DownstreamHealth]]
+    """Probes one downstream server; never raises for what the server does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An LLM provider that the agent needs, as far as it can be asked."""
+
+    name: str
+    check: Look | None
+    """None where only calls tell whether it can be used."""
+    target: str | None = None
+    """Names the check for all workers that make the very same one; None if nobody else does."""
+    counts: bool = True
+    """Whether it is the active one, on which the agent's health depends."""
+
+
+def providers_for(
+    models: Sequence[str], provider_of: Callable[[str], ProviderSettings | None], key: str | None
+) -> tuple[Provider, ...]:
+    """The LLM providers of these models, each check once; that of the first model counts for the agent's health.
+
+    Of those that cannot be asked, that one alone is of interest: calls will tell how it is.
+
+    Args:
+        models: as fast-agent is told of them, the served agent's own first.
+        provider_of: how the provider of a model is reached; None for one that cannot be asked.
+        key: names the checks that are shared.
+    """
+    checks = checks_for(models, provider_of)
+    active = model_reference(models[0]) if models and checks[0] is None else None
+    unasked = () if active is None or active.provider is None or active.needs_no_key else (active.provider,)
+    return (
+        *(Provider(name=name, check=None) for name in unasked),
+        *(
+            Provider(
+                name=check.provider.name,
+                check=check,
+                target=provider_target(key, check.provider, check.model),
+                counts=check is checks[0],
+            )
+            for check in dict.fromkeys(checks)
+            if check is not None
+        ),
+    )
+
+
+def subjects_for(
+    downstreams: Iterable[Downstream],
+    providers: Iterable[Provider],
+    probe: Probe,
+    *,
+    key: str | None,
+    interval: float,
+    slow_after: float,
+) -> list[Subject]:
+    """The servers in their order, then the providers; see `Health` for the arguments."""
+    servers = [
+        Subject(
+            kind=DownstreamHealth,
+            name=server.name,
+            look=partial(probe, server),
+            interval=interval,
+            slow_after=slow_after,
+            target=downstream_target(key, server),
+        )
+        for server in downstreams
+    ]
+    return servers + [
+        Subject(
+            kind=ProviderHealth,
+            name=provider.name,
+            look=provider.check,
+            interval=interval,
+            slow_after=slow_after,
+            target=provider.target,
+            counts=provider.counts,
+        )
+        for provider in providers
+    ]

@@ -1,0 +1,304 @@
+"""The agent's health: background probes at an interval, and the newest of their outcomes.
+
+Knows when to probe, and tells what is found; must not know how a probe is made, nor who is told. It never asks the LLM
+anything. What other workers would probe in the same way is probed by one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Never, Protocol
+
+from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.limits import SLOW_AFTER
+from pallas_common.protocol.messages import (
+    DownstreamHealth,
+    HealthReport,
+    ProbedReport,
+    ProviderHealth,
+    WatchReport,
+)
+from pallas_common.protocol.notices import PROBE_INTERVAL
+from pallas_worker.health.assessment import assess
+from pallas_worker.health.changes import tell_change
+from pallas_worker.health.mcp_probe import Prober
+from pallas_worker.health.needs import subjects_for
+from pallas_worker.telemetry import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pallas_common.protocol.messages import Status
+    from pallas_common.protocol.notices import Notice
+    from pallas_worker.agent.models.failures import ModelFailure
+    from pallas_worker.downstreams.facts import Downstream
+    from pallas_worker.health.needs import Probe, Provider
+    from pallas_worker.health.subjects import Subject
+
+FIRST_ROUND_TIMEOUT = 3.0
+"""Seconds that `get_health` waits for the first round."""
+PASSING_FAILURE = 300.0
+"""Seconds for which an LLM that failed a call counts as down, where the next call may well go through."""
+LASTING_FAILURE = 3600.0
+"""The same where the next call has to fail, too: somebody may mend that elsewhere, and no call may come to show it."""
+
+_log = get_logger("pallas.worker.health")
+
+
+class Notices(Protocol):
+    """Where the supervisor passes on what other workers have found."""
+
+    def listen(self, hear: Callable[[Notice], None], alone: Callable[[], None]) -> None:
+        """Tell `hear` of each notice from now on, and `alone` when no more can come."""
+
+    def close(self) -> None:
+        """Tell nothing more."""
+
+
+class Health:
+    """The health of one agent. `run` keeps it up to date."""
+
+    def __init__(
+        self,
+        agent: str,
+        downstreams: Sequence[Downstream],
+        providers: Sequence[Provider],
+        publish: Callable[[HealthReport | WatchReport | ProbedReport], None],
+        *,
+        failure: str | None = None,
+        unattached: Mapping[str, str] | None = None,
+        attach_again: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        probe: Probe | None = None,
+        interval: float = PROBE_INTERVAL,
+        slow_after: float = SLOW_AFTER,
+        notices: Notices | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Prepare; nothing is probed before `run`.
+
+        Args:
+            agent: the agent's name, a label of its gauges.
+            downstreams: the servers to probe.
+            providers: the LLM providers to check.
+            publish: told of every round's report, and of what may be shared.
+            failure: why the agent cannot answer at all, from the start on; see `fail`.
+            unattached: the servers that calls could not use so far, and why; see `attachment`.
+            attach_again: lets somebody try again to use the servers that calls could not use.
+            now: the wall clock, for the reports' timestamps.
+            probe: in place of a `Prober`'s.
+            interval: seconds between the starts of two probes.
+            slow_after: seconds beyond which a probe is slow.
+            notices: brings what other workers have found; None if nothing is shared.
+            key: names the probes of `downstreams` that are shared.
+        """
+        self._agent = agent
+        self._publish = publish
+        self._attach_again = attach_again
+        self._now = now
+        self._prober = Prober()
+        self._interval = interval
+        self._notices = notices
+        self._subjects = subjects_for(
+            downstreams,
+            providers,
+            probe or self._prober.probe,
+            key=key,
+            interval=interval,
+            slow_after=slow_after,
+        )
+        self._failure = failure
+        self._newest: HealthReport | None = None
+        self._first_round = asyncio.Event()
+        self._woken = asyncio.Event()
+        for server, why in (unattached or {}).items():
+            self.attachment(server, why)
+
+    async def run(self) -> Never:
+        """Probe what is due, publish, and again, until cancelled."""
+        async with self._prober:
+            is_probed = any(subject.look is not None for subject in self._subjects)
+            try:
+                self._begin_sharing()
+                while True:
+                    self._woken.clear()
+                    now = time.monotonic()
+                    lapsed = [subject for subject in self._subjects if subject.lapse(now)]
+                    if due := [subject for subject in self._subjects if subject.due <= now]:
+                        await self._look_at(due)
+                    elif lapsed or not is_probed:  # that the agent needs nothing has to be told, too
+                        self._tell()
+                    moments = [min(subject.due, subject.obstacle_until) for subject in self._subjects]
+                    await self._rest(min(moments if is_probed else [*moments, now + self._interval]))
+            finally:
+                if self._notices is not None:
+                    self._notices.close()
+
+    @property
+    def status(self) -> Status:
+        """What the newest report says; `ok` before the first one."""
+        return "ok" if self._newest is None else self._newest.status
+
+    async def newest(self) -> HealthReport:
+        """The newest report; waits up to 3 s for the first one, and without it says so, as `degraded`."""
+        if self._newest is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_ROUND_TIMEOUT):
+                    await self._first_round.wait()
+        if self._newest is not None:
+            return self._newest
+        message = "The first health probes are still under way"
+        return HealthReport(status="degraded", timestamp=self._timestamp(), message=message)
+
+    def fail(self, reason: str | None) -> None:
+        """From now on say that the agent cannot answer at all, and why; None takes it back."""
+        if reason != self._failure:
+            self._failure = reason
+            if self._newest is not None:
+                self._announce()
+
+    def attachment(self, server: str, why: str | None) -> None:
+        """A call has tried to use the server: why it could not, or None.
+
+        A server of which that is the newest is down, whatever probes find: they do not start a command, nor do they
+        ask for tools. See `Listener` in `reachability`.
+        """
+        for subject in self._subjects:
+            if subject.name == server and subject.kind is DownstreamHealth:
+                news = subject.called(why)
+                if news and self._newest is not None:
+                    self._tell()
+
+    def model_called(self, failure: ModelFailure | None) -> None:
+        """A call's LLM has answered (None), or has failed in a way that is not the request's own fault.
+
+        Then the active provider, if that LLM is its own, is down, though its list of models may be fine: until the next
+        call that is answered, or its check succeeds after it failed, and for `PASSING_FAILURE` or `LASTING_FAILURE` at
+        most.
+        """
+        if failure is None:
+            self.fail(None)
+        for subject in self._subjects:
+            if subject.kind is not ProviderHealth or not subject.counts:
+                continue
+            if failure is not None and failure.provider != subject.name:
+                continue
+            if subject.look is None:
+                checked = self._timestamp("milliseconds")
+                subject.outcome = ProviderHealth(name=subject.name, up=True, checked=checked)
+            if failure is None:
+                news = subject.called(None)
+            else:
+                seconds = LASTING_FAILURE if failure.lasting else PASSING_FAILURE
+                news = subject.called(f"calls fail: {failure.reason}", time.monotonic() + seconds)
+            if news and self._newest is not None:
+                self._tell()
+                self._woken.set()
+
+    # --- what is looked at, and when ----------------------------------------------------------------------
+
+    def _begin_sharing(self) -> None:
+        shared = [subject for subject in self._subjects if subject.target is not None]
+        if self._notices is None or not shared:
+            return
+        for subject in shared:
+            subject.mine = False
+            subject.wait(time.monotonic())
+        targets = dict.fromkeys(subject.target for subject in shared if subject.target is not None)
+        self._notices.listen(self._hear, self._stand_alone)
+        self._publish(WatchReport(targets=tuple(targets)))
+
+    def _hear(self, notice: Notice) -> None:
+        now = time.monotonic()
+        news = False
+        for result in notice.results:
+            for subject in self._subjects:
+                if subject.target == result.target:
+                    news = subject.heard(result, now) or news
+        for subject in self._subjects:
+            if subject.target in notice.turns:
+                subject.take_turn()
+        if news:
+            self._tell()
+            self._remove_obstacles()
+        self._woken.set()
+
+    def _stand_alone(self) -> None:
+        for subject in self._subjects:
+            if not subject.mine:
+                subject.take_turn()
+        self._woken.set()
+
+    async def _rest(self, until: float) -> None:
+        """Wait until then, or until somebody has been heard; others have their turn on the loop in any case."""
+        await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await self._woken.wait()
+
+    async def _look_at(self, due: Sequence[Subject]) -> None:
+        """Probe in parallel, each target once; others hear of it."""
+        groups: defaultdict[str | int, list[Subject]] = defaultdict(list)
+        for subject in due:
+            groups[subject.target or id(subject)].append(subject)
+        looks = [self._look(subjects) for subjects in groups.values()]
+        for error in await asyncio.gather(*looks, return_exceptions=True):
+            if isinstance(error, BaseException):  # without a next round, health would stand still
+                _log.error("a round of health probes failed", exc_info=error)
+        if self._notices is not None:
+            firsts = (subjects[0].result() for subjects in groups.values())
+            if results := tuple(result for result in firsts if result is not None):
+                self._publish(ProbedReport(results=results))
+        self._tell()
+        self._remove_obstacles()
+
+    async def _look(self, subjects: Sequence[Subject]) -> None:
+        """One probe, for all subjects that stand for the same."""
+        begun = time.monotonic()
+        for subject in subjects:
+            subject.postpone(begun)
+        if (look := subjects[0].look) is None:
+            return
+        outcome = replace(await look(), checked=self._timestamp("milliseconds"))
+        for subject in subjects:
+            subject.found(replace(outcome, name=subject.name), begun)
+
+    def _remove_obstacles(self) -> None:
+        """Calls may come seldom, and be none where the agent is known as degraded: somebody has to try."""
+        if any(subject.is_obstructed for subject in self._subjects if subject.kind is DownstreamHealth):
+            self._attach_again()
+
+    # --- what follows -------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Have gauges, log and whoever is told follow the newest outcomes."""
+        for subject in self._subjects:
+            tell_change(self._agent, subject)
+        metrics.set_health_checked(self._agent)
+        if not any(subject.is_awaited for subject in self._subjects if subject.counts):
+            self._announce()
+
+    def _announce(self) -> None:
+        counting = [subject for subject in self._subjects if subject.counts]
+        outcomes = [state for subject in counting if (state := subject.state) is not None]
+        slow = [state for subject in counting if subject.condition == "slow" and (state := subject.state)]
+        downstreams = tuple(outcome for outcome in outcomes if isinstance(outcome, DownstreamHealth))
+        provider = next((outcome for outcome in outcomes if isinstance(outcome, ProviderHealth)), None)
+        status, message = assess(downstreams, provider, self._failure, slow)
+        self._newest = HealthReport(
+            status=status,
+            timestamp=self._timestamp(),
+            message=message,
+            downstreams=downstreams,
+            provider=provider,
+        )
+        self._first_round.set()
+        self._publish(self._newest)
+
+    def _timestamp(self, resolution: str = "seconds") -> str:
+        return self._now().astimezone(UTC).isoformat(timespec=resolution).replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""The worker's port: MCP, metrics, liveness."""

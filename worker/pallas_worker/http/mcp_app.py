@@ -1,0 +1,201 @@
+"""The HTTP face of a worker: MCP at `/mcp` through the SDK's low-level server, `/metrics` and `/livez`.
+
+Knows MCP and HTTP; must not know fast-agent. Answers carry neither tracebacks nor secrets.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mcp.server.lowlevel.server import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
+from pydantic import ValidationError
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from pallas_common.http.hosts import HostGuard, Hosts
+from pallas_common.logs.setup import get_logger
+from pallas_common.metrics.agent_info import agent_families
+from pallas_common.metrics.exposition import accepts_gzip, compressed
+from pallas_worker.downstreams.bearer import inbound_bearer
+from pallas_worker.health.assessment import health_document
+from pallas_worker.http.single_message import OneMessage
+from pallas_worker.interface.errors import ArgumentError
+from pallas_worker.interface.tools import GET_HEALTH, history_prompt, list_tools, refuse_arguments
+from pallas_worker.telemetry import metrics
+from pallas_worker.telemetry.correlation import request_id
+from pallas_worker.telemetry.tracing import continue_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from pallas_common.protocol.messages import HealthReport, Status, WorkerSpec
+    from pallas_worker.agent.progress import Send as SendProgress
+
+_log = get_logger("pallas.worker.app")
+
+PATH = "/mcp"
+
+
+class MessageAnswerer(Protocol):
+    """What answers `send_message`."""
+
+    async def send_message(
+        self,
+        arguments: Mapping[str, object] | None,
+        bearer: str | None,
+        request_id: str,
+        send_progress: SendProgress,
+    ) -> CallToolResult:
+        """The result of one call; it does not raise."""
+
+
+class HealthSource(Protocol):
+    """What answers `get_health`."""
+
+    async def newest(self) -> HealthReport:
+        """The newest report."""
+
+    @property
+    def status(self) -> Status:
+        """What it says; `ok` before the first one, as the supervisor has it."""
+
+
+class WorkerApp:
+    """The MCP server of one agent, and the ASGI application that serves it."""
+
+    def __init__(self, spec: WorkerSpec, calls: MessageAnswerer, health: HealthSource) -> None:
+        self._calls = calls
+        self._health = health
+        self._tools = list_tools(spec.agent, spec.title, spec.description)
+        self._names = {tool.name for tool in self._tools}
+        self._prompt = history_prompt(spec.agent)
+        self._max_request_bytes = spec.max_request_bytes
+        self._port = spec.port
+        self.server: Server[dict[str, Any]] = Server(
+            spec.agent,
+            version=spec.version,
+            title=spec.title,
+            description=spec.description,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            get_tool_input_schema=self._header_schema,
+        )
+        self.server.middleware.insert(0, continue_trace)
+        self.server.middleware.append(_say_which_parameter)
+
+    def asgi(self, allowed_hosts: tuple[str, ...]) -> ASGIApp:
+        """The application; requests by another name, or from a page elsewhere, are refused."""
+        # The guard checks Host and Origin, of all paths; the SDK knows neither any address nor the page's own origin.
+        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        app: Starlette = self.server.streamable_http_app(
+            streamable_http_path=PATH,
+            stateless_http=True,
+            max_request_body_size=self._max_request_bytes,
+            transport_security=security,
+            custom_starlette_routes=[
+                Route("/", self._where),
+                Route("/metrics", self._metrics),
+                Route("/livez", _livez),
+            ],
+        )
+        hosts = Hosts(allowed_hosts)
+        return HostGuard(OneMessage(app, PATH, security, self._max_request_bytes), lambda: hosts)
+
+    async def _where(self, _request: Request) -> Response:
+        """For somebody who follows the port with a browser."""
+        return PlainTextResponse(f"MCP endpoint of {self.server.name}: {PATH}\n")
+
+    async def _metrics(self, request: Request) -> Response:
+        """The agent's series, as the registry port has them beside those of all others."""
+        facts = agent_families(self.server.name, self._port, self._health.status)
+        try:
+            body, content_type = metrics.render(request.headers.get("accept"), facts)
+        except (RuntimeError, OSError) as error:
+            return PlainTextResponse(str(error), 503)
+        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        if accepts_gzip(request.headers.get("accept-encoding", "")):
+            body = compressed(body)
+            headers["Content-Encoding"] = "gzip"
+        return Response(body, headers=headers)
+
+    def _header_schema(self, name: str) -> dict[str, Any] | None:
+        """The schema of a tool that mirrors arguments in headers. None does, and the SDK need not list them all."""
+        return None
+
+    async def _list_tools(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=list(self._tools))
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult:
+        if params.name not in self._names:
+            known = ", ".join(tool.name for tool in self._tools)
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:80]}; this agent has {known}")
+        if params.name == GET_HEALTH:
+            return await self._get_health(params.arguments)
+        headers = context.request.headers if context.request is not None else {}
+        return await self._calls.send_message(
+            params.arguments, inbound_bearer(headers), request_id(headers), context.session.report_progress
+        )
+
+    async def _get_health(self, arguments: Mapping[str, object] | None) -> CallToolResult:
+        try:
+            refuse_arguments(arguments)
+        except ArgumentError as error:
+            return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
+        report = await self._health.newest()
+        text = json.dumps(health_document(report))
+        return CallToolResult(content=[TextContent(type="text", text=text)])
+
+    async def _list_prompts(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[self._prompt])
+
+    async def _get_prompt(
+        self, context: ServerRequestContext[Any], params: GetPromptRequestParams
+    ) -> GetPromptResult:
+        if params.name != self._prompt.name:
+            raise MCPError(
+                INVALID_PARAMS, f"Unknown prompt: {params.name[:80]}; this agent has {self._prompt.name}"
+            )
+        return GetPromptResult(description=self._prompt.description, messages=[])
+
+
+async def _say_which_parameter(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Name the parameter that is malformed; the SDK's own answer leaves the client to guess."""
+    try:
+        return await call_next(ctx)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["loc"][:1] != ("params",):
+            raise
+        where = ".".join(map(str, first["loc"]))
+        raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {where}: {first['msg']}") from None
+
+
+async def _livez(request: Request) -> Response:
+    return PlainTextResponse("ok")

@@ -1,0 +1,1 @@
+"""What a client of an agent sends and gets: tools, history, images, messages, errors."""

@@ -1,0 +1,151 @@
+"""Images as a client sends them with a message: checked, and never changed.
+
+Pure. Knows the shape `{"data": base64, "mime_type": "image/png"}`; must not know models or messages.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pallas_worker.interface.errors import ArgumentError
+
+MIME_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""What LLM providers take as an image; a model may take fewer."""
+MAX_IMAGES = 20
+"""Images of one message, be it the turn or a row of the history."""
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+"""Bytes of one image, decoded: the most that any of the big providers takes."""
+
+_SIGNATURES = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
+"""How the content of each type begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image: `data` is base64, as it came."""
+
+    data: str = field(repr=False)
+    mime_type: str
+
+
+def parse_images(value: object, where: str = "images") -> tuple[Image, ...]:
+    """The images of an argument that may be absent (None).
+
+    `where` names the argument in errors, as in `images[2].data`.
+
+    Raises:
+        ArgumentError: the value or one of its entries is not what the interface document says.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise _no_list(where, value)
+    if len(value) > MAX_IMAGES:
+        raise _too_many(where, len(value))
+    return tuple(_parse_image(entry, f"{where}[{index}]") for index, entry in enumerate(value))
+
+
+class Readable(NamedTuple):
+    """What a message keeps that is not to be lost for an image of it."""
+
+    images: tuple[Image, ...]
+    left_out: int = 0
+    reason: str | None = None
+    """What is wrong with the first that is left out."""
+
+
+def readable_images(value: object) -> Readable:
+    """The images of an argument without those that are malformed; of more than `MAX_IMAGES`, the first ones."""
+    if value is None:
+        return Readable(())
+    if not isinstance(value, list):
+        return Readable((), 1, str(_no_list("images", value)))
+    images: list[Image] = []
+    reason: str | None = None
+    for index, entry in enumerate(value[:MAX_IMAGES]):
+        try:
+            images.append(_parse_image(entry, f"images[{index}]"))
+        except ArgumentError as error:
+            reason = reason or str(error)
+    if len(value) > MAX_IMAGES:
+        reason = reason or str(_too_many("images", len(value)))
+    return Readable(tuple(images), len(value) - len(images), reason)
+
+
+def _parse_image(entry: object, where: str) -> Image:
+    if not isinstance(entry, Mapping):
+        raise ArgumentError(f"{where} must be an object with data and mime_type, not {_kind(entry)}")
+    data, mime_type = entry.get("data"), entry.get("mime_type")
+    if not isinstance(data, str):
+        raise ArgumentError(f"{where}.data must be a base64 string, not {_kind(data)}")
+    if not isinstance(mime_type, str):
+        raise ArgumentError(f"{where}.mime_type must be a string such as image/png, not {_kind(mime_type)}")
+    if mime_type not in MIME_TYPES:
+        raise ArgumentError(
+            f"{where}.mime_type must be one of {', '.join(MIME_TYPES)}, not {mime_type[:80]!r}"
+        )
+    decoded = _decode(data, f"{where}.data")
+    if not _SIGNATURES[mime_type].match(decoded):
+        found = next((type_ for type_, begins in _SIGNATURES.items() if begins.match(decoded)), None)
+        content = f"is {found} by its content" if found else "does not begin as an image does"
+        raise ArgumentError(f"{where}.data {content}, and its mime_type says {mime_type}")
+    return Image(data, mime_type)
+
+
+def _decode(data: str, where: str) -> bytes:
+    """The bytes of RFC 4648's base64, padding included; any laxer reading is for the client to decide on."""
+    if data[:5].lower() == "data:":
+        raise ArgumentError(f"{where} must be bare base64, without the prefix 'data:…;base64,'")
+    if len(data) // 4 * 3 > MAX_IMAGE_BYTES + 2:
+        raise _too_large(where)
+    try:
+        decoded = binascii.a2b_base64(data, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise ArgumentError(f"{where} is not base64: {_why(data) or error}") from error
+    if not decoded:
+        raise ArgumentError(f"{where} is empty")
+    if binascii.b2a_base64(decoded[-(len(decoded) % 3 or 3) :], newline=False) != data[-4:].encode():
+        raise ArgumentError(f"{where} is not base64: its last character has bits that belong to no byte")
+    if len(decoded) > MAX_IMAGE_BYTES:
+        raise _too_large(where)
+    return decoded
+
+
+def _why(data: str) -> str | None:
+    """What commonly makes base64 unreadable, where it is that."""
+    if re.search(r"\s", data):
+        return "it contains white space or line breaks; remove them"
+    if re.search(r"[-_]", data):
+        return "it uses the URL-safe alphabet; write + and / in place of - and _"
+    if len(data) % 4:
+        return "its length is no multiple of 4; pad it with ="
+    return None
+
+
+def _no_list(where: str, value: object) -> ArgumentError:
+    return ArgumentError(f"{where} must be a list of objects, not {_kind(value)}")
+
+
+def _too_many(where: str, count: int) -> ArgumentError:
+    return ArgumentError(f"{where} has {count} images; {MAX_IMAGES} are allowed in one message")
+
+
+def _too_large(where: str) -> ArgumentError:
+    return ArgumentError(f"{where} is too large: an image may have {MAX_IMAGE_BYTES // 1024**2} MiB")
+
+
+def _kind(value: object) -> str:
+    """What JSON calls the value's type."""
+    if value is None:
+        return "null"
+    names = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return names.get(type(value), type(value).__name__)

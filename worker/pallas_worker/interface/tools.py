@@ -1,0 +1,143 @@
+"""The tools that a worker lists, and the arguments that they take.
+
+Pure. Knows the client's interface document; must not know agents or transports. The MCP SDK's low-level
+server checks no argument against a schema, so that this is the place where it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mcp_types import Prompt, Tool
+
+from pallas_worker.interface.errors import ArgumentError
+from pallas_worker.interface.history import History, parse_history
+from pallas_worker.interface.images import MIME_TYPES, Image, parse_images
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SEND_MESSAGE = "send_message"
+GET_HEALTH = "get_health"
+
+_IMAGES_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "data": {"type": "string", "description": "The image, base64."},
+            "mime_type": {"type": "string", "enum": list(MIME_TYPES)},
+        },
+        "required": ["data", "mime_type"],
+    },
+}
+
+SEND_MESSAGE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "description": "The new user turn as plain text."},
+        "images": _IMAGES_SCHEMA
+        | {"description": "Images attached to this turn only. Requires a vision-capable model."},
+        "history": {
+            "type": "array",
+            "description": "The conversation so far, in chronological order: the agent remembers nothing.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "role": {"type": "string", "enum": ["user", "assistant"]},
+                    "content": {"type": "string"},
+                    "images": _IMAGES_SCHEMA,
+                },
+                "required": ["role", "content"],
+            },
+        },
+        "conversation_id": {
+            "type": "string",
+            "description": "Opaque identifier, logged for trace correlation and for nothing else.",
+        },
+    },
+    "required": ["message"],
+    "additionalProperties": False,
+}
+
+GET_HEALTH_SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    """The checked arguments of one `send_message` call."""
+
+    message: str
+    images: tuple[Image, ...] = ()
+    history: History = field(default_factory=History)
+    conversation_id: str | None = None
+
+
+def list_tools(agent: str, title: str, description: str) -> tuple[Tool, ...]:
+    """`send_message`, the same under the agent's name (LLMs pick tools by name), and `get_health`."""
+    tools = [
+        Tool(
+            name=SEND_MESSAGE,
+            title=f"Send a message to {title}",
+            description=f"Send a message to the agent {title} and return its answer. {description}".strip(),
+            input_schema=SEND_MESSAGE_SCHEMA,
+        ),
+        Tool(
+            name=GET_HEALTH,
+            description="Returns the health status of this agent and its downstream dependencies.",
+            input_schema=GET_HEALTH_SCHEMA,
+        ),
+    ]
+    if agent not in (SEND_MESSAGE, GET_HEALTH):
+        tools.insert(
+            1, Tool(name=agent, title=title, description=description, input_schema=SEND_MESSAGE_SCHEMA)
+        )
+    return tuple(tools)
+
+
+def history_prompt(agent: str) -> Prompt:
+    """The prompt that older clients ask for; it never has any message."""
+    return Prompt(
+        name=f"{agent}_history",
+        description="Always empty: the conversation's history lives on the client.",
+        arguments=[],
+    )
+
+
+def parse_send_message(arguments: Mapping[str, object] | None) -> SendMessage:
+    """The arguments of a `send_message` call; an optional one that is null counts as absent.
+
+    Raises:
+        ArgumentError: an argument is missing, unknown or malformed; malformed history rows are no error.
+    """
+    arguments = arguments or {}
+    known = SEND_MESSAGE_SCHEMA["properties"]
+    _refuse_unknown(arguments, tuple(known) if isinstance(known, dict) else ())
+    message = arguments.get("message")
+    if not isinstance(message, str):
+        raise ArgumentError("message is required and must be a string")
+    conversation_id = arguments.get("conversation_id")
+    if conversation_id is not None and not isinstance(conversation_id, str):
+        raise ArgumentError("conversation_id must be a string")
+    images = parse_images(arguments.get("images"))
+    if not message and not images:
+        raise ArgumentError("message is empty and there are no images")
+    history = parse_history(arguments.get("history"))
+    return SendMessage(message=message, images=images, history=history, conversation_id=conversation_id)
+
+
+def refuse_arguments(arguments: Mapping[str, object] | None) -> None:
+    """Check the arguments of a tool that takes none.
+
+    Raises:
+        ArgumentError: there is one.
+    """
+    _refuse_unknown(arguments or {}, ())
+
+
+def _refuse_unknown(arguments: Mapping[str, object], known: tuple[str, ...]) -> None:
+    unknown = [repr(name[:80]) for name in arguments if name not in known]
+    if unknown:
+        takes = f"known are {', '.join(known)}" if known else "this tool takes none"
+        raise ArgumentError(f"unknown argument {', '.join(unknown[:5])}; {takes}")

@@ -1,0 +1,47 @@
+"""What the worker's code prints, without the secrets that are known: a print within a call knows that call's token.
+
+Knows Python's two text streams; what is written past them, by a C library or a program, goes as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pallas_common.secrets.values import KnownSecrets
+
+
+class DiscreetStream(io.TextIOWrapper):
+    """A text stream that takes another one's place, on the same descriptor."""
+
+    def __init__(self, replaced: io.TextIOWrapper, secrets: KnownSecrets) -> None:
+        """`replaced` stays usable for those who have it already.
+
+        The buffer is a new one: the old one believes that its descriptor is what it was before a fork.
+        """
+        replaced.flush()
+        super().__init__(
+            io.BufferedWriter(io.FileIO(replaced.fileno(), "w", closefd=False)),
+            encoding=replaced.encoding,
+            errors=replaced.errors,
+            line_buffering=replaced.line_buffering,
+            write_through=replaced.write_through,
+        )
+        self._secrets = secrets
+
+    def write(self, text: str) -> int:
+        """Write the text without secrets; the number of characters that were given."""
+        super().write(self._secrets.strike(text) if self._secrets.may_be_in(text) else text)
+        return len(text)
+
+
+def print_no_secrets(secrets: KnownSecrets) -> None:
+    """Let `print` and all else that writes to `sys.stdout` and `sys.stderr` say none of `secrets`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):  # there may be none, or somebody's own
+            with contextlib.suppress(OSError, ValueError):  # or one that is closed
+                setattr(sys, name, DiscreetStream(stream, secrets))

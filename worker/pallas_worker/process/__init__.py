@@ -1,0 +1,1 @@
+"""The life of a worker process, from fork to exit status."""

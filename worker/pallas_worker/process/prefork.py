@@ -1,0 +1,96 @@
+"""The next worker, forked before anybody asks for it: it waits, and becomes whatever the next command says.
+
+Knows the hand-over between the zygote and one such process. To fork a process of this size takes longer than all else
+that the zygote does for a worker, and so does a process's first write to each page that it shares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import setproctitle
+
+from pallas_common.protocol.messages import Descriptors
+from pallas_worker.link.lifeline import wake_on_parent_death
+from pallas_worker.process.double_fork import fork_adopted
+from pallas_worker.process.run import run_worker
+from pallas_worker.process.warm_up import rehearse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+TITLE = "pallas-spare"
+
+PATIENCE = 1.0
+"""Seconds that it may take to answer; it may be rehearsing, which takes a fraction of one."""
+
+
+class Spare:
+    """A process that waits to become a worker, and ends with the zygote.
+
+    Args:
+        let_go: closes, in that process, what only the zygote may hold.
+
+    Raises:
+        OSError, RuntimeError: as `fork_adopted`.
+    """
+
+    def __init__(self, let_go: Callable[[], None]) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+
+            def wait() -> NoReturn:
+                self._socket.close()
+                let_go()
+                _wait(theirs)
+
+            try:
+                self.pid = fork_adopted(wait)
+                self._pidfd = os.pidfd_open(self.pid)
+            except (OSError, RuntimeError):
+                self._socket.close()
+                raise
+
+    def become(self, descriptors: Descriptors) -> bool:
+        """Make it a worker with these descriptors; False if it is dead or does not answer, and then it is killed."""
+        became = False
+        with self._socket:
+            try:
+                socket.send_fds(self._socket, [b"become"], list(descriptors))
+                self._socket.settimeout(PATIENCE)
+                became = self._socket.recv(1) == b"!"
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            except OSError:  # it has ended
+                pass
+        os.close(self._pidfd)
+        return became
+
+
+def become_worker(descriptors: Descriptors) -> NoReturn:
+    """Serve an agent in this process, whose output goes where the descriptors say."""
+    for target in (1, 2):
+        os.dup2(descriptors.output, target)
+    os.close(descriptors.output)
+    run_worker(descriptors)
+
+
+def _wait(zygote: socket.socket) -> NoReturn:
+    setproctitle.setproctitle(TITLE)
+    wake_on_parent_death()  # one that is stopped could not see the zygote's end
+    if not select.select([zygote], [], [], 0)[0]:
+        rehearse()
+    command, descriptors, _, _ = socket.recv_fds(zygote, 64, len(Descriptors._fields))
+    if not command:
+        os._exit(0)
+    given = Descriptors(*descriptors)
+    zygote.send(b"!")
+    zygote.close()
+    become_worker(given)

@@ -1,0 +1,1 @@
+"""The user's module: its import, and what goes wrong in it."""

@@ -1,0 +1,94 @@
+"""What every worker does first, done once for nobody, by a process that waits to become a worker.
+
+It takes the time that the first run of anything takes: the memory pages that it writes to are the process's own
+afterwards, and what libraries compute once is computed. It must leave nothing behind that a worker would see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import warnings
+from typing import TYPE_CHECKING
+
+from fast_agent.config import Settings
+
+from pallas_common.http.connections import Connections
+from pallas_common.http.server import HttpServer
+from pallas_common.protocol.messages import WorkerSpec
+from pallas_worker.fastagent.application import check_names
+from pallas_worker.http.mcp_app import WorkerApp
+from pallas_worker.http.self_check import complaint_of
+from pallas_worker.process.run import loop_factory
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from pallas_common.protocol.messages import HealthReport, Status
+
+PORT = 1
+"""Of nobody; it only stands in the Host header."""
+
+
+def rehearse() -> None:
+    """Look for fast-agent's names, read settings, and answer a request of our own.
+
+    What fails here will fail for a worker, who can say it.
+    """
+    level = logging.root.manager.disable
+    logging.disable()
+    try:
+        # Ignored, a warning is not remembered as given: the worker's own log shall have it.
+        with warnings.catch_warnings(action="ignore"):
+            with contextlib.suppress(Exception):
+                check_names()
+            with contextlib.suppress(Exception):
+                Settings()
+            with contextlib.suppress(Exception), asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(answered())
+    finally:
+        logging.disable(level)
+
+
+async def answered() -> str | None:
+    """Answer a request of our own, as a worker does before it says that it is ready; see `complaint_of`."""
+    app = WorkerApp(_SPEC, _Nobody(), _Nobody())
+    asgi = app.asgi(_SPEC.allowed_hosts)
+    with socket.socket() as listener:
+        async with app.server.session_manager.run():
+            return await complaint_of(HttpServer(asgi, listener, Connections("rehearsal", 1)), PORT)
+
+
+class _Nobody:
+    """Answers no call and knows of no health."""
+
+    async def send_message(self, *_: object) -> CallToolResult:
+        raise NotImplementedError
+
+    async def newest(self) -> HealthReport:
+        raise NotImplementedError
+
+    @property
+    def status(self) -> Status:
+        raise NotImplementedError
+
+
+_SPEC = WorkerSpec(
+    agent="rehearsal",
+    module="",
+    title="",
+    description="",
+    version="",
+    deployment="",
+    port=PORT,
+    generation=0,
+    directory="",
+    allowed_hosts=("localhost",),
+    metrics_directory="",
+    metrics_slot="",
+    stop_timeout=0,
+    log_level="",
+    root_log_level="",
+)

@@ -1,0 +1,1 @@
+"""The worker's series and spans, and what ties records to calls."""

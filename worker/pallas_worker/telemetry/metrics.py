@@ -1,0 +1,352 @@
+"""The worker's Prometheus series: their names, labels and buckets, and one function for each event.
+
+Knows the table "Metrics Reference" of the technical reference; must not know where the events come from.
+Until `open_metrics` the recording functions do nothing, so that importing this module opens no file and a
+zygote can fork it. After it they never raise: what the disk has no room for is dropped, with one warning. An agent
+whose metrics cannot be written serves all the same.
+`pallas_up` is the supervisor's; `pallas_agent_info` and `pallas_agent_health_status` are in no file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from prometheus_client import Counter, Gauge, Histogram, values
+
+from pallas_common.logs.setup import get_logger
+from pallas_common.metrics.exposition import choose, page
+from pallas_worker.telemetry.metrics_files import (
+    AgentFiles,
+    ReservedFile,
+    SlotBusyError,
+    SlotLock,
+    Upkeep,
+    drop_live_gauges,
+    reserve,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pallas_common.metrics.exposition import Family
+
+Outcome = Literal["ok", "error"]
+TokenKind = Literal["input", "output", "cache_read", "cache_write", "cache_hit", "reasoning"]
+
+MESSAGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+"""Upper bounds in seconds: from an agent without a model to a long loop."""
+TOOL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+"""Upper bounds in seconds: from a lookup on the same machine to another agent's whole answer."""
+
+RETRY = 5.0
+"""Seconds until it is tried again to open files that could not be made."""
+
+_log = get_logger("pallas.worker.metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """The open series of this process, and the files of its agent."""
+
+    files: AgentFiles
+    messages: Counter
+    message_seconds: Histogram
+    turns: Counter
+    tokens: Counter
+    tool_calls: Counter
+    tool_seconds: Histogram
+    refused_calls: Counter
+    downstream_up: Gauge
+    provider_up: Gauge
+    health_checked: Gauge
+    calls_running: Gauge
+    calls_waiting: Gauge
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Where this process is to record."""
+
+    directory: str
+    name: str
+    agent: str | None
+    owner: int
+    """The process ID: children record beside the slot and open nothing."""
+    retry_at: float = 0.0
+    """When it is worth trying again to open the files, on the monotonic clock."""
+
+
+_slot: _Slot | None = None
+_series: _Series | None = None
+_complained = False
+
+
+def open_metrics(directory: str, slot: str, agent: str | None = None) -> None:
+    """Begin to record into the files of `slot` in `directory`, where the slot's last writer stopped.
+
+    The files are named by the slot and not by the process, so that counters survive a restart and the
+    directory does not grow. A process that is forked from this one writes files of its own,
+    `<slot>.p<pid>`. Call it once, in the worker itself; there is no way back. If the files cannot be made,
+    because the disk is full for example, nothing is recorded until they can be.
+
+    Args:
+        directory: exists, is writable, and belongs to one supervisor.
+        slot: letters and digits only.
+        agent: whose calls are counted from 0 on, so that the first one is seen to be one more.
+
+    Raises:
+        ValueError: `slot` is not a slot's name.
+        RuntimeError: this process has metrics open already.
+        SlotBusyError: another living process writes this slot.
+    """
+    global _slot
+    if not (slot.isascii() and slot.isalnum()):
+        raise ValueError(f"a metrics slot is named with letters and digits only, not {slot!r}")
+    if _slot is not None:
+        raise RuntimeError(f"the metrics of this process are open already, in slot {_slot.name!r}")
+    _slot = _Slot(directory, slot, agent, os.getpid())
+    try:
+        _open(_slot)
+    except SlotBusyError:
+        _slot = None
+        raise
+
+
+def _open(slot: _Slot) -> None:
+    """Try to make the files."""
+    global _series
+    try:
+        lock = SlotLock(slot.directory, slot.name)
+        try:
+            drop_live_gauges(slot.directory, slot.name)
+            for kind in ("counter", "histogram", "gauge_livemostrecent", "gauge_livesum"):
+                reserve(f"{slot.directory}/{kind}_{slot.name}.db")
+        except OSError:
+            lock.release()
+            raise
+    except OSError as error:
+        slot.retry_at = time.monotonic() + RETRY
+        _complain(error)
+        return
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = slot.directory
+    ReservedFile.upkeep = Upkeep(slot.directory, lock)
+    values.MmapedDict = ReservedFile  # type: ignore[attr-defined]
+    values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]
+        lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
+    )
+    _series = _make_series(AgentFiles(slot.directory, slot.name, slot.agent))
+    if slot.agent is not None:
+        with _recording() as series:
+            if series is not None:
+                series.messages.labels(slot.agent, "ok")
+                series.messages.labels(slot.agent, "error")
+                series.message_seconds.labels(slot.agent)
+
+
+def _make_series(files: AgentFiles) -> _Series:
+    return _Series(
+        files=files,
+        messages=Counter(
+            "pallas_send_message_total",
+            "send_message MCP calls, by outcome (ok, error); a cancelled call is an error.",
+            ["agent", "outcome"],
+            registry=None,
+        ),
+        message_seconds=Histogram(
+            "pallas_send_message_duration_seconds",
+            "Wall-clock duration of send_message MCP calls, the whole agent loop included, in seconds.",
+            ["agent"],
+            registry=None,
+            buckets=MESSAGE_BUCKETS,
+        ),
+        turns=Counter(
+            "pallas_llm_turns_total",
+            "Round-trips to the LLM provider.",
+            ["agent", "model"],
+            registry=None,
+        ),
+        tokens=Counter(
+            "pallas_llm_tokens_total",
+            "Tokens of LLM turns, by kind: input, output, cache_read, cache_write, cache_hit, reasoning.",
+            ["agent", "model", "kind"],
+            registry=None,
+        ),
+        tool_calls=Counter(
+            "pallas_tool_calls_total",
+            "Operations on downstream MCP servers, by kind of operation and outcome (ok, error).",
+            ["agent", "server", "operation", "outcome"],
+            registry=None,
+        ),
+        tool_seconds=Histogram(
+            "pallas_tool_call_duration_seconds",
+            "Duration of operations on downstream MCP servers in seconds.",
+            ["agent", "server", "operation"],
+            registry=None,
+            buckets=TOOL_BUCKETS,
+        ),
+        refused_calls=Counter(
+            "pallas_refused_tool_calls_total",
+            "Tool calls of the agent's models that were not run: it has no such tool, or a filter hides it.",
+            ["agent"],
+            registry=None,
+        ),
+        downstream_up=Gauge(
+            "pallas_downstream_up",
+            "1 when the downstream MCP server passed its newest background probe, else 0.",
+            ["agent", "server"],
+            registry=None,
+            multiprocess_mode="livemostrecent",
+        ),
+        provider_up=Gauge(
+            "pallas_llm_provider_up",
+            "1 when the active LLM provider passed its newest check, else 0.",
+            ["provider"],
+            registry=None,
+            multiprocess_mode="livemostrecent",
+        ),
+        health_checked=Gauge(
+            "pallas_health_checked_timestamp_seconds",
+            "When the agent's newest round of background probes ended, in seconds since the epoch.",
+            ["agent"],
+            registry=None,
+            multiprocess_mode="livemostrecent",
+        ),
+        # A sum: while one worker takes over from another, the calls of both are the agent's.
+        calls_running=Gauge(
+            "pallas_calls_running",
+            "send_message calls that run now; max_concurrency bounds them.",
+            ["agent"],
+            registry=None,
+            multiprocess_mode="livesum",
+        ),
+        calls_waiting=Gauge(
+            "pallas_calls_waiting",
+            "send_message calls that wait for their turn now; max_queue bounds them.",
+            ["agent"],
+            registry=None,
+            multiprocess_mode="livesum",
+        ),
+    )
+
+
+def observe_send_message(agent: str, outcome: Outcome, seconds: float) -> None:
+    """One `send_message` call has ended after `seconds`."""
+    with _recording() as series:
+        if series is not None:
+            series.messages.labels(agent, outcome).inc()
+            series.message_seconds.labels(agent).observe(seconds)
+
+
+def count_llm_turn(agent: str, model: str) -> None:
+    """The LLM provider has answered once; `model` is the model's own name, without its provider."""
+    with _recording() as series:
+        if series is not None:
+            series.turns.labels(agent, model).inc()
+
+
+def count_llm_tokens(agent: str, model: str, kind: TokenKind, n: int) -> None:
+    """LLM turns have used `n` tokens of one kind; nothing is recorded for a number below 1."""
+    with _recording() as series:
+        if series is not None and n > 0:
+            series.tokens.labels(agent, model, kind).inc(n)
+
+
+def observe_tool_call(agent: str, server: str, operation: str, outcome: Outcome, seconds: float) -> None:
+    """One operation on a downstream server has ended after `seconds`."""
+    with _recording() as series:
+        if series is not None:
+            series.tool_calls.labels(agent, server, operation, outcome).inc()
+            series.tool_seconds.labels(agent, server, operation).observe(seconds)
+
+
+def count_refused_tool_calls(agent: str, n: int) -> None:
+    """So many tool calls of the agent's models were refused; nothing is recorded for a number below 1."""
+    with _recording() as series:
+        if series is not None and n > 0:
+            series.refused_calls.labels(agent).inc(n)
+
+
+def set_downstream_up(agent: str, server: str, up: bool) -> None:
+    """The newest probe of the downstream server has passed or failed."""
+    with _recording() as series:
+        if series is not None:
+            series.downstream_up.labels(agent, server).set(up)
+
+
+def set_llm_provider_up(provider: str, up: bool) -> None:
+    """The newest check of the active LLM provider has passed or failed."""
+    with _recording() as series:
+        if series is not None:
+            series.provider_up.labels(provider).set(up)
+
+
+def set_health_checked(agent: str) -> None:
+    """A round of background probes has ended."""
+    with _recording() as series:
+        if series is not None:
+            series.health_checked.labels(agent).set_to_current_time()
+
+
+def set_calls(agent: str, running: int, waiting: int) -> None:
+    """So many `send_message` calls run now, and so many wait for their turn."""
+    with _recording() as series:
+        if series is not None:
+            series.calls_running.labels(agent).set(running)
+            series.calls_waiting.labels(agent).set(waiting)
+
+
+def look_after_files() -> None:
+    """Make files again that somebody has removed; for every now and then."""
+    if _slot is None or _slot.agent is None or ReservedFile.upkeep is None:
+        return
+    with _recording() as series:
+        if series is not None:
+            ReservedFile.upkeep.is_due = True
+            series.messages.labels(_slot.agent, "ok").inc(0)  # a write looks, with nobody else writing
+
+
+def render(accept: str | None, facts: Iterable[Family] = ()) -> tuple[bytes, str]:
+    """The agent's own series, those of processes forked from its workers included: body and content type.
+
+    Args:
+        accept: the request's `Accept` header; it may ask for OpenMetrics.
+        facts: what else is known of the agent.
+
+    Raises:
+        RuntimeError: `open_metrics` has not been called, or the files cannot be made.
+        OSError: the directory cannot be read.
+    """
+    if _series is None:
+        raise RuntimeError("the metrics of this process are not open: see open_metrics")
+    look_after_files()
+    _series.files.read()
+    content_type = choose(accept or "")
+    return page([*facts, *_series.files.merged.families()], content_type), content_type
+
+
+@contextmanager
+def _recording() -> Iterator[_Series | None]:
+    """The open series, or None before `open_metrics`; an error of the disk drops what is recorded."""
+    if (
+        _series is None
+        and _slot is not None
+        and time.monotonic() >= _slot.retry_at
+        and os.getpid() == _slot.owner
+    ):
+        with suppress(SlotBusyError):
+            _open(_slot)
+    try:
+        yield _series
+    except OSError as error:
+        _complain(error)
+
+
+def _complain(error: OSError) -> None:
+    global _complained
+    if not _complained:
+        _complained = True
+        _log.warning("metrics are being dropped: %s", error)
