@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_supervisor.lifecycle import second_worker as replacement
 from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT
-from pallas_supervisor.lifecycle.states import CompanionState, State
+from pallas_supervisor.lifecycle.states import SecondWorkerState, State
 from pallas_supervisor.lifecycle.table import IGNORE, TABLE
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 WORDS = {
     "Start": "start",
     "Stop": "stop",
-    "Restart": "restart --now",
-    "Replace": "restart",
-    "Proceed": "turn to be replaced",
-    "Keep": "restart of all ended",
+    "HardRestart": "restart --now",
+    "RollingRestart": "restart",
+    "BeginReplacement": "turn to be replaced",
+    "CancelReplacement": "restart of all ended",
     "Redefine": "changed definition",
     "Rebind": "changed port",
     "DependenciesReady": "dependencies ready",
@@ -32,10 +32,10 @@ WORDS = {
     "Spawned": "process exists",
     "SpawnFailed": "cannot be spawned",
     "Ready": "ready",
-    "Complained": "says why it fails",
+    "StartFailureReported": "says why it fails",
     "Unhealthy": "heartbeats missed",
     "Died": "process ended",
-    "Swept": "nothing left of it",
+    "Reaped": "nothing left of it",
 }
 
 TIMERS = {
@@ -46,17 +46,17 @@ TIMERS = {
     State.BACKOFF: "retry time",
 }
 
-COMPANION_TIMERS = {
-    CompanionState.STARTING: "start_timeout",
-    CompanionState.DRAINING: "stop_timeout",
-    CompanionState.KILLING: f"{KILL_TIMEOUT:g} s",
+SECOND_WORKER_TIMERS = {
+    SecondWorkerState.STARTING: "start_timeout",
+    SecondWorkerState.DRAINING: "stop_timeout",
+    SecondWorkerState.KILLING: f"{KILL_TIMEOUT:g} s",
 }
 
 TOP = """\
 # States of an agent
 
-Written by `scripts/diagram` from the table of states × events in `supervisor/pallas_supervisor/machine.py`; a test
-compares the two. An arrow bears every event that may take it; where an event has several arrows, what the operator
+Written by `scripts/diagram` from the table of states × events in
+`supervisor/pallas_supervisor/lifecycle/table.py`; a test compares the two. An arrow bears every event that may take it; where an event has several arrows, what the operator
 wants, the restart policy and the failures so far decide. What each state means: [operation.md](operation.md#states).
 
 ```mermaid
@@ -72,14 +72,14 @@ Events that change no state, but what becomes of the agent:
 |---|---|
 """
 
-COMPANIONS = """
+SECOND_WORKERS = """
 ## A second worker
 
-While an agent is replaced gracefully it has two workers: the one that the state above is about, and a companion. At
+While an agent is replaced gracefully it has two workers: the one that the state above is about, and a second. At
 first that is the new worker, which is `starting` beside the one that serves; when it is ready the two change places,
-and the old one is `draining`. From the table in `supervisor/pallas_supervisor/replacement.py`:
+and the old one is `draining`. From the table in `supervisor/pallas_supervisor/lifecycle/second_worker.py`:
 
-| Companion | Event | What is done |
+| Second worker | Event | What is done |
 |---|---|---|
 """
 
@@ -96,8 +96,8 @@ def page() -> str:
     lines = ["    [*] --> stopped"]
     lines += [f"    {state} --> {target}: {', '.join(words)}" for (state, target), words in arrows.items()]
     table = [f"| `{state}` | {', '.join(words)} |" for state, words in within.items()]
-    companions = [
-        f"| `{state}` | {_companion_word(state, event)} | {act.__name__.replace('_', ' ')} |"
+    second_workers = [
+        f"| `{state}` | {_second_worker_word(state, event)} | {act.__name__.replace('_', ' ')} |"
         for (state, event), act in replacement.TABLE.items()
         if act is not replacement.ignore
     ]
@@ -108,8 +108,8 @@ def page() -> str:
         BOTTOM,
         "\n".join(table),
         "\n",
-        COMPANIONS,
-        "\n".join(companions),
+        SECOND_WORKERS,
+        "\n".join(second_workers),
         "\n",
     )
     return "".join(parts)
@@ -117,15 +117,15 @@ def page() -> str:
 
 def _order(item: tuple[tuple[State, type[Event]], object]) -> tuple[int, int]:
     (state, event), _ = item
-    return list(State).index(state), [*WORDS, "Elapsed", "CompanionElapsed"].index(event.__name__)
+    return list(State).index(state), [*WORDS, "Elapsed", "SecondWorkerElapsed"].index(event.__name__)
 
 
 def _word(state: State, event: type[Event]) -> str:
     return TIMERS[state] if event.__name__ == "Elapsed" else WORDS[event.__name__]
 
 
-def _companion_word(state: CompanionState, event: type[Event]) -> str:
-    return COMPANION_TIMERS[state] if event.__name__ == "CompanionElapsed" else WORDS[event.__name__]
+def _second_worker_word(state: SecondWorkerState, event: type[Event]) -> str:
+    return SECOND_WORKER_TIMERS[state] if event.__name__ == "SecondWorkerElapsed" else WORDS[event.__name__]
 
 
 if __name__ == "__main__":

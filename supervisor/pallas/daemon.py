@@ -30,20 +30,20 @@ from pallas_registry.environment.variables import log_file, logs_to_stderr
 from pallas_registry.source import alone
 from pallas_supervisor.agents.manager import Fleet
 from pallas_supervisor.agents.reload import Reloading
-from pallas_supervisor.agents.verbs import Operations
+from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import Directory
 from pallas_supervisor.http.control_api import control_api
 from pallas_supervisor.http.peer_credentials import PeerProtocol
 from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.logs.console import Console
 from pallas_supervisor.logs.loop_errors import LoopErrors
-from pallas_supervisor.logs.router import HubHandler, LogHub
+from pallas_supervisor.logs.router import LogRouter, LogRouterHandler
 from pallas_supervisor.logs.writer import LogWriter, claim
 from pallas_supervisor.processes.keeper.predecessor import VARIABLE as TRAIL_VARIABLE
 from pallas_supervisor.processes.keeper.predecessor import Trail, end_predecessor, forget
 from pallas_supervisor.processes.linux.cgroups import Groups, delegated_groups
 from pallas_supervisor.processes.linux.process_tree import OWN, become_subreaper
-from pallas_supervisor.reload.drift import Provenance
+from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.source import Source
 from pallas_supervisor.sockets.activation import Inheritance
 from pallas_supervisor.sockets.instance_lock import keep_cleaners_off, lock_instance
@@ -132,7 +132,7 @@ class _Supervisor:
         left_behind = end_predecessor(socket_path.parent)
         listeners = self._listen(deployment)
         hub = self._open_log(deployment.name)
-        handler = HubHandler(hub, self._loop)
+        handler = LogRouterHandler(hub, self._loop)
         configure_logging(handler, levels, {}, hub.secrets)
         self._stack.callback(logging.getLogger().removeHandler, handler)
         self._stack.callback(own_logger().removeHandler, handler)
@@ -180,7 +180,7 @@ class _Supervisor:
         registry_listener: socket.socket | None,
         since: float,
     ) -> None:
-        control = control_api(fleet, Operations(fleet), reloading, since)
+        control = control_api(fleet, OperatorVerbs(fleet), reloading, since)
         control_listener = _control_listener(socket_path)
         self._stack.callback(control_listener.close)
         self._stack.callback(socket_path.unlink, missing_ok=True)
@@ -271,18 +271,18 @@ class _Supervisor:
         self._stack.callback(close_listeners, list(listeners.values()))
         return listeners
 
-    def _provenance(self) -> Provenance:
+    def _provenance(self) -> Drift:
         given = self._assignment
         path = given.configuration.deployment.path
-        return Provenance(Source(path=path, directory=given.directory, only=given.only), given.configuration)
+        return Drift(Source(path=path, directory=given.directory, only=given.only), given.configuration)
 
-    def _open_log(self, deployment: str) -> LogHub:
+    def _open_log(self, deployment: str) -> LogRouter:
         path, claimed = claim(log_file(os.environ), deployment)
         self._stack.callback(os.close, claimed)
         writer = LogWriter(path, stderr=logs_to_stderr(os.environ))
         self._stack.callback(writer.close)
         secrets = KnownSecrets(configured_secrets(self._assignment.directory, os.environ))
-        return LogHub(writer.put, secrets, lambda: writer.lost)
+        return LogRouter(writer.put, secrets, lambda: writer.lost)
 
     # --- signals and time ---------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class _Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, stop)
         self._loop.add_signal_handler(signal.SIGHUP, reloading.ask)
-        self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap)
+        self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap_adopted)
 
     @contextlib.contextmanager
     def _reload_announced(self, fleet: Fleet, public: tuple[socket.socket, ...]) -> Iterator[None]:

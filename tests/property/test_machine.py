@@ -24,28 +24,28 @@ from hypothesis.stateful import (
 )
 
 from pallas_supervisor.lifecycle.dependencies import Graph
-from pallas_supervisor.lifecycle.effects import SetCompanionTimer, SetTimer, Spawn
+from pallas_supervisor.lifecycle.effects import SetSecondWorkerTimer, SetTimer, Spawn
 from pallas_supervisor.lifecycle.events import (
     OF_GENERATION,
-    CompanionElapsed,
-    Complained,
+    BeginReplacement,
+    CancelReplacement,
     DependenciesReady,
     DependencyLost,
     Died,
     Elapsed,
     Event,
-    Keep,
-    Proceed,
+    HardRestart,
     Ready,
+    Reaped,
     Rebind,
     Redefine,
-    Replace,
-    Restart,
+    RollingRestart,
+    SecondWorkerElapsed,
     Spawned,
     SpawnFailed,
     Start,
+    StartFailureReported,
     Stop,
-    Swept,
     Unhealthy,
 )
 from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT
@@ -53,10 +53,10 @@ from pallas_supervisor.lifecycle.states import (
     RESTING,
     WITH_PROCESS,
     Agent,
-    CompanionState,
     Desired,
     Exit,
     Policy,
+    SecondWorkerState,
     State,
 )
 from pallas_supervisor.lifecycle.table import IGNORE, TABLE, step
@@ -95,36 +95,45 @@ class OffBy:
 
     def of(self, agent: Agent) -> Event:
         if isinstance(self.event, Elapsed):
-            return Elapsed(agent.epoch + self.distance)
+            return Elapsed(agent.timer_epoch + self.distance)
         if isinstance(self.event, OF_GENERATION):
             return replace(self.event, generation=agent.generation + self.distance)
         return self.event
 
 
 @dataclass(frozen=True)
-class OfCompanion:
-    """An event of the companion's, if there is one."""
+class OfSecondWorker:
+    """An event of the second worker's, if there is one."""
 
     event: Event
 
     def of(self, agent: Agent) -> Event | None:
-        if (companion := agent.companion) is None:
+        if (second_worker := agent.second_worker) is None:
             return None
-        if isinstance(self.event, CompanionElapsed):
-            return CompanionElapsed(companion.generation, companion.state)
-        return replace(self.event, generation=companion.generation)  # type: ignore[call-arg]
+        if isinstance(self.event, SecondWorkerElapsed):
+            return SecondWorkerElapsed(second_worker.generation, second_worker.state)
+        return replace(self.event, generation=second_worker.generation)  # type: ignore[call-arg]
 
 
 OF_PROCESS = st.one_of(
     st.builds(Spawned, st.just(0), st.integers(2, 9)),
     st.builds(SpawnFailed, st.just(0), st.just("no memory"), st.booleans()),
-    st.sampled_from([Ready(0), Swept(0), Complained(0, "ImportError"), Unhealthy(0, "frozen")]),
+    st.sampled_from([Ready(0), Reaped(0), StartFailureReported(0, "ImportError"), Unhealthy(0, "frozen")]),
     st.builds(Died, st.just(0), exits),
 )
 happenings = st.builds(
     OffBy,
     st.one_of(
-        st.sampled_from([Start(), Stop(), Restart(), Replace("operator"), Proceed(), Keep()]),
+        st.sampled_from(
+            [
+                Start(),
+                Stop(),
+                HardRestart(),
+                RollingRestart("operator"),
+                BeginReplacement(),
+                CancelReplacement(),
+            ]
+        ),
         st.sampled_from([DependenciesReady(), DependencyLost("library"), Elapsed(0)]),
         st.builds(Redefine, policies, st.booleans()),
         st.builds(Rebind, policies),
@@ -133,8 +142,8 @@ happenings = st.builds(
     st.sampled_from([0, 0, 0, 0, -1, 1]),
 )
 """Every kind of event, mostly of the agent's own generation and epoch."""
-companions = st.builds(
-    OfCompanion, st.one_of(OF_PROCESS, st.just(CompanionElapsed(0, CompanionState.STARTING)))
+second_workers = st.builds(
+    OfSecondWorker, st.one_of(OF_PROCESS, st.just(SecondWorkerElapsed(0, SecondWorkerState.STARTING)))
 )
 
 
@@ -153,8 +162,8 @@ class PureMachine(RuleBasedStateMachine):
         """Anything, sensible or not."""
         self._take(happening, draw, wait)
 
-    @rule(happening=companions, wait=st.sampled_from([0.0, 1.0, 61.0]))
-    def happen_to_the_companion(self, happening: OfCompanion, wait: float) -> None:
+    @rule(happening=second_workers, wait=st.sampled_from([0.0, 1.0, 61.0]))
+    def happen_to_the_second_worker(self, happening: OfSecondWorker, wait: float) -> None:
         """Anything, sensible or not, if there is one."""
         if (event := happening.of(self.agent)) is None:
             return
@@ -169,10 +178,12 @@ class PureMachine(RuleBasedStateMachine):
         else:
             assert after.state is before.state
         took_over = after.generation != before.generation
-        assert took_over == (isinstance(event, Ready) and before.companion.state is CompanionState.STARTING)
-        if after.companion is not None and after.companion.state is not before.companion.state:
-            timed = [e for e in taken.effects if isinstance(e, SetCompanionTimer)]
-            assert len(timed) == (after.companion.state is not CompanionState.STUCK)
+        assert took_over == (
+            isinstance(event, Ready) and before.second_worker.state is SecondWorkerState.STARTING
+        )
+        if after.second_worker is not None and after.second_worker.state is not before.second_worker.state:
+            timed = [e for e in taken.effects if isinstance(e, SetSecondWorkerTimer)]
+            assert len(timed) == (after.second_worker.state is not SecondWorkerState.STUCK)
 
     @rule(number=st.integers(0, 100), policy=policies, exit_=exits, yes=st.booleans())
     def move(self, number: int, policy: Policy, exit_: Exit, yes: bool) -> None:
@@ -183,11 +194,11 @@ class PureMachine(RuleBasedStateMachine):
         made: dict[type[Event], Event] = {
             Redefine: Redefine(policy, yes),
             Rebind: Rebind(policy),
-            Replace: Replace("operator"),
+            RollingRestart: RollingRestart("operator"),
             DependencyLost: DependencyLost("library"),
             Spawned: Spawned(0, 7),
             SpawnFailed: SpawnFailed(0, "no memory", yes),
-            Complained: Complained(0, "ImportError"),
+            StartFailureReported: StartFailureReported(0, "ImportError"),
             Unhealthy: Unhealthy(0, "frozen"),
             Died: Died(0, exit_),
         }
@@ -204,26 +215,29 @@ class PureMachine(RuleBasedStateMachine):
         assert after.state in (before.state, *TABLE[before.state, type(event)].to)
         if happening.distance and isinstance(event, (*OF_GENERATION, Elapsed)):
             assert (after, taken.effects) == (before, ())
-        if after.state is before.state:
-            assert after.epoch == before.epoch, "an epoch is a stay in a state"
+        fails_again = before.state is after.state is State.FAILED and before.live and not after.live
+        if after.state is before.state and not fails_again:
+            assert after.timer_epoch == before.timer_epoch, "an epoch is a stay in a state"
         else:
-            assert after.epoch == before.epoch + 1
+            assert after.timer_epoch == before.timer_epoch + 1
             assert after.since == self.now
             timers = [effect for effect in taken.effects if isinstance(effect, SetTimer)]
-            assert [timer.epoch for timer in timers] == [after.epoch] * len(timers)
+            assert [timer.timer_epoch for timer in timers] == [after.timer_epoch] * len(timers)
             assert len(timers) == (after.state in TIMED or after.state is State.READY)
         for effect in taken.effects:
             if isinstance(effect, Spawn):
-                assert effect.generation == after.newest == before.newest + 1
-            if isinstance(effect, Spawn) and isinstance(event, Proceed):
+                assert effect.generation == after.last_generation == before.last_generation + 1
+            if isinstance(effect, Spawn) and isinstance(event, BeginReplacement):
                 assert before.state is State.READY
-                assert before.companion is None
+                assert before.second_worker is None
             elif isinstance(effect, Spawn):
                 assert isinstance(event, DependenciesReady)
                 assert not before.live
                 assert effect.generation == after.generation
             known = {
-                a.generation for a in (before, after, before.companion, after.companion) if a is not None
+                a.generation
+                for a in (before, after, before.second_worker, after.second_worker)
+                if a is not None
             }
             assert getattr(effect, "generation", after.generation) in known
 
@@ -232,9 +246,9 @@ class PureMachine(RuleBasedStateMachine):
         agent = getattr(self, "agent", None)
         if agent is None:
             return
-        companion = agent.companion
+        second_worker = agent.second_worker
         if agent.state is State.KILLING:
-            assert agent.live or companion is not None
+            assert agent.live or second_worker is not None
         elif agent.state in WITH_PROCESS:
             assert agent.live
         elif agent.state is not State.FAILED:  # which may be one that cannot be killed
@@ -252,17 +266,17 @@ class PureMachine(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "agent"))
     @invariant()
     def the_companion_fits(self) -> None:
-        agent, companion = self.agent, self.agent.companion
+        agent, second_worker = self.agent, self.agent.second_worker
         if agent.replace is not None:
             assert agent.state is State.READY
-        if companion is not None:
-            assert companion.generation != agent.generation
-            assert agent.newest >= max(companion.generation, agent.generation)
-            if companion.state is CompanionState.STARTING:
+        if second_worker is not None:
+            assert second_worker.generation != agent.generation
+            assert agent.last_generation >= max(second_worker.generation, agent.generation)
+            if second_worker.state is SecondWorkerState.STARTING:
                 assert agent.state is State.READY
-                assert companion.generation == agent.newest
+                assert second_worker.generation == agent.last_generation
         if agent.state is State.STOPPED:
-            assert companion is None
+            assert second_worker is None
 
     @precondition(lambda self: hasattr(self, "agent"))
     @invariant()
@@ -272,9 +286,9 @@ class PureMachine(RuleBasedStateMachine):
         for _ in range(6):
             if agent.state in RESTING:
                 break
-            agent = step(agent, Elapsed(agent.epoch), now=self.now, draw=0.0).agent
-            if (companion := agent.companion) is not None:
-                elapsed = CompanionElapsed(companion.generation, companion.state)
+            agent = step(agent, Elapsed(agent.timer_epoch), now=self.now, draw=0.0).agent
+            if (second_worker := agent.second_worker) is not None:
+                elapsed = SecondWorkerElapsed(second_worker.generation, second_worker.state)
                 agent = step(agent, elapsed, now=self.now, draw=0.0).agent
         assert agent.state in RESTING
         assert agent.desired is Desired.DOWN
@@ -293,7 +307,7 @@ def run(agent: Agent, *happened: Event | Callable[[Agent], Event], now: float = 
 
 CRASH: tuple[Callable[[Agent], Event], ...] = (
     lambda agent: Died(agent.generation, Exit(signal=9)),
-    lambda agent: Swept(agent.generation),
+    lambda agent: Reaped(agent.generation),
 )
 
 
@@ -309,7 +323,7 @@ def test_as_many_failures_in_a_row_as_are_allowed_lead_to_failed(max_failures: i
         assert agent.failures == number
         if number < max_failures:
             assert agent.state is State.BACKOFF
-            agent = run(agent, lambda agent: Elapsed(agent.epoch))
+            agent = run(agent, lambda agent: Elapsed(agent.timer_epoch))
     assert agent.state is State.FAILED
     assert run(agent, Start()).failures == 0
 
@@ -318,11 +332,11 @@ def test_as_many_failures_in_a_row_as_are_allowed_lead_to_failed(max_failures: i
 def test_ready_for_reset_after_clears_the_failures(before: int):
     agent = run(Agent(name="research", policy=Policy(max_failures=5)), Start(), DependenciesReady())
     for _ in range(before):
-        agent = run(agent, *CRASH, lambda agent: Elapsed(agent.epoch), DependenciesReady())
+        agent = run(agent, *CRASH, lambda agent: Elapsed(agent.timer_epoch), DependenciesReady())
     taken = step(agent, Ready(agent.generation), now=0.0, draw=0.5)
     assert taken.agent.failures == before
-    assert SetTimer(taken.agent.epoch, agent.policy.reset_after) in taken.effects
-    assert run(taken.agent, lambda agent: Elapsed(agent.epoch)).failures == 0
+    assert SetTimer(taken.agent.timer_epoch, agent.policy.reset_after) in taken.effects
+    assert run(taken.agent, lambda agent: Elapsed(agent.timer_epoch)).failures == 0
 
 
 # --- the engine -----------------------------------------------------------------------------------------
@@ -362,7 +376,11 @@ class Fleet(RuleBasedStateMachine):
         if change.of_state and change.after.state is State.STARTING and change.before.state is State.WAITING:
             needs = {need: agents[need].state for need in graph.dependencies(name)}
             self.world.insist(set(needs.values()) <= {State.READY}, f"{name} starts while {needs}")
-        surging = [a for a in agents.values() if a.companion and a.companion.state is CompanionState.STARTING]
+        surging = [
+            a
+            for a in agents.values()
+            if a.second_worker and a.second_worker.state is SecondWorkerState.STARTING
+        ]
         self.world.insist(len(surging) <= self.engine.max_surge, f"more surge than allowed: {surging}")
         if self.shutting_down and change.of_state and change.after.state is State.STOPPING:
             busy = [n for n in graph.dependents(name) if agents[n].state not in RESTING]
@@ -382,11 +400,11 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(name=names)
     def restart(self, name: str) -> None:
-        self.engine.post(name, Restart())
+        self.engine.post(name, HardRestart())
 
     @rule(name=names, cause=st.sampled_from(["operator", "memory"]))
     def replace(self, name: str, cause: str) -> None:
-        self.engine.post(name, Replace(cause))
+        self.engine.post(name, RollingRestart(cause))
 
     @rule(name=names, policy=policies)
     def rebind(self, name: str, policy: Policy) -> None:
@@ -423,8 +441,8 @@ class Fleet(RuleBasedStateMachine):
             process.serving = True
             self.engine.post(process.name, Ready(process.generation))
 
-    @rule(data=st.data(), what=st.sampled_from([Complained, Unhealthy]))
-    def speak(self, data: st.DataObject, what: type[Complained | Unhealthy]) -> None:
+    @rule(data=st.data(), what=st.sampled_from([StartFailureReported, Unhealthy]))
+    def speak(self, data: st.DataObject, what: type[StartFailureReported | Unhealthy]) -> None:
         if process := self._some(data, spawned=True, dead=False):
             self.engine.post(process.name, what(process.generation, "said so"))
 
@@ -439,14 +457,14 @@ class Fleet(RuleBasedStateMachine):
     def vanish(self, data: st.DataObject) -> object:
         if process := self._some(data, spawned=True, dead=True):
             self.world.remove(process)
-            self.engine.post(process.name, Swept(process.generation))
+            self.engine.post(process.name, Reaped(process.generation))
             return process
         return multiple()
 
-    @rule(process=processes_seen, late=st.sampled_from([Ready, Swept]))
-    def say_something_late(self, process: FakeProcess, late: type[Ready | Swept]) -> None:
+    @rule(process=processes_seen, late=st.sampled_from([Ready, Reaped]))
+    def say_something_late(self, process: FakeProcess, late: type[Ready | Reaped]) -> None:
         before = self.engine.agents[process.name]
-        if before.generation > process.generation and before.companion is None:
+        if before.generation > process.generation and before.second_worker is None:
             self.engine.post(process.name, late(process.generation))
             assert self.engine.agents[process.name] == before
 
@@ -495,8 +513,8 @@ class Fleet(RuleBasedStateMachine):
     def knows_its_processes(self) -> None:
         for name, agent in self.engine.agents.items():
             known = {agent.generation: agent.pid} if agent.live else {}
-            if agent.companion is not None:
-                known[agent.companion.generation] = agent.companion.pid
+            if agent.second_worker is not None:
+                known[agent.second_worker.generation] = agent.second_worker.pid
             processes = {p.generation: p for p in self.world.of(name)}
             assert processes.keys() == known.keys()
             for generation, process in processes.items():
@@ -515,9 +533,9 @@ class Fleet(RuleBasedStateMachine):
                 assert self.engine.awaited(name) != ()
             elif agent.state is State.READY:
                 assert not self.world.live[name, agent.generation].dead
-            companion = agent.companion
-            if companion is not None and companion.state is not CompanionState.STUCK:
-                timer = self.engine._companion_timers[name]
+            second_worker = agent.second_worker
+            if second_worker is not None and second_worker.state is not SecondWorkerState.STUCK:
+                timer = self.engine._second_worker_timers[name]
                 assert not timer.cancelled()
                 assert timer.when() >= self.loop.now
 
@@ -526,8 +544,8 @@ class Fleet(RuleBasedStateMachine):
     def a_replacement_that_is_due_waits_for_something(self) -> None:
         agents = self.engine.agents
         for name, agent in agents.items():
-            if agent.replace is not None and agent.companion is None:
-                surging = [other for other in agents.values() if other.companion is not None]
+            if agent.replace is not None and agent.second_worker is None:
+                surging = [other for other in agents.values() if other.second_worker is not None]
                 needs = [agents[need] for need in self.engine.graph.dependencies(name)]
                 assert surging or any(need.replace is not None for need in needs)
 
@@ -535,7 +553,7 @@ class Fleet(RuleBasedStateMachine):
     @invariant()
     def a_live_process_is_asked_to_end_where_it_should(self) -> None:
         for name, agent in self.engine.agents.items():
-            companion = agent.companion
+            second_worker = agent.second_worker
             for process in self.world.of(name):
                 if process.dead or not process.spawned:
                     continue
@@ -545,9 +563,9 @@ class Fleet(RuleBasedStateMachine):
                     if agent.state in (State.KILLING, State.FAILED):
                         assert "kill" in process.asked
                 else:
-                    if companion.state is CompanionState.DRAINING:
+                    if second_worker.state is SecondWorkerState.DRAINING:
                         assert "terminate" in process.asked
-                    if companion.state in (CompanionState.KILLING, CompanionState.STUCK):
+                    if second_worker.state in (SecondWorkerState.KILLING, SecondWorkerState.STUCK):
                         assert "kill" in process.asked
 
     def teardown(self) -> None:
@@ -577,7 +595,7 @@ class Fleet(RuleBasedStateMachine):
             process.dead = True
             self.engine.post(process.name, Died(process.generation, Exit(signal=9)))
         self.world.remove(process)
-        self.engine.post(process.name, Swept(process.generation))
+        self.engine.post(process.name, Reaped(process.generation))
 
 
 TestFleet = Fleet.TestCase
@@ -592,12 +610,12 @@ def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list
     for exit_ in exits_:
         if not world.of("research"):
             break
-        process = world.newest("research")
+        process = world.last_generation("research")
         engine.post("research", Spawned(process.generation, 7))
         process.dead = process.spawned = True
         engine.post("research", Died(process.generation, exit_))
         world.remove(process)
-        engine.post("research", Swept(process.generation))
+        engine.post("research", Reaped(process.generation))
         loop.advance(40.0)
     agent = engine.agents["research"]
     assert agent.state in (State.STARTING, State.STOPPED, State.FAILED, State.STOPPING, State.KILLING)

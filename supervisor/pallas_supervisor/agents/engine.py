@@ -17,25 +17,25 @@ from pallas_supervisor.lifecycle.effects import (
     Effect,
     Kill,
     ObserveStart,
+    Reap,
     ReplacementFailed,
-    SetCompanionTimer,
+    SetSecondWorkerTimer,
     SetTimer,
     Spawn,
-    Sweep,
     Terminate,
 )
 from pallas_supervisor.lifecycle.events import (
-    CompanionElapsed,
+    BeginReplacement,
+    CancelReplacement,
     DependenciesReady,
     DependencyLost,
     Elapsed,
     Event,
-    Keep,
-    Proceed,
+    SecondWorkerElapsed,
     Start,
     Stop,
 )
-from pallas_supervisor.lifecycle.states import Agent, CompanionState, Desired, State, Transition
+from pallas_supervisor.lifecycle.states import Agent, Desired, SecondWorkerState, State, Transition
 from pallas_supervisor.lifecycle.table import step
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Processes(Protocol):
     def kill(self, name: str, generation: int) -> None:
         """Send SIGKILL to the whole group."""
 
-    def sweep(self, name: str, generation: int) -> None:
-        """Answer with `Swept` once nothing is left."""
+    def reap(self, name: str, generation: int) -> None:
+        """Answer with `Reaped` once nothing is left."""
 
 
 class Engine:
@@ -91,13 +91,13 @@ class Engine:
         self._mailbox: deque[tuple[str, Event]] = deque()
         self._draining = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._companion_timers: dict[str, asyncio.TimerHandle] = {}
+        self._second_worker_timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: set[asyncio.Future[None]] = set()
         self.shutting_down = False
         self.graph = graph
         self.max_surge = max_surge
         now = self.now()
-        self.leaving: dict[str, Agent] = {}
+        self.unkillable: dict[str, Agent] = {}
         """Agents that a reload has removed and of which a process is left that cannot be killed."""
         self.agents: dict[str, Agent] = {
             name: Agent(name=name, policy=policy, since=now) for name, policy in policies.items()
@@ -151,13 +151,13 @@ class Engine:
         now = self.now()
         self.graph = graph
         gone = {name: agent for name, agent in self.agents.items() if name not in policies}
-        self.leaving |= {name: agent for name, agent in gone.items() if agent.has_process}
+        self.unkillable |= {name: agent for name, agent in gone.items() if agent.has_process}
         self.agents = {
             name: self.agents.get(name) or Agent(name=name, policy=policy, since=now)
             for name, policy in policies.items()
         }
-        for timers in (self._timers, self._companion_timers):
-            for name in timers.keys() - self.agents.keys() - self.leaving.keys():
+        for timers in (self._timers, self._second_worker_timers):
+            for name in timers.keys() - self.agents.keys() - self.unkillable.keys():
                 timers.pop(name).cancel()
         self._reconcile()
         self._wake()
@@ -185,7 +185,7 @@ class Engine:
                 change.set_result(None)
 
     def _handle(self, name: str, event: Event) -> None:
-        before = self.agents.get(name) or self.leaving.get(name)
+        before = self.agents.get(name) or self.unkillable.get(name)
         if before is None:  # an event of an agent that a reload has removed
             return
         taken = step(before, event, now=self.now(), draw=self._rng.random())
@@ -193,9 +193,9 @@ class Engine:
         if name in self.agents:
             self.agents[name] = after
         elif after.has_process:
-            self.leaving[name] = after
+            self.unkillable[name] = after
         else:
-            del self.leaving[name]
+            del self.unkillable[name]
         self._cancel_timers(before, after)
         if _seen(before) != _seen(after):
             self._announce(Transition(before, after))
@@ -203,9 +203,9 @@ class Engine:
             self._attempt(self._carry_out, name, effect)
 
     def _cancel_timers(self, before: Agent, after: Agent) -> None:
-        if after.epoch != before.epoch and (timer := self._timers.pop(after.name, None)):
+        if after.timer_epoch != before.timer_epoch and (timer := self._timers.pop(after.name, None)):
             timer.cancel()
-        if _stage(after) != _stage(before) and (timer := self._companion_timers.pop(after.name, None)):
+        if _stage(after) != _stage(before) and (timer := self._second_worker_timers.pop(after.name, None)):
             timer.cancel()
 
     def _announce(self, change: Transition) -> None:
@@ -231,13 +231,13 @@ class Engine:
                 self._processes.terminate(name, generation)
             case Kill(generation):
                 self._processes.kill(name, generation)
-            case Sweep(generation):
-                self._processes.sweep(name, generation)
-            case SetTimer(epoch, seconds):
-                self._set(self._timers, name, seconds, Elapsed(epoch))
-            case SetCompanionTimer(generation, state, seconds):
-                elapsed = CompanionElapsed(generation, state)
-                self._set(self._companion_timers, name, seconds, elapsed)
+            case Reap(generation):
+                self._processes.reap(name, generation)
+            case SetTimer(timer_epoch, seconds):
+                self._set(self._timers, name, seconds, Elapsed(timer_epoch))
+            case SetSecondWorkerTimer(generation, state, seconds):
+                elapsed = SecondWorkerElapsed(generation, state)
+                self._set(self._second_worker_timers, name, seconds, elapsed)
             case ReplacementFailed(cause, message):
                 self._give_up_rolling(name, cause, message)
             case CountRestart(reason):
@@ -261,7 +261,7 @@ class Engine:
                     _log.warning(
                         "%s: not restarted, because %s could not be", other, name, extra={"agent": other}
                     )
-                    self.post(other, Keep())
+                    self.post(other, CancelReplacement())
 
     # --- reconciliation -----------------------------------------------------------------------------------
 
@@ -278,13 +278,13 @@ class Engine:
         free = self.max_surge - sum(agent.is_surging for agent in self.agents.values())
         for name in self.graph.start_order:
             if free > 0 and self._replaceable(name):
-                self.post(name, Proceed())
+                self.post(name, BeginReplacement())
                 free -= 1
 
     def _replaceable(self, name: str) -> bool:
         """Whether the agent is to be replaced and may be now: after all that it depends on."""
         agent = self.agents[name]
-        if agent.replace is None or agent.companion is not None:
+        if agent.replace is None or agent.second_worker is not None:
             return False
         needs = (self.agents[need] for need in self.graph.dependencies(name))
         return not any(need.replace is not None or need.is_replacing for need in needs)
@@ -310,8 +310,10 @@ class Engine:
         self._reconcile()
 
 
-def _stage(agent: Agent) -> tuple[int, CompanionState] | None:
-    return None if agent.companion is None else (agent.companion.generation, agent.companion.state)
+def _stage(agent: Agent) -> tuple[int, SecondWorkerState] | None:
+    return (
+        None if agent.second_worker is None else (agent.second_worker.generation, agent.second_worker.state)
+    )
 
 
 def _seen(agent: Agent) -> tuple[object, ...]:

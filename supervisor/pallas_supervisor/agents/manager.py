@@ -33,12 +33,12 @@ from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.reports import WorkerReports
 from pallas_supervisor.health.shared_probes import SharedProbes
 from pallas_supervisor.lifecycle.dependencies import Graph
-from pallas_supervisor.lifecycle.events import Complained, Ready
+from pallas_supervisor.lifecycle.events import Ready, StartFailureReported
 from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, State, Transition
 from pallas_supervisor.logs.transitions import tell_inability, tell_replacement, tell_state
-from pallas_supervisor.monitors.reactions import Guards
+from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
-from pallas_supervisor.processes.linux.process_tree import OWN, Owner
+from pallas_supervisor.processes.linux.process_tree import OWN, WorkerId
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.pipes.notices import NoticePipes
 from pallas_supervisor.sockets.listeners import connectable
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from pallas_common.protocol.messages import Status, WorkerSpec
     from pallas_registry.deployment.model import Deployment, ModelSettings
     from pallas_supervisor.lifecycle.states import Agent
-    from pallas_supervisor.logs.router import LogHub
+    from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.processes.linux.cgroups import Groups
     from pallas_supervisor.processes.linux.process_tree import Offspring
     from pallas_supervisor.processes.zygote_client import Zygote
-    from pallas_supervisor.reload.drift import Provenance
+    from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.telemetry.slots import Slots
 
 LISTED = frozenset(State) - {State.STOPPED, State.FAILED}
@@ -94,12 +94,12 @@ class Fleet:
         *,
         listeners: dict[str, socket.socket],
         slots: Slots,
-        hub: LogHub,
+        hub: LogRouter,
         levels: Levels,
         zygote: Zygote | None,
         directory: str,
         outlives: Callable[[int], bool] = lambda _port: False,
-        provenance: Provenance,
+        provenance: Drift,
         traces: StartTraces | None = None,
         groups: Groups | None = None,
         offspring: Offspring = OWN,
@@ -141,7 +141,7 @@ class Fleet:
         self.engine.transition_observers.append(self._observe)
         self.engine.restart_observers.append(self.metrics.count_restart)
         self.engine.start_observers.append(self.metrics.observe_start)
-        self.guards = Guards(self)
+        self.guards = Reactions(self)
         self.reception = Reception(self)
         for name in deployment.agents:
             self.reception.open(name)
@@ -167,7 +167,7 @@ class Fleet:
     def processes(self) -> list[WorkerProcess]:
         """Every live worker: two of an agent while one takes over from another."""
         workers = self.launcher.workers.items()
-        return [WorkerProcess(owner.name, worker.pid, worker.beginning.at) for owner, worker in workers]
+        return [WorkerProcess(owner.name, worker.pid, worker.launch_info.at) for owner, worker in workers]
 
     @property
     def zygote_pid(self) -> int | None:
@@ -287,7 +287,7 @@ class Fleet:
         self.hub.secrets.add(configured_secrets(Path(self._directory), environment))
 
     def _pid(self, name: str, generation: int) -> int | None:
-        worker = self.launcher.worker(Owner(name, generation))
+        worker = self.launcher.worker(WorkerId(name, generation))
         return None if worker is None else worker.pid
 
     def _gone(self, name: str, generation: int) -> None:
@@ -311,7 +311,7 @@ class Fleet:
                 self._confirm_ready(agent, generation)
             case FailedReport(message=message):
                 said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self.hub.secrets)
-                self.engine.post(name, Complained(generation, said))
+                self.engine.post(name, StartFailureReported(generation, said))
             case WatchReport(targets=targets):
                 self.shared_probes.watch((name, generation), targets)
             case ProbedReport(results=results):

@@ -142,7 +142,7 @@ class Reloading:
             )
 
     def _refuse_undead(self, plan: Plan) -> None:
-        if undead := [name for name in plan.added if name in self._fleet.engine.leaving]:
+        if undead := [name for name in plan.added if name in self._fleet.engine.unkillable]:
             names = ", ".join(undead)
             raise RefusedError(
                 f"{names} was removed before and a process of it cannot be killed; nothing was changed: reload again "
@@ -243,4 +243,4 @@ def meanwhile(old: Deployment, new: Deployment) -> Graph:
 
 def upcoming(agent: Agent) -> int:
     """The generation that serves once a replacement under way has succeeded."""
-    return agent.newest if agent.is_replacing else agent.generation
+    return agent.last_generation if agent.is_replacing else agent.generation

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
-from pallas_supervisor.lifecycle.states import CompanionState, State
+from pallas_supervisor.lifecycle.states import SecondWorkerState, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_supervisor.lifecycle.states import Agent, Companion
+    from pallas_supervisor.lifecycle.states import Agent, SecondWorker
 
 
 def say_why(agent: Agent, waiting_for: tuple[str, ...], agents: Mapping[str, Agent], now: float) -> str:
@@ -40,15 +40,15 @@ def _awaited(agent: Agent) -> str:
 
 
 def _say_replacement(agent: Agent) -> str:
-    if (companion := agent.companion) is None:
+    if (second_worker := agent.second_worker) is None:
         return "" if agent.replace is None else f"will be replaced ({agent.replace})"
-    match companion.state:
-        case CompanionState.STARTING:
-            return f"being replaced ({companion.cause}): a new worker is starting"
-        case CompanionState.STUCK:
-            return f"replaced; the old worker, process {companion.pid}, cannot be killed"
+    match second_worker.state:
+        case SecondWorkerState.STARTING:
+            return f"being replaced ({second_worker.cause}): a new worker is starting"
+        case SecondWorkerState.STUCK:
+            return f"replaced; the old worker, process {second_worker.pid}, cannot be killed"
         case _:
-            return f"replaced; process {companion.pid} is {companion.state}"
+            return f"replaced; process {second_worker.pid} is {second_worker.state}"
 
 
 def agent_status(
@@ -85,12 +85,16 @@ def agent_status(
         "depends_on": list(depends_on),
         "resident_memory": memory,
         "outdated": list(outdated),
-        "replacement": None if agent.companion is None else _replacement(agent.companion),
+        "replacement": None if agent.second_worker is None else _replacement(agent.second_worker),
     }
 
 
-def _replacement(companion: Companion) -> dict[str, Any]:
-    return {"generation": companion.generation, "state": str(companion.state), "pid": companion.pid}
+def _replacement(second_worker: SecondWorker) -> dict[str, Any]:
+    return {
+        "generation": second_worker.generation,
+        "state": str(second_worker.state),
+        "pid": second_worker.pid,
+    }
 
 
 def timestamp(age: float = 0.0) -> str:

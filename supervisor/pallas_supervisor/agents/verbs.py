@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pallas_common.problems import no_such_agent
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
-from pallas_supervisor.lifecycle.events import Replace, Restart, Start, Stop
+from pallas_supervisor.lifecycle.events import HardRestart, RollingRestart, Start, Stop
 from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Goal = Literal["ready", "stopped", "settled"]
 SETTLED = frozenset({State.READY, State.STOPPED, State.FAILED})
 
 
-class Operations:
+class OperatorVerbs:
     """The verbs."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -71,13 +71,13 @@ class Operations:
 
     def restart(self, names: Iterable[str]) -> tuple[str, ...]:
         """Want new processes for the agents, each ready before the old one drains, and what they depend on up."""
-        return self._restart(names, Replace("operator"))
+        return self._restart(names, RollingRestart("operator"))
 
     def restart_now(self, names: Iterable[str]) -> tuple[str, ...]:
         """Want new processes for the agents, started when the old ones have ended, and what they depend on up."""
-        return self._restart(names, Restart())
+        return self._restart(names, HardRestart())
 
-    def _restart(self, names: Iterable[str], event: Replace | Restart) -> tuple[str, ...]:
+    def _restart(self, names: Iterable[str], event: RollingRestart | HardRestart) -> tuple[str, ...]:
         targets = self.resolve(names)
         for name in self._fleet.engine.graph.needed_by(targets):
             self._fleet.engine.post(name, event if name in targets else Start())
@@ -88,7 +88,7 @@ class Operations:
 
     def newest(self) -> dict[str, int]:
         """The newest generation of each agent, for `wait` to go beyond."""
-        return {name: agent.newest for name, agent in self._fleet.agents.items()}
+        return {name: agent.last_generation for name, agent in self._fleet.agents.items()}
 
     async def wait(self, names: Iterable[str], goal: Goal, *, beyond: dict[str, int] | None = None) -> bool:
         """Wait until every agent has reached the goal, or one cannot any more; whether all have.
@@ -135,4 +135,4 @@ def _is_left_behind(agent: Agent, generation: int) -> bool | None:
     """Whether a READY agent has replaced that generation; None while it may still come."""
     if agent.generation > generation:
         return None if agent.is_surging else True
-    return None if agent.replace is not None or agent.companion is not None else False
+    return None if agent.replace is not None or agent.second_worker is not None else False

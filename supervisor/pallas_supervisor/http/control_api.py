@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pallas_supervisor.agents.manager import Fleet
     from pallas_supervisor.agents.reload import Reloading
-    from pallas_supervisor.agents.verbs import Goal, Operations
+    from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.http.control_requests import Verb
 
 _log = get_logger("pallas.supervisor.control")
@@ -48,7 +48,7 @@ PIECE = 32 * 1024
 """Bytes of log lines that are handed to a connection at once."""
 
 
-def control_api(fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> Starlette:
+def control_api(fleet: Fleet, operations: OperatorVerbs, reloading: Reloading, since: float) -> Starlette:
     """The application; `since` is the supervisor's start on the engine's clock."""
     api = _ControlApi(fleet, operations, reloading, since)
     return Starlette(
@@ -104,7 +104,7 @@ def _refused_configuration(_request: Request, error: Exception) -> Response:
 
 
 class _ControlApi:
-    def __init__(self, fleet: Fleet, operations: Operations, reloading: Reloading, since: float) -> None:
+    def __init__(self, fleet: Fleet, operations: OperatorVerbs, reloading: Reloading, since: float) -> None:
         self._fleet = fleet
         self._operations = operations
         self._reloading = reloading

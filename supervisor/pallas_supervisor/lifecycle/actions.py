@@ -16,28 +16,28 @@ from pallas_supervisor.lifecycle.effects import (
     Effect,
     Kill,
     ObserveStart,
+    Reap,
     SetTimer,
     Spawn,
     Step,
-    Sweep,
     Terminate,
 )
 from pallas_supervisor.lifecycle.events import (
-    Complained,
     DependencyLost,
     Died,
     Event,
+    Reaped,
     Rebind,
     Redefine,
-    Replace,
+    RollingRestart,
     Spawned,
     SpawnFailed,
-    Swept,
+    StartFailureReported,
     Unhealthy,
 )
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT, SPAWN_TIMEOUT
-from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, After, Agent, CompanionState, Desired, State
+from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, After, Agent, Desired, SecondWorkerState, State
 
 START_TIMEOUT = "start_timeout"
 """The cause of an end that came because a worker was not ready in time."""
@@ -55,12 +55,12 @@ class Moment:
 
 
 def _enter(agent: Agent, state: State, at: Moment, **changes: Any) -> Agent:
-    entered = {"state": state, "epoch": agent.epoch + 1, "since": at.now, "replace": None}
+    entered = {"state": state, "timer_epoch": agent.timer_epoch + 1, "since": at.now, "replace": None}
     return replace(agent, **{**entered, **changes})
 
 
 def _timed(agent: Agent, seconds: float, *effects: Effect) -> Step:
-    return Step(agent, (*effects, SetTimer(agent.epoch, seconds)))
+    return Step(agent, (*effects, SetTimer(agent.timer_epoch, seconds)))
 
 
 def _wait(agent: Agent, at: Moment) -> Step:
@@ -94,13 +94,13 @@ def _fail(agent: Agent, at: Moment, message: str, **changes: Any) -> Step:
 
 
 def _rest(agent: Agent, at: Moment, message: str = "") -> Step:
-    """Stopped, but only once the companion is gone as well: an old worker may still drain."""
-    if (companion := agent.companion) is None:
+    """Stopped, but only once the second worker is gone as well: an old worker may still drain."""
+    if (second_worker := agent.second_worker) is None:
         return Step(_enter(agent, State.STOPPED, at, message=message, retry_at=None, cause=None))
-    if companion.state is CompanionState.STUCK:
+    if second_worker.state is SecondWorkerState.STUCK:
         if agent.state is State.FAILED:
             return Step(agent)
-        return _fail(agent, at, f"cannot be killed: process {companion.pid}, which had been replaced")
+        return _fail(agent, at, f"cannot be killed: process {second_worker.pid}, which had been replaced")
     if agent.state is State.KILLING:
         return Step(agent)
     return _timed(_enter(agent, State.KILLING, at, message=message, retry_at=None), KILL_TIMEOUT)
@@ -158,7 +158,7 @@ def want_up_again(agent: Agent, event: Event, at: Moment) -> Step:
 
 def restart_again(agent: Agent, _event: Event, at: Moment) -> Step:
     agent = replace(agent, desired=Desired.UP, cause="operator", failures=0)
-    # Without a process it only waited for its companion, which a start does not need to be gone.
+    # Without a process it only waited for its second worker, which a start does not need to be gone.
     if not agent.live:
         return _wait(agent, at)
     return Step(replace(agent, after=After.RESTART))
@@ -183,14 +183,14 @@ def restart_running(agent: Agent, _event: Event, at: Moment) -> Step:
     return _restart(agent, at, "operator")
 
 
-def restart_gracefully(agent: Agent, event: Replace, at: Moment) -> Step:
+def restart_gracefully(agent: Agent, event: RollingRestart, at: Moment) -> Step:
     if agent.is_stuck:  # there cannot be a third process
         return _restart(agent, at, event.cause)
     return Step(replace(agent, desired=Desired.UP, replace=event.cause, failures=0))
 
 
 def begin_replacement(agent: Agent, _event: Event, at: Moment) -> Step:
-    if agent.replace is None or agent.companion is not None:
+    if agent.replace is None or agent.second_worker is not None:
         return Step(agent)
     return replacement.begin(agent, at.now)
 
@@ -212,8 +212,8 @@ def spawn(agent: Agent, _event: Event, at: Moment) -> Step:
         agent,
         State.STARTING,
         at,
-        generation=agent.newest + 1,
-        newest=agent.newest + 1,
+        generation=agent.last_generation + 1,
+        last_generation=agent.last_generation + 1,
         live=True,
         was_ready=False,
         restarts=agent.restarts + restarting,
@@ -255,7 +255,7 @@ def become_ready(agent: Agent, _event: Event, at: Moment) -> Step:
     return _timed(ready, ready.policy.reset_after, ObserveStart(at.now - agent.since))
 
 
-def note(agent: Agent, event: Complained, _at: Moment) -> Step:
+def note(agent: Agent, event: StartFailureReported, _at: Moment) -> Step:
     return Step(replace(agent, message=event.message))
 
 
@@ -265,7 +265,7 @@ def start_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
     return _stop_process(agent, at, after=After.FAILURE, cause=START_TIMEOUT, message=message)
 
 
-def note_where(agent: Agent, event: Complained, _at: Moment) -> Step:
+def note_where(agent: Agent, event: StartFailureReported, _at: Moment) -> Step:
     """A worker that was not ready in time says what kept it."""
     if agent.cause != START_TIMEOUT:
         return Step(agent)
@@ -287,7 +287,7 @@ def become_unhealthy(agent: Agent, event: Unhealthy, at: Moment) -> Step:
 
 def die(agent: Agent, event: Died, at: Moment) -> Step:
     agent = _enter(agent, State.KILLING, at, last_exit=event.exit)
-    return _timed(agent, KILL_TIMEOUT, Sweep(agent.generation))
+    return _timed(agent, KILL_TIMEOUT, Reap(agent.generation))
 
 
 def die_unasked(agent: Agent, event: Died, at: Moment) -> Step:
@@ -298,12 +298,12 @@ def die_unasked(agent: Agent, event: Died, at: Moment) -> Step:
 
 def die_serving(agent: Agent, event: Died, at: Moment) -> Step:
     if agent.is_replacing:
-        return _promote(replace(agent, last_exit=event.exit), at, Sweep(agent.generation))
+        return _promote(replace(agent, last_exit=event.exit), at, Reap(agent.generation))
     return die_unasked(agent, event, at)
 
 
 def die_killed(agent: Agent, event: Died, _at: Moment) -> Step:
-    return Step(replace(agent, last_exit=event.exit), (Sweep(agent.generation),))
+    return Step(replace(agent, last_exit=event.exit), (Reap(agent.generation),))
 
 
 def stop_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
@@ -312,7 +312,7 @@ def stop_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
 
 
 def kill_timed_out(agent: Agent, _event: Event, at: Moment) -> Step:
-    if not agent.live:  # only the companion is awaited, which has timers of its own
+    if not agent.live:  # only the second worker is awaited, which has timers of its own
         return _timed(agent, KILL_TIMEOUT)
     who = f"process {agent.pid}" if agent.pid is not None else "the process that was being started"
     return _fail(agent, at, f"cannot be killed: {who} is still there {KILL_TIMEOUT:g} s after SIGKILL")
@@ -329,13 +329,13 @@ def settle(agent: Agent, _event: Event, at: Moment) -> Step:
     return _crash(agent, at, agent.message, permanent=permanent)
 
 
-def lose_companion(agent: Agent, at: Moment) -> Step:
-    """Something became of the companion: an agent that only waited for it may rest."""
-    awaited = agent.state is State.KILLING or (agent.state is State.FAILED and agent.companion is None)
+def lose_second_worker(agent: Agent, at: Moment) -> Step:
+    """Something became of the second worker: an agent that only waited for it may rest."""
+    awaited = agent.state is State.KILLING or (agent.state is State.FAILED and agent.second_worker is None)
     return _rest(agent, at) if awaited and not agent.live and agent.desired is Desired.DOWN else Step(agent)
 
 
-def vanish_late(agent: Agent, event: Swept | SpawnFailed, at: Moment) -> Step:
+def vanish_late(agent: Agent, event: Reaped | SpawnFailed, at: Moment) -> Step:
     """It could not be killed in time, and is gone now: everything goes on as if it had been in time."""
     if not agent.live:
         return Step(agent)

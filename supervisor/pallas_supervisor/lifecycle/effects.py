@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pallas_supervisor.lifecycle.states import Agent, CompanionState
+    from pallas_supervisor.lifecycle.states import Agent, SecondWorkerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
-    """Kill what is left of the group, reap, and say `Swept` when nothing is left."""
+class Reap:
+    """Kill what is left of the group, reap, and say `Reaped` when nothing is left."""
 
     generation: int
 
@@ -44,16 +44,16 @@ class Sweep:
 class SetTimer:
     """Say `Elapsed(epoch)` after so many seconds; a state change cancels it."""
 
-    epoch: int
+    timer_epoch: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class SetCompanionTimer:
-    """Say `CompanionElapsed(generation, state)` after so many seconds; a change of the companion cancels it."""
+class SetSecondWorkerTimer:
+    """Say `SecondWorkerElapsed(generation, state)` after so many seconds; a change of the second worker cancels it."""
 
     generation: int
-    state: CompanionState
+    state: SecondWorkerState
     seconds: float
 
 
@@ -83,9 +83,9 @@ Effect = (
     Spawn
     | Terminate
     | Kill
-    | Sweep
+    | Reap
     | SetTimer
-    | SetCompanionTimer
+    | SetSecondWorkerTimer
     | ReplacementFailed
     | CountRestart
     | ObserveStart

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pallas_supervisor.lifecycle.states import CompanionState, Exit, Policy
+    from pallas_supervisor.lifecycle.states import Exit, Policy, SecondWorkerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class HardRestart:
     """The operator wants a new process, and the agent up; the old process ends first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
+class RollingRestart:
     """A new process is wanted, and the agent up; the old one serves until the new one is ready."""
 
     cause: str
@@ -36,12 +36,12 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
-class Proceed:
+class BeginReplacement:
     """The replacement that is due may begin now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class CancelReplacement:
     """The replacement that is due and has not begun is not wanted any more."""
 
 
@@ -99,7 +99,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Complained:
+class StartFailureReported:
     """The worker said why it is about to exit."""
 
     generation: int
@@ -123,7 +123,7 @@ class Died:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class Reaped:
     """Nothing is left of the process or its group."""
 
     generation: int
@@ -133,24 +133,24 @@ class Swept:
 class Elapsed:
     """The timer of this epoch's state has run out."""
 
-    epoch: int
+    timer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class CompanionElapsed:
-    """The companion of this generation has been in this state for as long as it may."""
+class SecondWorkerElapsed:
+    """The second worker of this generation has been in this state for as long as it may."""
 
     generation: int
-    state: CompanionState
+    state: SecondWorkerState
 
 
 Event = (
     Start
     | Stop
-    | Restart
-    | Replace
-    | Proceed
-    | Keep
+    | HardRestart
+    | RollingRestart
+    | BeginReplacement
+    | CancelReplacement
     | Redefine
     | Rebind
     | DependenciesReady
@@ -158,13 +158,13 @@ Event = (
     | Spawned
     | SpawnFailed
     | Ready
-    | Complained
+    | StartFailureReported
     | Unhealthy
     | Died
-    | Swept
+    | Reaped
     | Elapsed
-    | CompanionElapsed
+    | SecondWorkerElapsed
 )
 
-OF_GENERATION = (Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept)
-"""Events of a process: no-ops unless they carry the generation of the agent or of its companion."""
+OF_GENERATION = (Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy, Died, Reaped)
+"""Events of a process: no-ops unless they carry the generation of the agent or of its second worker."""

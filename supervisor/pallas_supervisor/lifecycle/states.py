@@ -1,4 +1,4 @@
-"""What an agent is at one moment: its state, policy, last exit and companion, all frozen values.
+"""What an agent is at one moment: its state, policy, last exit and second worker, all frozen values.
 
 Knows nothing of processes, clocks or asyncio. Times are seconds on the engine's clock.
 """
@@ -40,7 +40,7 @@ class Desired(StrEnum):
     DOWN = "down"
 
 
-class CompanionState(StrEnum):
+class SecondWorkerState(StrEnum):
     """Where the second process of an agent is, during a graceful replacement and after it."""
 
     STARTING = "starting"
@@ -91,11 +91,11 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Companion:
+class SecondWorker:
     """The second process of an agent: one that is to replace the first, or one that has been replaced."""
 
     generation: int
-    state: CompanionState
+    state: SecondWorkerState
     since: float
     pid: int | None = None
     cause: str = ""
@@ -110,11 +110,11 @@ class Agent:
     policy: Policy
     state: State = State.STOPPED
     desired: Desired = Desired.DOWN
-    epoch: int = 0
+    timer_epoch: int = 0
     """Counts state changes; a timer belongs to the epoch in which it was set."""
     generation: int = 0
     """The spawn that the state is about; an event of a process belongs to its generation."""
-    newest: int = 0
+    last_generation: int = 0
     """Counts spawns: the highest generation so far."""
     live: bool = False
     """Whether a process of this generation exists or may yet come to exist."""
@@ -133,43 +133,47 @@ class Agent:
     last_exit: Exit | None = None
     replace: str | None = None
     """Why a READY agent is to be replaced gracefully, as soon as it is its turn."""
-    companion: Companion | None = None
+    second_worker: SecondWorker | None = None
 
     @property
     def has_process(self) -> bool:
         """Whether a process of it exists or may yet come to exist."""
-        return self.live or self.companion is not None
+        return self.live or self.second_worker is not None
 
     @property
     def generations(self) -> tuple[int, ...]:
         """The generations of which a process may live."""
-        return (self.generation,) if self.companion is None else (self.generation, self.companion.generation)
+        return (
+            (self.generation,)
+            if self.second_worker is None
+            else (self.generation, self.second_worker.generation)
+        )
 
     def may_live(self, generation: int) -> bool:
         """Whether a process of this generation exists or may yet come to exist."""
-        if self.companion is not None and generation == self.companion.generation:
+        if self.second_worker is not None and generation == self.second_worker.generation:
             return True
         return self.live and generation == self.generation
 
     @property
     def is_replacing(self) -> bool:
         """Whether a new worker is starting beside the one that serves."""
-        return self.companion is not None and self.companion.state is CompanionState.STARTING
+        return self.second_worker is not None and self.second_worker.state is SecondWorkerState.STARTING
 
     @property
     def is_stuck(self) -> bool:
         """Whether a second process is there for good: it cannot be killed."""
-        return self.companion is not None and self.companion.state is CompanionState.STUCK
+        return self.second_worker is not None and self.second_worker.state is SecondWorkerState.STUCK
 
     @property
     def is_surging(self) -> bool:
         """Whether a second process is there for a while."""
-        return self.companion is not None and not self.is_stuck
+        return self.second_worker is not None and not self.is_stuck
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One change of an agent's state, process or companion, for observers."""
+    """One change of an agent's state, process or second worker, for observers."""
 
     before: Agent
     after: Agent

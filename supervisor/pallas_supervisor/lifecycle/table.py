@@ -14,34 +14,34 @@ from pallas_supervisor.lifecycle.actions import Moment
 from pallas_supervisor.lifecycle.effects import Step
 from pallas_supervisor.lifecycle.events import (
     OF_GENERATION,
-    CompanionElapsed,
-    Complained,
+    BeginReplacement,
+    CancelReplacement,
     DependenciesReady,
     DependencyLost,
     Died,
     Elapsed,
     Event,
-    Keep,
-    Proceed,
+    HardRestart,
     Ready,
+    Reaped,
     Rebind,
     Redefine,
-    Replace,
-    Restart,
+    RollingRestart,
+    SecondWorkerElapsed,
     Spawned,
     SpawnFailed,
     Start,
+    StartFailureReported,
     Stop,
-    Swept,
     Unhealthy,
 )
-from pallas_supervisor.lifecycle.second_worker import step_companion
+from pallas_supervisor.lifecycle.second_worker import step_second_worker
 from pallas_supervisor.lifecycle.states import Agent, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pallas_supervisor.lifecycle.states import Companion
+    from pallas_supervisor.lifecycle.states import SecondWorker
 
 
 def step(agent: Agent, event: Event, *, now: float, draw: float) -> Step:
@@ -53,24 +53,27 @@ def step(agent: Agent, event: Event, *, now: float, draw: float) -> Step:
 
     Events that carry another generation, or a timer of another epoch, change nothing.
     """
-    companion = agent.companion
-    if isinstance(event, CompanionElapsed):
-        if companion is None or (companion.generation, companion.state) != (event.generation, event.state):
+    second_worker = agent.second_worker
+    if isinstance(event, SecondWorkerElapsed):
+        if second_worker is None or (second_worker.generation, second_worker.state) != (
+            event.generation,
+            event.state,
+        ):
             return Step(agent)
-        return _step_companion(agent, companion, event, Moment(now, draw))
+        return _step_second_worker(agent, second_worker, event, Moment(now, draw))
     if isinstance(event, OF_GENERATION):
-        if companion is not None and event.generation == companion.generation:
-            return _step_companion(agent, companion, event, Moment(now, draw))
+        if second_worker is not None and event.generation == second_worker.generation:
+            return _step_second_worker(agent, second_worker, event, Moment(now, draw))
         if event.generation != agent.generation:
             return Step(agent)
-    if isinstance(event, Elapsed) and event.epoch != agent.epoch:
+    if isinstance(event, Elapsed) and event.timer_epoch != agent.timer_epoch:
         return Step(agent)
     return TABLE[agent.state, type(event)].act(agent, event, Moment(now, draw))
 
 
-def _step_companion(agent: Agent, companion: Companion, event: Event, at: Moment) -> Step:
-    taken = step_companion(agent, companion, event, at.now)
-    then = do.lose_companion(taken.agent, at)
+def _step_second_worker(agent: Agent, second_worker: SecondWorker, event: Event, at: Moment) -> Step:
+    taken = step_second_worker(agent, second_worker, event, at.now)
+    then = do.lose_second_worker(taken.agent, at)
     return Step(then.agent, (*taken.effects, *then.effects))
 
 
@@ -92,16 +95,16 @@ _AFTER_PROCESS = (State.STOPPED, State.WAITING, State.BACKOFF, State.FAILED)
 _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     State.STOPPED: {
         Start: Row(do.start_resting, (State.WAITING,)),
-        Restart: Row(do.start_resting, (State.WAITING,)),
-        Replace: Row(do.start_resting, (State.WAITING,)),
+        HardRestart: Row(do.start_resting, (State.WAITING,)),
+        RollingRestart: Row(do.start_resting, (State.WAITING,)),
         Stop: IGNORE,
         Redefine: Row(do.redefine),
         Rebind: Row(do.redefine),
     },
     State.WAITING: {
         Start: Row(do.want_up),
-        Restart: Row(do.want_up),
-        Replace: Row(do.want_up),
+        HardRestart: Row(do.want_up),
+        RollingRestart: Row(do.want_up),
         Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING, State.FAILED)),
         Redefine: Row(do.redefine),
         Rebind: Row(do.redefine),
@@ -109,8 +112,8 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     },
     State.STARTING: {
         Start: Row(do.want_up),
-        Restart: Row(do.restart_running, (State.STOPPING,)),
-        Replace: Row(do.restart_running, (State.STOPPING,)),
+        HardRestart: Row(do.restart_running, (State.STOPPING,)),
+        RollingRestart: Row(do.restart_running, (State.STOPPING,)),
         Stop: Row(do.stop_running, (State.STOPPING,)),
         Redefine: Row(do.redefine_starting, (State.STOPPING,)),
         Rebind: Row(do.rebind_running, (State.STOPPING,)),
@@ -118,55 +121,55 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Spawned: Row(do.learn_pid),
         SpawnFailed: Row(do.spawn_failed, (State.BACKOFF, State.FAILED)),
         Ready: Row(do.become_ready, (State.READY,)),
-        Complained: Row(do.note),
+        StartFailureReported: Row(do.note),
         Died: Row(do.die_unasked, (State.KILLING,)),
         Elapsed: Row(do.start_timed_out, (State.STOPPING,)),
     },
     State.READY: {
         Start: Row(do.want_up),
-        Restart: Row(do.restart_running, (State.STOPPING,)),
-        Replace: Row(do.restart_gracefully, (State.STOPPING,)),
-        Proceed: Row(do.begin_replacement),
-        Keep: Row(do.keep_running),
+        HardRestart: Row(do.restart_running, (State.STOPPING,)),
+        RollingRestart: Row(do.restart_gracefully, (State.STOPPING,)),
+        BeginReplacement: Row(do.begin_replacement),
+        CancelReplacement: Row(do.keep_running),
         Stop: Row(do.stop_running, (State.STOPPING,)),
         Redefine: Row(do.redefine_ready, (State.STOPPING,)),
         Rebind: Row(do.rebind_running, (State.STOPPING,)),
         DependencyLost: Row(do.lose_dependency, (State.STOPPING,)),
-        Complained: Row(do.note),
+        StartFailureReported: Row(do.note),
         Unhealthy: Row(do.become_unhealthy, (State.KILLING, State.STARTING)),
         Died: Row(do.die_serving, (State.KILLING, State.STARTING)),
         Elapsed: Row(do.become_stable),
     },
     State.STOPPING: {
         Start: Row(do.want_up_again),
-        Restart: Row(do.restart_again),
-        Replace: Row(do.restart_again),
+        HardRestart: Row(do.restart_again),
+        RollingRestart: Row(do.restart_again),
         Stop: Row(do.want_down),
         Redefine: Row(do.redefine_ending),
         Rebind: Row(do.rebind_ending),
         Spawned: Row(do.terminate_late),
         SpawnFailed: Row(do.spawn_failed, (*_AFTER_PROCESS, State.KILLING)),
-        Complained: Row(do.note_where),
+        StartFailureReported: Row(do.note_where),
         Died: Row(do.die, (State.KILLING,)),
         Elapsed: Row(do.stop_timed_out, (State.KILLING,)),
     },
     State.KILLING: {
         Start: Row(do.want_up_again, (State.WAITING,)),
-        Restart: Row(do.restart_again, (State.WAITING,)),
-        Replace: Row(do.restart_again, (State.WAITING,)),
+        HardRestart: Row(do.restart_again, (State.WAITING,)),
+        RollingRestart: Row(do.restart_again, (State.WAITING,)),
         Stop: Row(do.want_down),
         Redefine: Row(do.redefine_ending),
         Rebind: Row(do.rebind_ending),
         Spawned: Row(do.kill_late),
         SpawnFailed: Row(do.spawn_failed, _AFTER_PROCESS),
         Died: Row(do.die_killed),
-        Swept: Row(do.settle, _AFTER_PROCESS),
+        Reaped: Row(do.settle, _AFTER_PROCESS),
         Elapsed: Row(do.kill_timed_out, (State.FAILED,)),
     },
     State.BACKOFF: {
         Start: Row(do.start_now, (State.WAITING,)),
-        Restart: Row(do.start_now, (State.WAITING,)),
-        Replace: Row(do.start_now, (State.WAITING,)),
+        HardRestart: Row(do.start_now, (State.WAITING,)),
+        RollingRestart: Row(do.start_now, (State.WAITING,)),
         Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING, State.FAILED)),
         Redefine: Row(do.redefine_waiting_out, (State.WAITING,)),
         Rebind: Row(do.redefine_waiting_out, (State.WAITING,)),
@@ -174,37 +177,38 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     },
     State.FAILED: {
         Start: Row(do.start_resting, (State.WAITING, State.KILLING)),
-        Restart: Row(do.start_resting, (State.WAITING, State.KILLING)),
-        Replace: Row(do.start_resting, (State.WAITING, State.KILLING)),
+        HardRestart: Row(do.start_resting, (State.WAITING, State.KILLING)),
+        RollingRestart: Row(do.start_resting, (State.WAITING, State.KILLING)),
         Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING)),
         Redefine: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
         Rebind: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
         Spawned: Row(do.kill_late),
         Died: Row(do.die_killed),
-        Swept: Row(do.vanish_late, (State.STOPPED, State.WAITING, State.BACKOFF, State.KILLING)),
+        Reaped: Row(do.vanish_late, (State.STOPPED, State.WAITING, State.BACKOFF, State.KILLING)),
         SpawnFailed: Row(do.vanish_late, (State.STOPPED, State.WAITING, State.BACKOFF, State.KILLING)),
     },
 }
 
-_ASIDE = (Proceed, Keep, CompanionElapsed)
+_ASIDE = (BeginReplacement, CancelReplacement, SecondWorkerElapsed)
 """What is about replacements, which only an agent that is READY has."""
 
 _IGNORED: Mapping[State, tuple[type[Event], ...]] = {
     State.STOPPED: (
-        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept,
-        Elapsed,
+        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy,
+        Died, Reaped, Elapsed,
     ),
     State.WAITING: (
-        *_ASIDE, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept, Elapsed,
+        *_ASIDE, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy, Died, Reaped, Elapsed,
     ),
-    State.STARTING: (*_ASIDE, DependenciesReady, Unhealthy, Swept),
-    State.READY: (CompanionElapsed, DependenciesReady, Spawned, SpawnFailed, Ready, Swept),
-    State.STOPPING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Unhealthy, Swept),
-    State.KILLING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Complained, Unhealthy),
+    State.STARTING: (*_ASIDE, DependenciesReady, Unhealthy, Reaped),
+    State.READY: (SecondWorkerElapsed, DependenciesReady, Spawned, SpawnFailed, Ready, Reaped),
+    State.STOPPING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Unhealthy, Reaped),
+    State.KILLING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, StartFailureReported, Unhealthy),
     State.BACKOFF: (
-        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, Complained, Unhealthy, Died, Swept,
+        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy,
+        Died, Reaped,
     ),
-    State.FAILED: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Complained, Unhealthy, Elapsed),
+    State.FAILED: (*_ASIDE, DependenciesReady, DependencyLost, Ready, StartFailureReported, Unhealthy, Elapsed),
 }  # fmt: skip
 """Written out, so that a new event is a decision in every state."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection
 
-    from pallas_supervisor.logs.subscribers import Follower
+    from pallas_supervisor.logs.subscribers import Subscriber
 
 RING_LENGTH = 2_000
 RING_BYTES = 2 * 1024 * 1024
@@ -64,7 +64,7 @@ def _lost_record(lost: int) -> bytes:
     return record_line(record).rstrip(b"\n")
 
 
-class LogHub:
+class LogRouter:
     """Takes records of all processes. Runs on the loop's thread."""
 
     def __init__(
@@ -118,7 +118,7 @@ class LogHub:
         lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []
 
-    def follow(self, agents: Collection[str], level: int = logging.NOTSET) -> Follower:
+    def follow(self, agents: Collection[str], level: int = logging.NOTSET) -> Subscriber:
         """Follow these agents (all, and the supervisor, if empty) from `level` up, until `tail.leave`."""
         return self.tail.follow(agents, level, _lost_record)
 
@@ -127,10 +127,10 @@ class LogHub:
         self._rings.pop(agent, None)
 
 
-class HubHandler(logging.Handler):
+class LogRouterHandler(logging.Handler):
     """Puts the supervisor's own records into the hub, from whatever thread they come."""
 
-    def __init__(self, hub: LogHub, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, hub: LogRouter, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._hub = hub
         self._loop = loop

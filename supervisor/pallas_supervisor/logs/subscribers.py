@@ -37,21 +37,21 @@ class Tail:
         """The number of the first line that is kept; they are counted from the first that ever came."""
         self._gone: Counter[tuple[str, int]] = Counter()
         """Lines that were kept and are not any more, by agent and level."""
-        self.followers: set[Follower] = set()
+        self.followers: set[Subscriber] = set()
 
     def follow(
         self, agents: Collection[str], level: int, told: Callable[[int], bytes] = lambda lost: b"%d" % lost
-    ) -> Follower:
+    ) -> Subscriber:
         """Follow these agents (all, and the supervisor's own lines, if empty) from `level` up.
 
         Args:
             told: makes the line that stands for so many lost ones.
         """
-        follower = Follower(self, frozenset(agents), level, told)
+        follower = Subscriber(self, frozenset(agents), level, told)
         self.followers.add(follower)
         return follower
 
-    def leave(self, follower: Follower) -> None:
+    def leave(self, follower: Subscriber) -> None:
         """Follow no more; nothing is kept for nobody."""
         self.followers.discard(follower)
         if not self.followers:
@@ -85,16 +85,16 @@ class Tail:
         number = max(number, self.begin)
         return (number, self._lines[number - self.begin]) if number < self.end else None
 
-    def gone(self, follower: Follower) -> int:
+    def gone(self, follower: Subscriber) -> int:
         """Lines that the follower wants, or would have wanted, and that are not kept any more."""
         return sum(count for (agent, level), count in self._gone.items() if follower.wants(agent, level))
 
-    def kept(self, follower: Follower) -> int:
+    def kept(self, follower: Subscriber) -> int:
         """Lines that are kept and that the follower wants."""
         return sum(follower.wants(line.agent, line.level) for line in self._lines)
 
 
-class Follower:
+class Subscriber:
     """A reader of a `Tail`, from its end on."""
 
     def __init__(self, tail: Tail, agents: frozenset[str], level: int, told: Callable[[int], bytes]) -> None:

@@ -49,10 +49,12 @@ def tell_inability(name: str, before: HealthReport | None, report: HealthReport)
 
 def tell_replacement(before: Agent, after: Agent) -> None:
     """A step of the worker beside the one that the state is about."""
-    companion = after.companion or before.companion
-    if companion is None:  # it is due, or not any more
+    second_worker = after.second_worker or before.second_worker
+    if second_worker is None:  # it is due, or not any more
         return
-    stage = "gone" if after.companion is None else str(companion.state)
-    process = "a new worker" if companion.generation > after.generation else "the old worker"
-    extra = {"agent": after.name, "generation": companion.generation, "replacement": stage}
-    _log.info("%s: %s, generation %d, is %s", after.name, process, companion.generation, stage, extra=extra)
+    stage = "gone" if after.second_worker is None else str(second_worker.state)
+    process = "a new worker" if second_worker.generation > after.generation else "the old worker"
+    extra = {"agent": after.name, "generation": second_worker.generation, "replacement": stage}
+    _log.info(
+        "%s: %s, generation %d, is %s", after.name, process, second_worker.generation, stage, extra=extra
+    )

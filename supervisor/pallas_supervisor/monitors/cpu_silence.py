@@ -21,7 +21,7 @@ _EXCUSED = frozenset("Dt")
 """Waiting for a disk, or stopped by a debugger: neither is the serving loop's doing."""
 
 
-class Pulse:
+class Silence:
     """One worker's heartbeats and the silence since the last one. Times in seconds, on any clock that never goes back.
 
     Args:

@@ -10,11 +10,11 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from pallas_common.logs.setup import get_logger
-from pallas_supervisor.monitors.cpu_silence import Pulse
+from pallas_supervisor.monitors.cpu_silence import Silence
 from pallas_supervisor.processes.linux import procfs
 
 if TYPE_CHECKING:
-    from pallas_supervisor.processes.linux.process_tree import Owner
+    from pallas_supervisor.processes.linux.process_tree import WorkerId
 
 LOOKS = 0.25
 """Part of an interval between two looks: well below what counts as late."""
@@ -26,35 +26,35 @@ _log = get_logger("pallas.supervisor.liveness")
 class Judge(Protocol):
     """Who is judged, and what becomes of it."""
 
-    def allowed_misses(self, worker: Owner) -> int:
+    def allowed_misses(self, worker: WorkerId) -> int:
         """Missing heartbeats after which the worker is lost; 0 if it is not to be judged now."""
 
-    def take_in(self, worker: Owner) -> None:
+    def take_in(self, worker: WorkerId) -> None:
         """Read what the worker has reported and nobody has read yet."""
 
-    def lost(self, worker: Owner, message: str) -> None:
+    def lost(self, worker: WorkerId, message: str) -> None:
         """The worker's serving loop has stopped."""
 
 
-class Liveness:
+class HeartbeatMonitor:
     """The pulses of all workers, from their first heartbeat to their end."""
 
     def __init__(self, judge: Judge) -> None:
         self._loop = asyncio.get_running_loop()
         self._judge = judge
-        self._pulses: dict[Owner, tuple[int, Pulse]] = {}
+        self._pulses: dict[WorkerId, tuple[int, Silence]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def beat(self, worker: Owner, pid: int, interval: float) -> None:
+    def beat(self, worker: WorkerId, pid: int, interval: float) -> None:
         """A heartbeat came, and the next one is due in `interval` seconds."""
         now, usage = self._loop.time(), procfs.cpu_usage(pid)
         if (known := self._pulses.get(worker)) is not None:
             known[1].beat(interval, now, usage)
             return
-        self._pulses[worker] = pid, Pulse(interval, now, usage)
+        self._pulses[worker] = pid, Silence(interval, now, usage)
         self._look_again()  # this one may be in more of a hurry than the others
 
-    def forget(self, worker: Owner) -> None:
+    def forget(self, worker: WorkerId) -> None:
         """The worker is gone."""
         self._pulses.pop(worker, None)
 
@@ -80,7 +80,7 @@ class Liveness:
         finally:
             self._look_again()
 
-    def _take_stock_guarded(self, worker: Owner, pid: int, pulse: Pulse, now: float) -> None:
+    def _take_stock_guarded(self, worker: WorkerId, pid: int, pulse: Silence, now: float) -> None:
         """Whatever one worker brings about, the others are looked at; it is itself from its next heartbeat on."""
         try:
             self._take_stock(worker, pid, pulse, now)
@@ -88,7 +88,7 @@ class Liveness:
             self.forget(worker)
             _log.exception("%s: its heartbeats cannot be judged", worker.name, extra={"agent": worker.name})
 
-    def _take_stock(self, worker: Owner, pid: int, pulse: Pulse, now: float) -> None:
+    def _take_stock(self, worker: WorkerId, pid: int, pulse: Silence, now: float) -> None:
         usage = procfs.cpu_usage(pid)
         misses = self._judge.allowed_misses(worker)
         if not misses:

@@ -13,7 +13,7 @@ from pallas_supervisor.processes.linux import procfs
 
 if TYPE_CHECKING:
     from pallas_supervisor.processes.launcher import Launcher
-    from pallas_supervisor.processes.linux.process_tree import Owner
+    from pallas_supervisor.processes.linux.process_tree import WorkerId
     from pallas_supervisor.processes.worker import Worker
 
 INTERVAL = 2.0
@@ -29,13 +29,13 @@ class Verdict(StrEnum):
     FINE = "fine"
     GROWN = "grown"
     """It has come to take more than the soft limit: said once."""
-    CRAMPED = "cramped"
+    UNDERSIZED = "cramped"
     """It took more than the soft limit when it became ready, so that another one would, too: said once."""
     OVER = "over"
     """It takes more than its limit."""
 
 
-class Footprint:
+class MemoryUse:
     """One worker's memory against its limit, in bytes. Pure."""
 
     def __init__(self, limit: int) -> None:
@@ -59,30 +59,30 @@ class Footprint:
         if used < soft:
             return Verdict.FINE
         self._told = True
-        return Verdict.CRAMPED if self._at_first >= soft else Verdict.GROWN
+        return Verdict.UNDERSIZED if self._at_first >= soft else Verdict.GROWN
 
 
 class Judge(Protocol):
     """Who serves, and what becomes of a verdict."""
 
-    def is_serving(self, worker: Owner) -> bool:
+    def is_serving(self, worker: WorkerId) -> bool:
         """Whether the worker is ready and the one that counts."""
 
-    def judged(self, worker: Owner, verdict: Verdict, footprint: Footprint) -> None:
+    def judged(self, worker: WorkerId, verdict: Verdict, footprint: MemoryUse) -> None:
         """Something has to be done about the worker; never called with `FINE`."""
 
 
-class Footprints:
+class MemoryMonitor:
     """The footprints of all workers that have a limit."""
 
     def __init__(self, launcher: Launcher, judge: Judge) -> None:
         self._loop = asyncio.get_running_loop()
         self._launcher = launcher
         self._judge = judge
-        self._footprints: dict[Owner, Footprint] = {}
+        self._footprints: dict[WorkerId, MemoryUse] = {}
         self._timer = self._loop.call_later(INTERVAL, self._look_again)
 
-    def settle(self, owner: Owner) -> None:
+    def settle(self, owner: WorkerId) -> None:
         """The worker says that it is ready: what it takes now, it takes from the start.
 
         The next look would be too late, for a call may have come before it.
@@ -92,7 +92,7 @@ class Footprints:
             footprint, used = measured
             footprint.settle(used)
 
-    def forget(self, worker: Owner) -> None:
+    def forget(self, worker: WorkerId) -> None:
         """The worker is gone."""
         self._footprints.pop(worker, None)
 
@@ -122,16 +122,16 @@ class Footprints:
             if verdict is not Verdict.FINE:
                 self._judge.judged(owner, verdict, footprint)
 
-    def _measure(self, owner: Owner, worker: Worker) -> tuple[Footprint, int] | None:
-        limit = worker.beginning.memory_limit
+    def _measure(self, owner: WorkerId, worker: Worker) -> tuple[MemoryUse, int] | None:
+        limit = worker.launch_info.memory_limit
         if limit is None or (used := _used(worker)) is None:
             return None
-        return self._footprints.setdefault(owner, Footprint(limit)), used
+        return self._footprints.setdefault(owner, MemoryUse(limit)), used
 
 
 def _used(worker: Worker) -> int | None:
     """What the worker takes, or what its group does where that is accounted for; None if it has ended."""
     own = procfs.memory(worker.pid)
-    if own is None or worker.beginning.group is None:
+    if own is None or worker.launch_info.group is None:
         return own
-    return max(own, worker.beginning.group.memory())
+    return max(own, worker.launch_info.group.memory())

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.sizes import describe_size
-from pallas_supervisor.lifecycle.events import Replace, Unhealthy
+from pallas_supervisor.lifecycle.events import RollingRestart, Unhealthy
 from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, State
-from pallas_supervisor.monitors.heartbeats import Liveness
-from pallas_supervisor.monitors.memory import SOFT, Footprint, Footprints, Verdict
-from pallas_supervisor.processes.linux.process_tree import Owner
+from pallas_supervisor.monitors.heartbeats import HeartbeatMonitor
+from pallas_supervisor.monitors.memory import SOFT, MemoryMonitor, MemoryUse, Verdict
+from pallas_supervisor.processes.linux.process_tree import WorkerId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,28 +50,28 @@ class Fleet(Protocol):
         """Who moves them."""
 
 
-class Guards:
+class Reactions:
     """Watches over all workers of a fleet."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._liveness = Liveness(self)
-        self._footprints = Footprints(fleet.launcher, self)
+        self._liveness = HeartbeatMonitor(self)
+        self._footprints = MemoryMonitor(fleet.launcher, self)
 
     def beat(self, name: str, generation: int, interval: float) -> None:
         """A worker's heartbeat came, the next one is due in `interval` seconds."""
-        worker = Owner(name, generation)
+        worker = WorkerId(name, generation)
         if (process := self._fleet.launcher.worker(worker)) is not None:
             self._liveness.beat(worker, process.pid, interval)
 
     def settle(self, name: str, generation: int) -> None:
         """A worker says that it is ready."""
-        self._footprints.settle(Owner(name, generation))
+        self._footprints.settle(WorkerId(name, generation))
 
     def forget(self, name: str, generation: int) -> None:
         """A worker is gone."""
-        self._liveness.forget(Owner(name, generation))
-        self._footprints.forget(Owner(name, generation))
+        self._liveness.forget(WorkerId(name, generation))
+        self._footprints.forget(WorkerId(name, generation))
 
     @property
     def memory(self) -> dict[str, tuple[int, int]]:
@@ -85,26 +85,26 @@ class Guards:
 
     # --- for liveness and footprints ----------------------------------------------------------------------
 
-    def is_serving(self, worker: Owner) -> bool:
+    def is_serving(self, worker: WorkerId) -> bool:
         """Whether the worker is ready and the one that counts: not one that starts or drains beside it."""
         agent = self._fleet.agents.get(worker.name)
         return agent is not None and agent.state is State.READY and agent.generation == worker.generation
 
-    def allowed_misses(self, worker: Owner) -> int:
+    def allowed_misses(self, worker: WorkerId) -> int:
         """The agent's `liveness_misses` while the worker serves, else 0."""
         return self._fleet.deployment.agents[worker.name].liveness_misses if self.is_serving(worker) else 0
 
-    def take_in(self, worker: Owner) -> None:
+    def take_in(self, worker: WorkerId) -> None:
         """Read what lies in the worker's pipes."""
         self._fleet.intake.drain(*worker)
 
-    def lost(self, worker: Owner, message: str) -> None:
+    def lost(self, worker: WorkerId, message: str) -> None:
         """Its serving loop has stopped: have it killed and started again."""
         extra = {"agent": worker.name, "generation": worker.generation}
         _log.error("%s: %s", worker.name, message, extra=extra)
         self._fleet.engine.post(worker.name, Unhealthy(worker.generation, message))
 
-    def judged(self, worker: Owner, verdict: Verdict, footprint: Footprint) -> None:
+    def judged(self, worker: WorkerId, verdict: Verdict, footprint: MemoryUse) -> None:
         """It takes too much memory: have it replaced, or kill it."""
         used, limit = describe_size(footprint.used), describe_size(footprint.limit)
         extra = {
@@ -117,10 +117,10 @@ class Guards:
             text = "%s: takes %s and may take %s: killed"
             _log.error(text, worker.name, used, limit, extra=extra)
             self._fleet.launcher.kill(*worker, reason=OUT_OF_MEMORY)
-        elif verdict is Verdict.CRAMPED:
+        elif verdict is Verdict.UNDERSIZED:
             text = "%s: takes %s from the start, more than %d %% of its memory_limit, %s: raise the limit"
             _log.warning(text, worker.name, used, SOFT * 100, limit, extra=extra)
         else:
             text = "%s: takes %s, more than %d %% of its memory_limit, %s: it is being replaced"
             _log.warning(text, worker.name, used, SOFT * 100, limit, extra=extra)
-            self._fleet.engine.post(worker.name, Replace("memory"))
+            self._fleet.engine.post(worker.name, RollingRestart("memory"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.messages import EXIT_FAILURE, Descriptors
-from pallas_supervisor.lifecycle.events import Died, Event, Spawned, SpawnFailed, Swept
+from pallas_supervisor.lifecycle.events import Died, Event, Reaped, Spawned, SpawnFailed
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.processes.keeper.client import Keeper, KeeperError
 from pallas_supervisor.processes.linux import procfs
@@ -25,13 +25,13 @@ from pallas_supervisor.processes.linux.process_tree import (
     NASCENT,
     OWN,
     Offspring,
-    Owner,
+    WorkerId,
     is_unreaped,
     pidfd_of,
     send,
 )
-from pallas_supervisor.processes.reaper import SWEEP_INTERVALS, Sweeper
-from pallas_supervisor.processes.worker import Beginning, Worker, reason_of
+from pallas_supervisor.processes.reaper import SWEEP_INTERVALS, Reaper
+from pallas_supervisor.processes.worker import LaunchInfo, Worker, reason_of
 from pallas_supervisor.processes.zygote_client import Zygote, ZygoteError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Launcher:
         pipes: where the worker's pipes end.
         notices: where the pipe begins on which it hears from us.
         emit: takes the events.
-        gone: is told that nothing of a worker is left: before `Swept`, and where a start came to nothing.
+        gone: is told that nothing of a worker is left: before `Reaped`, and where a start came to nothing.
         groups: where workers get control groups of their own; None where that cannot be had.
         offspring: below which workers are started, and the zygote was.
     """
@@ -112,16 +112,16 @@ class Launcher:
         self._emit = emit
         self._gone = gone
         self._groups = groups
-        self._workers: dict[Owner, Worker] = {}
-        self._beginnings: dict[Owner, Beginning] = {}
+        self._workers: dict[WorkerId, Worker] = {}
+        self._launch_infos: dict[WorkerId, LaunchInfo] = {}
         self._offspring = offspring
-        self._sweeper = Sweeper(self._workers, zygote, offspring)
+        self._reaper = Reaper(self._workers, zygote, offspring)
         self._spawning: set[asyncio.Task[None]] = set()
-        self._waiting: dict[Owner, asyncio.Future[Any]] = {}
+        self._waiting: dict[WorkerId, asyncio.Future[Any]] = {}
         # Held open for as long as the supervisor lives; nobody ever writes to it.
         self._lifeline, self._lifeline_held = os.pipe()
         if isinstance(offspring, Keeper):
-            offspring.watch(self.reap, self._keeper_replaced)
+            offspring.watch(self.reap_adopted, self._keeper_replaced)
 
     @property
     def lifeline(self) -> int:
@@ -133,68 +133,68 @@ class Launcher:
         """The process ID of every live worker by agent."""
         return {owner.name: worker.pid for owner, worker in self._workers.copy().items()}
 
-    def worker(self, owner: Owner) -> Worker | None:
+    def worker(self, owner: WorkerId) -> Worker | None:
         """The live worker of this start of an agent."""
         return self._workers.get(owner)
 
     @property
-    def workers(self) -> dict[Owner, Worker]:
+    def workers(self) -> dict[WorkerId, Worker]:
         """All live workers."""
         return self._workers.copy()
 
-    def reap(self) -> None:
+    def reap_adopted(self) -> None:
         """Reap adopted processes that have ended; for SIGCHLD. A pending spawn may be among the children."""
         if self._spawning:
             return
         try:
-            self._sweeper.reap()
+            self._reaper.reap()
         except OSError:  # no descriptor is left to look with
-            self._loop.call_later(BLIND_INTERVAL, self.reap)
+            self._loop.call_later(BLIND_INTERVAL, self.reap_adopted)
 
     # --- the engine's calls -------------------------------------------------------------------------------
 
     def spawn(self, name: str, generation: int) -> None:
         """Start a worker; answers with `Spawned` or `SpawnFailed`."""
-        task = self._loop.create_task(self._spawn(Owner(name, generation)), name=f"spawn {name}")
+        task = self._loop.create_task(self._spawn(WorkerId(name, generation)), name=f"spawn {name}")
         self._spawning.add(task)
         task.add_done_callback(self._spawned)
 
     def terminate(self, name: str, generation: int) -> None:
         """Ask the worker to drain and exit."""
-        self._call_off(Owner(name, generation))
-        self._signal(Owner(name, generation), signal.SIGTERM)
+        self._call_off(WorkerId(name, generation))
+        self._signal(WorkerId(name, generation), signal.SIGTERM)
 
     def kill(self, name: str, generation: int, reason: str | None = None) -> None:
         """Kill the worker and all that it has started; `reason` goes into its exit."""
-        self._call_off(Owner(name, generation))
-        worker = self._workers.get(Owner(name, generation))
+        self._call_off(WorkerId(name, generation))
+        worker = self._workers.get(WorkerId(name, generation))
         if worker is not None:
             worker.reason = worker.reason or reason
-            if worker.beginning.group is not None:
-                worker.beginning.group.kill()
+            if worker.launch_info.group is not None:
+                worker.launch_info.group.kill()
             send(worker.pidfd, signal.SIGKILL)  # it may not have opened its group yet
             if not worker.group_empty:  # else its number may be somebody else's
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(worker.pid, signal.SIGKILL)
 
-    def sweep(self, name: str, generation: int) -> None:
-        """Kill what is left of the group and of strays, reap, and say `Swept` when nothing is left."""
-        self._sweep(self._workers[Owner(name, generation)], 0)
+    def reap(self, name: str, generation: int) -> None:
+        """Kill what is left of the group and of strays, reap, and say `Reaped` when nothing is left."""
+        self._sweep(self._workers[WorkerId(name, generation)], 0)
 
     async def close(self) -> None:
         """Let go of the lifeline and end all that is left of agents and zygote, once no worker is left."""
         with contextlib.suppress(OSError):  # no descriptor is left to look with
-            await self._sweeper.end()
+            await self._reaper.end()
         os.close(self._lifeline_held)
         os.close(self._lifeline)
 
     # --- how it is done -----------------------------------------------------------------------------------
 
-    def _signal(self, owner: Owner, number: signal.Signals) -> None:
+    def _signal(self, owner: WorkerId, number: signal.Signals) -> None:
         if (worker := self._workers.get(owner)) is not None:
             send(worker.pidfd, number)
 
-    def _call_off(self, owner: Owner) -> None:
+    def _call_off(self, owner: WorkerId) -> None:
         """Let a start that has not come so far as a process come to nothing."""
         if (waiting := self._waiting.get(owner)) is not None:
             waiting.cancel()
@@ -203,22 +203,22 @@ class Launcher:
         """Have the zygote start anew: what the present one forks would be no child of the next keeper."""
         if self._zygote is not None:
             self._zygote.kill()
-        self.reap()
+        self.reap_adopted()
 
     def _spawned(self, task: asyncio.Task[None]) -> None:
         self._spawning.discard(task)
-        self.reap()  # what ended meanwhile had to be left alone
+        self.reap_adopted()  # what ended meanwhile had to be left alone
 
-    async def _spawn(self, owner: Owner) -> None:
+    async def _spawn(self, owner: WorkerId) -> None:
         try:
             pid = await self._make(owner)
-            pidfd, beginning = pidfd_of(pid), self._beginnings.pop(owner)
-            worker = self._workers[owner] = Worker(owner, pid, pidfd, beginning)
+            pidfd, launch_info = pidfd_of(pid), self._launch_infos.pop(owner)
+            worker = self._workers[owner] = Worker(owner, pid, pidfd, launch_info)
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
             if not isinstance(error, OSError | CalledOffError):
                 _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
             self._close_pipes(owner)
-            if (group := self._beginnings.pop(owner, Beginning()).group) is not None:
+            if (group := self._launch_infos.pop(owner, LaunchInfo()).group) is not None:
                 group.kill()
                 group.remove()
             self._tell_gone(owner)
@@ -230,11 +230,11 @@ class Launcher:
         self._loop.add_reader(worker.pidfd, self._ended, worker)
         self._emit(owner.name, Spawned(owner.generation, pid))
 
-    async def _make(self, owner: Owner) -> int:
+    async def _make(self, owner: WorkerId) -> int:
         spec = await self._unless_called_off(owner, self._describe(*owner), "its files were still being read")
-        beginning = self._beginnings[owner] = Beginning(spec.memory_limit)
+        launch_info = self._launch_infos[owner] = LaunchInfo(spec.memory_limit)
         if (group := self._group_for(owner, spec.memory_limit)) is not None:
-            beginning.group = group
+            launch_info.group = group
             spec = replace(spec, cgroup=str(group.path))
         interpreter = self._interpreter(owner.name)
         if interpreter is None and self._zygote is not None:
@@ -243,18 +243,18 @@ class Launcher:
                     return await self._fork(self._zygote, owner, spec)
                 except ZygoteError as error:
                     # It may have been forked without our having heard of it, and comes to us once its parent is dead.
-                    await self._sweeper.kill_unclaimed(owner, NASCENT)
+                    await self._reaper.kill_unclaimed(owner, NASCENT)
                     if group is not None:
                         group.kill()
                     _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
         try:
             return self._execute(interpreter or sys.executable, owner, spec)
         except KeeperError as error:
-            await self._sweeper.kill_unclaimed(owner)  # it may have been started
+            await self._reaper.kill_unclaimed(owner)  # it may have been started
             _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
             return self._execute(interpreter or sys.executable, owner, spec)
 
-    def _group_for(self, owner: Owner, memory_limit: int | None) -> WorkerGroup | None:
+    def _group_for(self, owner: WorkerId, memory_limit: int | None) -> WorkerGroup | None:
         if self._groups is None:
             return None
         try:
@@ -265,12 +265,12 @@ class Launcher:
             )
             return None
 
-    async def _fork(self, zygote: Zygote, owner: Owner, spec: WorkerSpec) -> int:
+    async def _fork(self, zygote: Zygote, owner: WorkerId, spec: WorkerSpec) -> int:
         await self._unless_called_off(owner, zygote.ready(), "the zygote, which forks it, was not ready yet")
         with self._descriptors(owner, spec) as descriptors:
             return await zygote.spawn(descriptors)
 
-    async def _unless_called_off[T](self, owner: Owner, step: Awaitable[T], why: str) -> T:
+    async def _unless_called_off[T](self, owner: WorkerId, step: Awaitable[T], why: str) -> T:
         """Wait for a step of a start.
 
         Raises:
@@ -285,14 +285,14 @@ class Launcher:
         finally:
             del self._waiting[owner]
 
-    def _execute(self, interpreter: str, owner: Owner, spec: WorkerSpec) -> int:
+    def _execute(self, interpreter: str, owner: WorkerId, spec: WorkerSpec) -> int:
         with self._descriptors(owner, spec) as descriptors:
             numbers = ",".join(map(str, descriptors))
-            arguments = [interpreter, "-P", "-m", "pallas_worker", numbers]
+            arguments = [interpreter, "-P", "-m", "pallas_worker.process.own_interpreter", numbers]
             return self._offspring.execute(arguments, spec.environment, descriptors, descriptors.output)
 
     @contextlib.contextmanager
-    def _descriptors(self, owner: Owner, spec: WorkerSpec) -> Iterator[Descriptors]:
+    def _descriptors(self, owner: WorkerId, spec: WorkerSpec) -> Iterator[Descriptors]:
         ours: list[int] = []
         try:
             memory = os.memfd_create("pallas-worker")
@@ -305,8 +305,8 @@ class Launcher:
             pipes = self._pipes.open(*owner)
             ours.extend(pipes)
             links = [f"pipe:[{os.fstat(pipe).st_ino}]" for pipe in pipes]
-            beginning = self._beginnings[owner]
-            beginning.pipes, beginning.at, beginning.ticks = frozenset(links), time.time(), procfs.now()
+            launch_info = self._launch_infos[owner]
+            launch_info.pipes, launch_info.at, launch_info.ticks = frozenset(links), time.time(), procfs.now()
             notices = self._notices.open(*owner)
             ours.append(notices)
             yield Descriptors(memory, listener, lifeline, *pipes, notices)
@@ -331,7 +331,7 @@ class Launcher:
             return Exit(status=EXIT_FAILURE)
 
     @contextlib.contextmanager
-    def _telling_anyway(self, owner: Owner) -> Iterator[None]:
+    def _telling_anyway(self, owner: WorkerId) -> Iterator[None]:
         """Let nothing that a dead worker has left in its pipes keep the engine from hearing of its end."""
         try:
             yield
@@ -341,7 +341,7 @@ class Launcher:
     def _sweep(self, worker: Worker, attempt: int) -> None:
         delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
         try:
-            clean = self._sweeper.is_clean(worker)
+            clean = self._reaper.is_clean(worker)
             if clean and is_unreaped(worker.pidfd):  # it ended before it opened its group
                 self._offspring.reap([worker.pid])
         except OSError:
@@ -352,19 +352,19 @@ class Launcher:
         del self._workers[worker.owner]
         os.close(worker.pidfd)
         with self._telling_anyway(worker.owner):
-            if worker.beginning.group is not None:
-                worker.beginning.group.remove()
+            if worker.launch_info.group is not None:
+                worker.launch_info.group.remove()
             self._pipes.drain(*worker.owner)
         self._close_pipes(worker.owner)
         self._tell_gone(worker.owner)
-        self._emit(worker.owner.name, Swept(worker.owner.generation))
+        self._emit(worker.owner.name, Reaped(worker.owner.generation))
 
-    def _close_pipes(self, owner: Owner) -> None:
+    def _close_pipes(self, owner: WorkerId) -> None:
         with self._telling_anyway(owner):
             self._pipes.close(*owner)
         with self._telling_anyway(owner):
             self._notices.close(*owner)
 
-    def _tell_gone(self, owner: Owner) -> None:
+    def _tell_gone(self, owner: WorkerId) -> None:
         with self._telling_anyway(owner):
             self._gone(*owner)

@@ -12,7 +12,7 @@ from pallas_supervisor.processes.linux import procfs
 from pallas_supervisor.processes.linux.process_tree import (
     NASCENT,
     Offspring,
-    Owner,
+    WorkerId,
     children,
     kill_group,
     kill_strays,
@@ -31,7 +31,7 @@ SWEEP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Seconds between looks whether a group is empty; the last one repeats."""
 
 
-class Sweeper:
+class Reaper:
     """Knows whose each process is.
 
     Args:
@@ -40,7 +40,9 @@ class Sweeper:
         offspring: below which all of them are.
     """
 
-    def __init__(self, workers: Mapping[Owner, Worker], zygote: Zygote | None, offspring: Offspring) -> None:
+    def __init__(
+        self, workers: Mapping[WorkerId, Worker], zygote: Zygote | None, offspring: Offspring
+    ) -> None:
         self._workers = workers
         self._zygote = zygote
         self._offspring = offspring
@@ -67,7 +69,7 @@ class Sweeper:
         Raises:
             OSError: no descriptor is left to look with.
         """
-        group = worker.beginning.group
+        group = worker.launch_info.group
         if group is not None:
             group.kill()
         worker.group_empty = worker.group_empty or kill_group(worker.pid, self._offspring)
@@ -76,7 +78,7 @@ class Sweeper:
         )
         return worker.group_empty and strays_gone and (group is None or group.is_empty())
 
-    def _belongs(self, worker: Worker, pid: int, whose: Owner | None) -> bool:
+    def _belongs(self, worker: Worker, pid: int, whose: WorkerId | None) -> bool:
         """Whether an adopted process is what `worker` has left behind.
 
         A control group tells exactly. Without one, a process that bears the sign of nobody who lives belongs to the
@@ -85,18 +87,18 @@ class Sweeper:
         session = session_of(pid)
         if whose == worker.owner or session == worker.pid:
             return True
-        if worker.beginning.group is not None:
-            return worker.beginning.group.holds(pid)
+        if worker.launch_info.group is not None:
+            return worker.launch_info.group.holds(pid)
         if whose == NASCENT or whose in self._workers:
             return False
         inherited = procfs.pipes(pid)
         others = [other for other in self._workers.values() if other is not worker]
-        if any(session == other.pid or inherited & other.beginning.pipes for other in others):
+        if any(session == other.pid or inherited & other.launch_info.pipes for other in others):
             return False
         begun = procfs.started(pid)
-        return begun is None or begun >= worker.beginning.ticks
+        return begun is None or begun >= worker.launch_info.ticks
 
-    async def kill_unclaimed(self, *owners: Owner) -> None:
+    async def kill_unclaimed(self, *owners: WorkerId) -> None:
         """Kill what bears the sign of these and is no worker that we know."""
         for interval in SWEEP_INTERVALS:
             if kill_strays(self._known(), lambda _pid, whose: whose in owners, self._offspring):
@@ -122,7 +124,7 @@ class Sweeper:
                 return
             await asyncio.sleep(interval)
 
-    def _is_ours(self, pid: int, whose: Owner | None) -> bool:
+    def _is_ours(self, pid: int, whose: WorkerId | None) -> bool:
         return whose is not None or self._offspring.is_certain(pid)
 
     def _ahead(self) -> set[int]:

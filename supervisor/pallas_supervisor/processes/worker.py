@@ -11,11 +11,11 @@ from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY
 if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import Exit
     from pallas_supervisor.processes.linux.cgroups import WorkerGroup
-    from pallas_supervisor.processes.linux.process_tree import Owner
+    from pallas_supervisor.processes.linux.process_tree import WorkerId
 
 
 @dataclass(slots=True)
-class Beginning:
+class LaunchInfo:
     """What is known of a worker before there is a process."""
 
     memory_limit: int | None = None
@@ -33,10 +33,10 @@ class Beginning:
 class Worker:
     """One live process. `pidfd` stays open until the sweep is done."""
 
-    owner: Owner
+    owner: WorkerId
     pid: int
     pidfd: int
-    beginning: Beginning
+    launch_info: LaunchInfo
     reason: str | None = None
     """Why it was killed."""
     group_empty: bool = False
@@ -45,7 +45,7 @@ class Worker:
 
 def reason_of(worker: Worker, exit_: Exit) -> str | None:
     """Why the worker ended, where its exit does not say it."""
-    group, limited = worker.beginning.group, worker.beginning.memory_limit is not None
+    group, limited = worker.launch_info.group, worker.launch_info.memory_limit is not None
     ended_itself = limited and exit_.status == EXIT_OUT_OF_MEMORY
     if ended_itself or (group is not None and group.ran_out_of_memory()):
         return OUT_OF_MEMORY

@@ -33,7 +33,7 @@ class Origin:
     """What fast-agent reads in the worker itself, taken just before it did."""
 
 
-class Provenance:
+class Drift:
     """The origin of every worker, and how the files differ from it.
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_supervisor.lifecycle.states import State
-from pallas_supervisor.sockets.unavailable import Absence, StandIn
+from pallas_supervisor.sockets.unavailable import Unavailable, UnavailableResponder
 
 if TYPE_CHECKING:
     import socket
@@ -72,7 +72,7 @@ class Reception:
 
     def __init__(self, fleet: Hosts) -> None:
         self._fleet = fleet
-        self._stand_ins: dict[str, StandIn] = {}
+        self._stand_ins: dict[str, UnavailableResponder] = {}
         limit = share_of_descriptors(SHARE, MOST)
         self._connections = Connections("ports of agents that nobody serves", limit)
 
@@ -89,7 +89,7 @@ class Reception:
     def open(self, name: str) -> None:
         """Answer for the agent on its socket whenever no worker does."""
         listener = self._fleet.listeners[name]
-        self._stand_ins[name] = StandIn(listener, lambda: self._absence(name), self._connections)
+        self._stand_ins[name] = UnavailableResponder(listener, lambda: self._absence(name), self._connections)
         self.switch()
 
     def close(self, name: str) -> None:
@@ -119,7 +119,7 @@ class Reception:
             if self._fleet.outlives(self._fleet.ports[name]):
                 stand_in.retire()
 
-    def _absence(self, name: str) -> Absence:
+    def _absence(self, name: str) -> Unavailable:
         agent = self._fleet.agents[name]
         why = self._fleet.why(name)
         retry_after = FAILED_RETRY_AFTER
@@ -127,4 +127,4 @@ class Reception:
             retry_after = max(math.ceil(agent.retry_at - self._fleet.engine.now()), 1)
         elif agent.state not in (State.STOPPED, State.FAILED):
             retry_after = 1
-        return Absence(f"agent {name} is {agent.state}" + (f": {why}" if why else ""), retry_after)
+        return Unavailable(f"agent {name} is {agent.state}" + (f": {why}" if why else ""), retry_after)

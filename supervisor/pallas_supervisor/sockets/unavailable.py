@@ -25,14 +25,14 @@ ACCEPTS_AT_ONCE = 64
 ACCEPT_RETRY = 0.02
 
 
-class Absence(NamedTuple):
+class Unavailable(NamedTuple):
     """Why nobody serves, and in how many whole seconds it is worth asking again."""
 
     message: str
     retry_after: int
 
 
-class StandIn:
+class UnavailableResponder:
     """Accepts on an agent's listening socket while it is on.
 
     Args:
@@ -42,7 +42,7 @@ class StandIn:
     """
 
     def __init__(
-        self, listener: socket.socket, absence: Callable[[], Absence], connections: Connections
+        self, listener: socket.socket, absence: Callable[[], Unavailable], connections: Connections
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
@@ -118,7 +118,7 @@ class _Visitor:
     def __init__(
         self,
         connection: socket.socket,
-        absence: Callable[[], Absence],
+        absence: Callable[[], Unavailable],
         connections: Connections,
         gone: Callable[[_Visitor], None],
     ) -> None:
@@ -165,7 +165,7 @@ class _Visitor:
             writer.transport.abort()
 
 
-def render(absence: Absence) -> bytes:
+def render(absence: Unavailable) -> bytes:
     """The whole HTTP response; its JSON body is also a JSON-RPC error without an ID, for MCP clients."""
     body = json.dumps(
         {

@@ -137,7 +137,7 @@ class FakeProcesses:
     def kill(self, name: str, generation: int) -> None:
         self._note("kill", name, generation)
 
-    def sweep(self, name: str, generation: int) -> None:
+    def reap(self, name: str, generation: int) -> None:
         self._note("sweep", name, generation)
         process = self.live.get((name, generation))
         self.insist(process is not None and process.dead, f"{name} is swept while it lives")

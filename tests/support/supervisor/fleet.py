@@ -14,11 +14,11 @@ from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import ModelSettings
 from pallas_supervisor.agents.manager import Fleet
 from pallas_supervisor.agents.reload import Reloading
-from pallas_supervisor.agents.verbs import Operations
-from pallas_supervisor.lifecycle.events import Died, Ready, Spawned, Swept
+from pallas_supervisor.agents.verbs import OperatorVerbs
+from pallas_supervisor.lifecycle.events import Died, Ready, Reaped, Spawned
 from pallas_supervisor.lifecycle.states import Exit
-from pallas_supervisor.logs.router import LogHub
-from pallas_supervisor.reload.drift import Provenance
+from pallas_supervisor.logs.router import LogRouter
+from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.source import Configuration, Source
 from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
 from pallas_supervisor.telemetry.slots import Slots
@@ -49,7 +49,7 @@ class Rig:
     """A fleet and the hands to move it."""
 
     fleet: Fleet
-    operations: Operations
+    operations: OperatorVerbs
     reloading: Reloading
     world: FakeProcesses
     directory: Path
@@ -78,7 +78,7 @@ class Rig:
         process.dead = True
         self.fleet.engine.post(name, Died(process.generation, exit_ or Exit(status=0)))
         self.world.remove(process)
-        self.fleet.engine.post(name, Swept(process.generation))
+        self.fleet.engine.post(name, Reaped(process.generation))
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:
         return {
@@ -100,16 +100,16 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
             deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
         ),
         slots=Slots(directory / "metrics"),
-        hub=LogHub(lines.append),
+        hub=LogRouter(lines.append),
         levels=levels,
         zygote=None,
         directory=str(directory),
-        provenance=Provenance(Source(path=deployment.path, directory=directory), taken),
+        provenance=Drift(Source(path=deployment.path, directory=directory), taken),
     )
     world = fleet.engine._processes = FakeProcesses()
     try:
         async with asyncio.timeout(60.0):
-            yield Rig(fleet, Operations(fleet), Reloading(fleet), world, directory, lines)
+            yield Rig(fleet, OperatorVerbs(fleet), Reloading(fleet), world, directory, lines)
     finally:
         fleet.reception.close_all()
         for timer in fleet.engine._timers.values():

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from pallasctl_fake import agent, run, serve, status
 
+from fakes.control_server import agent, run, serve, status
 from pallas_control import locate
 from pallas_control.client import Control
 from pallas_control.errors import Failure

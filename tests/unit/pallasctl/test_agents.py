@@ -6,7 +6,8 @@ import threading
 import time
 
 import pytest
-from pallasctl_fake import FakeControl, agent, run, serve
+
+from fakes.control_server import FakeControl, agent, run, serve
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from pallasctl_fake import run
 
+from fakes.control_server import run
 from pallasctl.main import VERBS
 from support.repository import ROOT
 

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from pallasctl_fake import FakeControl, serve
+
+from fakes.control_server import FakeControl, serve
 
 RECORDS = [
     {

@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from pallasctl_fake import FakeControl, agent, run, serve, status
 
+from fakes.control_server import FakeControl, agent, run, serve, status
 from pallasctl.text import format_duration
 
 

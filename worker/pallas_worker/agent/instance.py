@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fast_agent.types import LlmStopReason, RequestParams
 
-from pallas_worker.agent.models.agent_kinds import models_needed, told, turn_behind
+from pallas_worker.agent.models.agent_kinds import messages_for, models_needed, turn_behind
 from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
 from pallas_worker.agent.outages import Outages
@@ -65,7 +65,7 @@ class Instance:
         params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
         try:
             outages = Outages(self._agents, models_needed(self._name, self._kind, self._agents))
-            messages = told(self._kind, self._history, message)
+            messages = messages_for(self._kind, self._history, message)
             answer: PromptMessageExtended = await self._agent.generate(messages, params)
         except Exception as error:
             # Providers' clients raise their own types for a refusal; an HTTP status is what they share.

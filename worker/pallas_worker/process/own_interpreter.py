@@ -1,6 +1,6 @@
-"""`python -m pallas_worker SPEC,LISTEN,LIFELINE,REPORT,RECORDS,OUTPUT,NOTICES`: one worker in its own interpreter.
+"""`python -m pallas_worker.process.own_interpreter DESCRIPTORS`: one worker in the interpreter that its agent names.
 
-The supervisor starts it so where an agent names its own interpreter; the numbers are inherited descriptors.
+Started so by the supervisor; the descriptors are those of `Descriptors`, with commas between them.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def _columns(needs: Mapping[str, Iterable[str]]) -> dict[str, int]:
 def _untangle(ranks: list[list[_Spot]], neighbours: Mapping[_Spot, list[_Spot]]) -> list[list[_Spot]]:
     """Order each column by the mean position of its neighbours in the column beside it, there and back."""
     column_of = {spot: column for column, rank in enumerate(ranks) for spot in rank}
-    for sweep in range(SWEEPS):
-        forth = sweep % 2 == 0
+    for reap in range(SWEEPS):
+        forth = reap % 2 == 0
         order = range(1, len(ranks)) if forth else range(len(ranks) - 2, -1, -1)
         for column in order:
             beside = column - 1 if forth else column + 1

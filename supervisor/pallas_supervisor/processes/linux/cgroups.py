@@ -21,7 +21,7 @@ from pallas_registry.environment.variables import CGROUP_VARIABLE, control_group
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pallas_supervisor.processes.linux.process_tree import Owner
+    from pallas_supervisor.processes.linux.process_tree import WorkerId
 
 LEFTOVERS_PATIENCE = 5.0
 """Seconds that killed processes may take to disappear."""
@@ -101,7 +101,7 @@ class Groups:
                 (self.root / "cgroup.subtree_control").write_text("+memory")
                 self._bounds_memory = True
 
-    def make(self, owner: Owner, memory_limit: int | None) -> WorkerGroup:
+    def make(self, owner: WorkerId, memory_limit: int | None) -> WorkerGroup:
         """A group for a worker that is about to start.
 
         Raises:

@@ -28,7 +28,7 @@ _TITLES = b"pallas-"
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class Owner(NamedTuple):
+class WorkerId(NamedTuple):
     """The start of an agent that a process belongs to."""
 
     name: str
@@ -60,11 +60,11 @@ def children(parent: int | None = None) -> Iterator[int]:
                 yield from map(int, (task / "children").read_bytes().split())
 
 
-NASCENT = Owner("", 0)
+NASCENT = WorkerId("", 0)
 """Owner of a process that the zygote has forked and that is no worker yet, or has not taken its name yet."""
 
 
-def owner_of(pid: int) -> Owner | None:
+def owner_of(pid: int) -> WorkerId | None:
     """The worker that a process is or descends from, or None if nothing tells.
 
     A worker and what it forks bear its title; what it executes bears `OWNER_VARIABLE`.
@@ -73,14 +73,14 @@ def owner_of(pid: int) -> Owner | None:
     with contextlib.suppress(OSError, ValueError):
         title = (process / "cmdline").read_bytes()
         if (bears := _WORKER_TITLE.match(title)) is not None:
-            return Owner(bears[1].decode(), int(bears[2]))
+            return WorkerId(bears[1].decode(), int(bears[2]))
         if title.startswith(_ZYGOTE_TITLE):
             return NASCENT
         for entry in (process / "environ").read_bytes().split(b"\0"):
             name, _, value = entry.partition(b"=")
             if name == OWNER_VARIABLE.encode():
                 agent, _, generation = value.decode().rpartition("/")
-                return Owner(agent, int(generation))
+                return WorkerId(agent, int(generation))
         if title.startswith(_TITLES):  # read while the title was being written
             return NASCENT
     return None
@@ -201,7 +201,7 @@ def _group_of(pid: int) -> int | None:
 
 
 def kill_strays(
-    known: Collection[int], belongs: Callable[[int, Owner | None], bool], offspring: Offspring = OWN
+    known: Collection[int], belongs: Callable[[int, WorkerId | None], bool], offspring: Offspring = OWN
 ) -> bool:
     """SIGKILL and reap adopted children of which `belongs(pid, owner)` holds; say whether there was none.
 

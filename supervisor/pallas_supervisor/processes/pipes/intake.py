@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_common.protocol.messages import Report
-    from pallas_supervisor.logs.router import LogHub
+    from pallas_supervisor.logs.router import LogRouter
 
 COUNTED_LENGTH = 1024
 """Bytes of a line for which it counts as one line more."""
@@ -85,7 +85,7 @@ class Intake:
     def __init__(
         self,
         reported: Callable[[str, int, Report], None],
-        hub: LogHub,
+        hub: LogRouter,
         pid: Callable[[str, int], int | None] = lambda _name, _generation: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()

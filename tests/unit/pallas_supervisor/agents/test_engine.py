@@ -11,14 +11,14 @@ from pallas_supervisor.agents.engine import RECONCILE_INTERVAL, Engine
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.events import (
     Died,
+    HardRestart,
     Ready,
+    Reaped,
     Rebind,
-    Restart,
     Spawned,
     SpawnFailed,
     Start,
     Stop,
-    Swept,
 )
 from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT, SPAWN_TIMEOUT
 from pallas_supervisor.lifecycle.states import Desired, Exit, Policy, State, Transition
@@ -39,7 +39,7 @@ def end(engine: Engine, world: FakeProcesses, name: str, exit_: Exit) -> None:
     process.dead = True
     engine.post(name, Died(process.generation, exit_))
     world.remove(process)
-    engine.post(name, Swept(process.generation))
+    engine.post(name, Reaped(process.generation))
 
 
 def states(engine: Engine) -> dict[str, str]:
@@ -122,7 +122,7 @@ def unkilled(name: str) -> tuple[Engine, FakeProcesses, FakeLoop]:
 
 def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time():
     engine, world, loop = unkilled("library")
-    engine.post("library", Swept(1))
+    engine.post("library", Reaped(1))
     agent = engine.agents["library"]
     assert (agent.state, agent.failures, agent.message) == (State.BACKOFF, 1, "killed by SIGKILL")
     loop.advance(60.0)
@@ -134,7 +134,7 @@ def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time():
 def test_one_that_was_swept_too_late_and_is_not_wanted_any_more_is_stopped():
     engine, _, _ = unkilled("library")
     engine.post("library", Stop())
-    engine.post("library", Swept(1))
+    engine.post("library", Reaped(1))
     assert states(engine) == {"library": "stopped"}
 
 
@@ -143,7 +143,7 @@ def test_a_sweep_of_what_had_failed_for_good_changes_nothing():
     end(engine, world, "library", Exit(status=78))
     failed = engine.agents["library"]
     assert failed.state is State.FAILED
-    engine.post("library", Swept(1))
+    engine.post("library", Reaped(1))
     assert engine.agents["library"] == failed
 
 
@@ -163,7 +163,7 @@ def test_a_shutdown_stops_what_somebody_starts_meanwhile():
 def test_no_timer_is_left_behind():
     engine, world, loop = started({"library": ()})
     for _ in range(20):
-        engine.post("library", Restart())
+        engine.post("library", HardRestart())
         end(engine, world, "library", Exit(status=0))
         come_up(engine, world, "library")
     pending = [handle for _, _, handle in loop._timers if not handle.cancelled()]

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_supervisor.lifecycle.events import (
-    Complained,
     Died,
+    HardRestart,
     Ready,
+    Reaped,
     Rebind,
     Redefine,
-    Replace,
-    Restart,
+    RollingRestart,
     Spawned,
     SpawnFailed,
     Start,
+    StartFailureReported,
     Stop,
-    Swept,
     Unhealthy,
 )
-from pallas_supervisor.lifecycle.states import CompanionState, Exit, Policy, State
+from pallas_supervisor.lifecycle.states import Exit, Policy, SecondWorkerState, State
 from support.supervisor.fakes import FakeLoop, FakeProcess, FakeProcesses, make_engine
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class World:
     def agent(self, name: str = "library") -> Agent:
         return self.engine.agents[name]
 
-    def companion(self, name: str = "library") -> tuple[int, str] | None:
-        companion = self.agent(name).companion
-        return None if companion is None else (companion.generation, str(companion.state))
+    def second_worker(self, name: str = "library") -> tuple[int, str] | None:
+        second_worker = self.agent(name).second_worker
+        return None if second_worker is None else (second_worker.generation, str(second_worker.state))
 
     def appear(self, name: str = "library") -> FakeProcess:
-        process = self.processes.newest(name)
+        process = self.processes.last_generation(name)
         process.spawned = True
         self.engine.post(name, Spawned(process.generation, 100 + process.generation))
         return process
@@ -71,13 +71,13 @@ class World:
         self.processes.live[name, generation].dead = True
         self.engine.post(name, Died(generation, exit_ or Exit(status=0)))
 
-    def sweep(self, name: str = "library", generation: int = 1) -> None:
+    def reap(self, name: str = "library", generation: int = 1) -> None:
         self.processes.remove(self.processes.live[name, generation])
-        self.engine.post(name, Swept(generation))
+        self.engine.post(name, Reaped(generation))
 
     def end(self, name: str = "library", generation: int = 1, exit_: Exit | None = None) -> None:
         self.die(name, generation, exit_)
-        self.sweep(name, generation)
+        self.reap(name, generation)
 
 
 @pytest.fixture
@@ -88,9 +88,9 @@ def world() -> World:
 def test_the_old_worker_serves_until_the_new_one_is_ready_and_drains_then(world: World) -> None:
     restarts: list[tuple[str, str]] = []
     world.engine.restart_observers.append(lambda name, reason: restarts.append((name, reason)))
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     assert world.processes.took() == [("spawn", "library", 2)]
-    assert (world.agent().state, world.agent().generation, world.companion()) == (
+    assert (world.agent().state, world.agent().generation, world.second_worker()) == (
         State.READY,
         1,
         (2, "starting"),
@@ -99,33 +99,33 @@ def test_the_old_worker_serves_until_the_new_one_is_ready_and_drains_then(world:
     world.come_up()
     assert world.processes.took() == [("terminate", "library", 1)]
     assert (world.agent().state, world.agent().generation, world.agent().pid) == (State.READY, 2, 102)
-    assert world.companion() == (1, "draining")
+    assert world.second_worker() == (1, "draining")
     assert restarts == [("library", "operator")]
     world.die()
     assert world.processes.took() == [("sweep", "library", 1)]
-    world.sweep()
-    assert world.companion() is None
+    world.reap()
+    assert world.second_worker() is None
     assert (world.agent().state, world.agent().restarts) == (State.READY, 1)
 
 
 def test_an_old_worker_that_does_not_finish_in_time_is_killed(world: World) -> None:
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.come_up()
     world.loop.advance(world.agent().policy.stop_timeout)
     assert world.processes.took()[-1] == ("kill", "library", 1)
-    assert world.companion() == (1, "killing")
+    assert world.second_worker() == (1, "killing")
     world.loop.advance(10.0)
-    assert world.companion() == (1, "stuck")
+    assert world.second_worker() == (1, "stuck")
     assert world.agent().state is State.READY
     world.end()
-    assert world.companion() is None
+    assert world.second_worker() is None
 
 
 @pytest.mark.parametrize("how", ["cannot be spawned", "dies", "complains and dies", "is not ready in time"])
 def test_a_new_worker_that_does_not_come_up_leaves_the_old_one_serving(world: World, how: str) -> None:
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     if how == "cannot be spawned":
-        world.processes.remove(world.processes.newest("library"))
+        world.processes.remove(world.processes.last_generation("library"))
         world.engine.post("library", SpawnFailed(2, "no memory"))
     else:
         world.appear()
@@ -133,7 +133,7 @@ def test_a_new_worker_that_does_not_come_up_leaves_the_old_one_serving(world: Wo
             world.loop.advance(world.agent().policy.start_timeout)
             assert world.processes.took()[-1] == ("kill", "library", 2)
         if how == "complains and dies":
-            world.engine.post("library", Complained(2, "ImportError: no module named x"))
+            world.engine.post("library", StartFailureReported(2, "ImportError: no module named x"))
         world.end(generation=2, exit_=Exit(status=78))
     reason = {
         "cannot be spawned": "no memory",
@@ -142,17 +142,17 @@ def test_a_new_worker_that_does_not_come_up_leaves_the_old_one_serving(world: Wo
         "is not ready in time": "not ready within 60 s",
     }[how]
     agent = world.agent()
-    assert (agent.state, agent.generation, agent.companion, agent.restarts) == (State.READY, 1, None, 0)
+    assert (agent.state, agent.generation, agent.second_worker, agent.restarts) == (State.READY, 1, None, 0)
     assert agent.message == f"could not be replaced, the old worker goes on: {reason}"
     assert agent.replace is None
-    world.engine.post("library", Replace("operator"))
-    assert world.companion() == (3, "starting")
+    world.engine.post("library", RollingRestart("operator"))
+    assert world.second_worker() == (3, "starting")
     assert world.agent().message == ""
 
 
 @pytest.mark.parametrize("how", ["dies", "freezes"])
 def test_if_the_old_worker_fails_meanwhile_the_new_one_is_the_restart(world: World, how: str) -> None:
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.appear()
     world.processes.took()
     if how == "dies":
@@ -164,19 +164,19 @@ def test_if_the_old_worker_fails_meanwhile_the_new_one_is_the_restart(world: Wor
         world.die(exit_=Exit(signal=9))
     agent = world.agent()
     assert (agent.state, agent.generation, agent.pid, agent.failures) == (State.STARTING, 2, 102, 1)
-    assert world.companion() == (1, "killing")
-    world.sweep()
+    assert world.second_worker() == (1, "killing")
+    world.reap()
     world.engine.post("library", Ready(2))
-    assert (world.agent().state, world.companion()) == (State.READY, None)
+    assert (world.agent().state, world.second_worker()) == (State.READY, None)
 
 
 def test_the_time_to_start_is_counted_from_when_there_is_a_process(world: World) -> None:
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.loop.advance(world.agent().policy.start_timeout + 1.0)
-    assert world.companion() == (2, "starting"), "it waits for the zygote"
+    assert world.second_worker() == (2, "starting"), "it waits for the zygote"
     world.appear()
     world.loop.advance(world.agent().policy.start_timeout)
-    assert world.companion() == (2, "killing")
+    assert world.second_worker() == (2, "killing")
 
 
 def test_a_frozen_worker_is_killed_without_a_drain(world: World) -> None:
@@ -187,9 +187,11 @@ def test_a_frozen_worker_is_killed_without_a_drain(world: World) -> None:
     assert (world.agent().failures, world.agent().message) == (1, "no heartbeat for 30 s")
 
 
-@pytest.mark.parametrize("event", [Stop(), Restart(), Rebind(Policy())])
-def test_what_ends_the_old_worker_ends_the_new_one_too(world: World, event: Stop | Restart | Rebind) -> None:
-    world.engine.post("library", Replace("operator"))
+@pytest.mark.parametrize("event", [Stop(), HardRestart(), Rebind(Policy())])
+def test_what_ends_the_old_worker_ends_the_new_one_too(
+    world: World, event: Stop | HardRestart | Rebind
+) -> None:
+    world.engine.post("library", RollingRestart("operator"))
     world.appear()
     world.processes.took()
     world.engine.post("library", event)
@@ -203,7 +205,7 @@ def test_what_ends_the_old_worker_ends_the_new_one_too(world: World, event: Stop
 
 
 def test_stopped_means_that_the_old_worker_is_gone_as_well(world: World) -> None:
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.come_up()
     world.engine.post("library", Stop())
     world.end(generation=2)
@@ -221,39 +223,39 @@ def test_a_definition_that_changes_meanwhile_wants_yet_another_worker(world: Wor
     world.engine.post("library", Redefine(Policy(), respawn=True))
     world.appear()
     world.engine.post("library", Redefine(Policy(), respawn=True))
-    assert world.companion() == (2, "killing")
+    assert world.second_worker() == (2, "killing")
     assert world.agent().replace == "reload"
     world.end(generation=2, exit_=Exit(signal=9))
-    assert world.companion() == (3, "starting")
+    assert world.second_worker() == (3, "starting")
     world.come_up()
     world.end(generation=1)
     assert (world.agent().generation, world.agent().replace) == (3, None)
 
 
 def test_a_second_restart_during_the_first_is_another_one(world: World) -> None:
-    world.engine.post("library", Replace("operator"))
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.come_up()
     world.end(generation=1)
-    assert (world.agent().generation, world.companion()) == (2, (3, "starting"))
+    assert (world.agent().generation, world.second_worker()) == (2, (3, "starting"))
 
 
 def test_there_is_no_third_process_beside_one_that_cannot_be_killed(world: World) -> None:
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.come_up()
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.loop.advance(10.0)
     world.loop.advance(10.0)
-    assert world.companion() == (1, "stuck")
+    assert world.second_worker() == (1, "stuck")
     assert world.agent().replace is None
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     assert world.agent().state is State.STOPPING
 
 
 def test_a_roll_goes_through_the_dependencies_one_at_a_time() -> None:
     world = World(CHAIN)
     for name in world.engine.graph.start_order:
-        world.engine.post(name, Replace("operator"))
+        world.engine.post(name, RollingRestart("operator"))
     for name, after in (("library", "research"), ("research", "jarvis"), ("jarvis", None)):
         spawned = [call[1] for call in world.processes.took() if call[0] == "spawn"]
         assert spawned == [name]
@@ -261,7 +263,7 @@ def test_a_roll_goes_through_the_dependencies_one_at_a_time() -> None:
         assert [call for call in world.processes.took() if call[0] == "spawn"] == []
         world.end(name)
         if after is not None:
-            assert world.companion(after) == (2, "starting")
+            assert world.second_worker(after) == (2, "starting")
     assert {agent.generation for agent in world.engine.agents.values()} == {2}
     assert {str(agent.state) for agent in world.engine.agents.values()} == {"ready"}
 
@@ -269,21 +271,21 @@ def test_a_roll_goes_through_the_dependencies_one_at_a_time() -> None:
 def test_a_wider_surge_still_keeps_dependents_behind() -> None:
     world = World({"library": (), "other": (), "research": ("library",)}, max_surge=3)
     for name in world.engine.graph.start_order:
-        world.engine.post(name, Replace("operator"))
+        world.engine.post(name, RollingRestart("operator"))
     spawned = {call[1] for call in world.processes.took() if call[0] == "spawn"}
     assert spawned == {"library", "other"}
     world.come_up("library")
-    assert world.companion("research") == (2, "starting")
+    assert world.second_worker("research") == (2, "starting")
 
 
 @pytest.mark.parametrize(("cause", "goes_on"), [("operator", False), ("memory", True)])
 def test_an_operators_roll_stops_at_the_first_that_does_not_come_up(cause: str, goes_on: bool) -> None:
     world = World(CHAIN)
     for name in CHAIN:
-        world.engine.post(name, Replace(cause))
+        world.engine.post(name, RollingRestart(cause))
     world.appear("library")
     world.end("library", 2, Exit(status=1))
-    assert {name for name in CHAIN if world.agent(name).replace or world.companion(name)} == (
+    assert {name for name in CHAIN if world.agent(name).replace or world.second_worker(name)} == (
         {"research", "jarvis"} if goes_on else set()
     )
     assert {agent.generation for agent in world.engine.agents.values()} == {1}
@@ -291,7 +293,7 @@ def test_an_operators_roll_stops_at_the_first_that_does_not_come_up(cause: str, 
 
 def test_dependents_do_not_notice_a_graceful_replacement() -> None:
     world = World(CHAIN, on_dependency_loss="restart")
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.come_up("library")
     world.end("library")
     assert (world.agent("research").generation, world.agent("research").state) == (1, State.READY)
@@ -308,12 +310,12 @@ def test_a_removed_agent_that_cannot_be_killed_is_watched_until_it_is_gone(world
     world.processes.took()
     world.die()
     assert world.processes.took() == [("sweep", "library", 1)]
-    world.sweep()
+    world.reap()
     assert not world.engine.leaving
 
 
 def test_the_stages_are_those_that_the_status_names() -> None:
-    assert [str(state) for state in CompanionState] == ["starting", "draining", "killing", "stuck"]
+    assert [str(state) for state in SecondWorkerState] == ["starting", "draining", "killing", "stuck"]
 
 
 @pytest.mark.parametrize(
@@ -321,9 +323,9 @@ def test_the_stages_are_those_that_the_status_names() -> None:
 )
 def test_nothing_rests_while_an_old_worker_drains(how: str) -> None:
     world = World({"library": ()}, restart="on-failure")
-    world.engine.post("library", Replace("operator"))
+    world.engine.post("library", RollingRestart("operator"))
     world.come_up()
-    assert world.companion() == (1, "draining")
+    assert world.second_worker() == (1, "draining")
     if how == "the restart policy lets it rest":
         world.end(generation=2, exit_=Exit(status=0))
     else:
@@ -331,10 +333,10 @@ def test_nothing_rests_while_an_old_worker_drains(how: str) -> None:
         world.loop.advance(0.0)
         if how == "it could not be spawned":
             world.engine.post("library", Stop())
-            world.processes.remove(world.processes.newest("library"))
+            world.processes.remove(world.processes.last_generation("library"))
             world.engine.post("library", SpawnFailed(3, "no memory"))
         else:
-            world.processes.remove(world.processes.newest("library"))
+            world.processes.remove(world.processes.last_generation("library"))
             world.engine.post("library", SpawnFailed(3, "no memory"))
             assert world.agent().state is State.BACKOFF
             world.engine.post("library", Stop())

@@ -17,10 +17,10 @@ def test_the_time_begins_when_there_is_a_process():
         state=State.STARTING,
         desired=Desired.UP,
         generation=1,
-        newest=1,
+        last_generation=1,
         live=True,
-        epoch=7,
+        timer_epoch=7,
         since=100.0,
     )
     taken = step(waiting, Spawned(1, 42), now=103.0, draw=0.5)
-    assert SetTimer(taken.agent.epoch, 4.0) in taken.effects
+    assert SetTimer(taken.agent.timer_epoch, 4.0) in taken.effects

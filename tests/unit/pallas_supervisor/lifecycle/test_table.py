@@ -13,28 +13,28 @@ from pallas_supervisor.lifecycle import second_worker as replacement
 from pallas_supervisor.lifecycle.effects import Effect, Step
 from pallas_supervisor.lifecycle.events import (
     OF_GENERATION,
-    CompanionElapsed,
-    Complained,
+    BeginReplacement,
+    CancelReplacement,
     DependenciesReady,
     DependencyLost,
     Died,
     Elapsed,
     Event,
-    Keep,
-    Proceed,
+    HardRestart,
     Ready,
+    Reaped,
     Rebind,
     Redefine,
-    Replace,
-    Restart,
+    RollingRestart,
+    SecondWorkerElapsed,
     Spawned,
     SpawnFailed,
     Start,
+    StartFailureReported,
     Stop,
-    Swept,
     Unhealthy,
 )
-from pallas_supervisor.lifecycle.states import Agent, CompanionState, Exit, Policy, State
+from pallas_supervisor.lifecycle.states import Agent, Exit, Policy, SecondWorkerState, State
 from pallas_supervisor.lifecycle.table import _IGNORED, _ROWS, IGNORE, TABLE, step
 from support.supervisor.fakes import agent
 
@@ -70,48 +70,48 @@ def test_rows_lead_to_other_states_than_their_own():
 
 def test_events_that_carry_a_generation_are_checked_for_it():
     carriers = {event for event in EVENTS if "generation" in event.__dataclass_fields__}
-    assert carriers == {*OF_GENERATION, CompanionElapsed}
-    assert {event for event in EVENTS if "epoch" in event.__dataclass_fields__} == {Elapsed}
+    assert carriers == {*OF_GENERATION, SecondWorkerElapsed}
+    assert {event for event in EVENTS if "timer_epoch" in event.__dataclass_fields__} == {Elapsed}
 
 
 def possible_events(agent: Agent) -> Iterator[Event]:
     """What may happen to this agent, of its own generation and epoch."""
-    yield from (Start(), Stop(), Restart(), DependenciesReady(), DependencyLost("library"))
-    yield from (Replace("operator"), Proceed(), Keep(), Rebind(agent.policy))
+    yield from (Start(), Stop(), HardRestart(), DependenciesReady(), DependencyLost("library"))
+    yield from (RollingRestart("operator"), BeginReplacement(), CancelReplacement(), Rebind(agent.policy))
     yield from (Redefine(agent.policy, respawn) for respawn in (False, True))
     yield from of_process(agent.generation)
-    yield Elapsed(agent.epoch)
+    yield Elapsed(agent.timer_epoch)
 
 
 def of_process(generation: int) -> Iterator[Event]:
     """What may happen to a process."""
-    yield from (Spawned(generation, 7), Ready(generation), Swept(generation))
+    yield from (Spawned(generation, 7), Ready(generation), Reaped(generation))
     yield from (SpawnFailed(generation, "no memory", permanent) for permanent in (False, True))
-    yield from (Complained(generation, "ImportError"), Unhealthy(generation, "frozen"))
+    yield from (StartFailureReported(generation, "ImportError"), Unhealthy(generation, "frozen"))
     yield from (Died(generation, Exit(status=status)) for status in (0, 1, 78))
 
 
-def of_companion(agent: Agent) -> Iterator[Event]:
-    """What may happen to the agent's companion."""
-    if (companion := agent.companion) is not None:
-        yield from of_process(companion.generation)
-        yield CompanionElapsed(companion.generation, companion.state)
+def of_second_worker(agent: Agent) -> Iterator[Event]:
+    """What may happen to the agent's second worker."""
+    if (second_worker := agent.second_worker) is not None:
+        yield from of_process(second_worker.generation)
+        yield SecondWorkerElapsed(second_worker.generation, second_worker.state)
 
 
 def essence(agent: Agent) -> Agent:
     """The agent without what only counts or tells the time, so that there are finitely many."""
-    companion = agent.companion
-    if companion is not None:
-        newer = companion.generation > agent.generation
-        companion = replace(companion, generation=int(newer), since=0.0, cause="", pid=None)
+    second_worker = agent.second_worker
+    if second_worker is not None:
+        newer = second_worker.generation > agent.generation
+        second_worker = replace(second_worker, generation=int(newer), since=0.0, cause="", pid=None)
     counts: dict[str, object] = {
-        "epoch": 0,
+        "timer_epoch": 0,
         "generation": 0,
-        "newest": 0,
+        "last_generation": 0,
         "restarts": 0,
         "failures": min(agent.failures, 1),
     }
-    counts |= {"companion": companion, "replace": agent.replace and "due"}
+    counts |= {"second_worker": second_worker, "replace": agent.replace and "due"}
     if agent.state not in (State.KILLING, State.FAILED):  # where alone the last exit decides anything
         counts["last_exit"] = None
     counts["was_ready"] = False  # which only decides how long the back-off is
@@ -132,8 +132,8 @@ class Explored:
 
     rows: dict[tuple[State, type[Event]], set[State]] = field(default_factory=dict)
     """Every row of the main table that acted, and where it led."""
-    companion_rows: set[tuple[CompanionState, type[Event]]] = field(default_factory=set)
-    """Every row of the companions' table that changed something or had an effect."""
+    second_worker_rows: set[tuple[SecondWorkerState, type[Event]]] = field(default_factory=set)
+    """Every row of the second workers' table that changed something or had an effect."""
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +143,12 @@ def explored() -> Explored:
     found = Explored()
     while left:
         before = left.popleft()
-        for event in (*possible_events(before), *of_companion(before)):
+        for event in (*possible_events(before), *of_second_worker(before)):
             taken = step(before, event, now=1.0, draw=0.5)
             after = taken.agent
-            if before.companion is not None and event in of_companion(before):
+            if before.second_worker is not None and event in of_second_worker(before):
                 if taken != Step(before):
-                    found.companion_rows.add((before.companion.state, type(event)))
+                    found.second_worker_rows.add((before.second_worker.state, type(event)))
             elif TABLE[before.state, type(event)] is not IGNORE:
                 found.rows.setdefault((before.state, type(event)), set()).add(after.state)
             if (known := essence(after)) not in seen:
@@ -163,10 +163,10 @@ def test_every_row_that_is_not_ignored_can_come_about(explored: Explored):
 
 
 def test_the_table_of_companions_is_whole_and_its_rows_come_about(explored: Explored):
-    events = (*OF_GENERATION, CompanionElapsed)
-    assert set(replacement.TABLE) == set(itertools.product(CompanionState, events))
+    events = (*OF_GENERATION, SecondWorkerElapsed)
+    assert set(replacement.TABLE) == set(itertools.product(SecondWorkerState, events))
     acting = {pair for pair, act in replacement.TABLE.items() if act is not replacement.ignore}
-    assert explored.companion_rows == acting
+    assert explored.second_worker_rows == acting
 
 
 def test_rows_lead_to_exactly_the_states_that_they_declare(explored: Explored):
@@ -187,6 +187,6 @@ def test_ignored_events_change_nothing():
 def test_effects_are_what_the_engine_carries_out():
     names = {effect.__name__ for effect in get_args(Effect)}
     assert names == {
-        "Spawn", "Terminate", "Kill", "Sweep", "SetTimer", "SetCompanionTimer", "ReplacementFailed", "CountRestart",
+        "Spawn", "Terminate", "Kill", "Reap", "SetTimer", "SetSecondWorkerTimer", "ReplacementFailed", "CountRestart",
         "ObserveStart",
     }  # fmt: skip

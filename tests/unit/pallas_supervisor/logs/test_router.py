@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.setup import RecordFormatter
 from pallas_common.secrets.values import KnownSecrets
 from pallas_supervisor.logs import router as module
-from pallas_supervisor.logs.router import RING_BYTES, RING_LENGTH, SUPERVISOR, HubHandler, Line, LogHub
+from pallas_supervisor.logs.router import (
+    RING_BYTES,
+    RING_LENGTH,
+    SUPERVISOR,
+    Line,
+    LogRouter,
+    LogRouterHandler,
+)
 from pallas_supervisor.logs.subscribers import MOST_LINES
 
 if TYPE_CHECKING:
@@ -29,7 +36,7 @@ def texts(lines: list[bytes]) -> list[str]:
 
 def test_a_record_is_written_kept_and_offered():
     written: list[bytes] = []
-    hub = LogHub(written.append)
+    hub = LogRouter(written.append)
     follower = hub.follow([])
     hub.put("research", {"time": "2026-01-31T12:00:00.000000Z", "message": "up", "level": "INFO"})
     assert written == hub.newest((), 10) == [asyncio.run(follower.next())]
@@ -38,7 +45,7 @@ def test_a_record_is_written_kept_and_offered():
 
 
 def test_the_newest_lines_of_all_agents_come_in_the_order_of_time():
-    hub = LogHub(lambda _: None)
+    hub = LogRouter(lambda _: None)
     for number in (1, 4, 5):
         hub.put_line("research", line(number))
     for number in (2, 3, 6):
@@ -53,7 +60,7 @@ def test_the_newest_lines_of_all_agents_come_in_the_order_of_time():
 
 
 def test_a_ring_is_bounded_in_lines():
-    hub = LogHub(lambda _: None)
+    hub = LogRouter(lambda _: None)
     for number in range(RING_LENGTH + 10):
         hub.put_line("research", line(number))
     kept = texts(hub.newest((), RING_LENGTH * 2))
@@ -62,7 +69,7 @@ def test_a_ring_is_bounded_in_lines():
 
 
 def test_a_ring_is_bounded_in_bytes():
-    hub = LogHub(lambda _: None)
+    hub = LogRouter(lambda _: None)
     for number in range(100):
         hub.put_line("research", line(number, "x" * (RING_BYTES // 10)))
     assert len(hub.newest((), 1_000)) == 10
@@ -71,7 +78,7 @@ def test_a_ring_is_bounded_in_bytes():
 
 
 def test_a_follower_gets_what_it_follows():
-    hub = LogHub(lambda _: None)
+    hub = LogRouter(lambda _: None)
     follower = hub.follow(["research"])
     hub.put_line("jarvis", line(1))
     hub.put_line("research", line(2))
@@ -79,14 +86,14 @@ def test_a_follower_gets_what_it_follows():
 
 
 def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known():
-    hub = LogHub(lambda _: None, KnownSecrets(["hunter2-hunter2"]))
+    hub = LogRouter(lambda _: None, KnownSecrets(["hunter2-hunter2"]))
     hub.secrets.add(["of-one-agent"])
     hub.put("research", {"message": "printed hunter2-hunter2 of-one-agent", "level": "INFO"})
     assert json.loads(hub.newest((), 1)[0])["message"] == "printed [redacted] [redacted]"
 
 
 def test_lines_below_a_level_neither_count_nor_follow():
-    hub = LogHub(lambda _: None)
+    hub = LogRouter(lambda _: None)
     follower = hub.follow([], logging.WARNING)
     for number, level in enumerate(("DEBUG", "warning", "INFO", "CRITICAL", "LOUD", None)):
         hub.put("research", {"time": line(number).time, "level": level, "message": str(number)})
@@ -100,8 +107,8 @@ def test_lines_below_a_level_neither_count_nor_follow():
 
 def test_the_supervisors_own_records_have_their_level():
     async def run() -> None:
-        hub = LogHub(lambda _: None)
-        handler = HubHandler(hub, asyncio.get_running_loop())
+        hub = LogRouter(lambda _: None)
+        handler = LogRouterHandler(hub, asyncio.get_running_loop())
         handler.setFormatter(RecordFormatter({}))
         for level in ("INFO", "ERROR"):
             handler.emit(logging.makeLogRecord({"msg": "m", "levelname": level}))
@@ -115,7 +122,7 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others():
     """The end of its connection is news that comes over the loop; without that it would be written to for ever."""
 
     async def run() -> None:
-        hub = LogHub(lambda _: None)
+        hub = LogRouter(lambda _: None)
         follower = hub.follow([])
         for number in range(1_000):
             hub.put_line("research", line(number))
@@ -132,7 +139,7 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others():
 
 def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format():
     async def run() -> None:
-        hub = LogHub(lambda _: None)
+        hub = LogRouter(lambda _: None)
         follower = hub.follow([])
         for number in range(MOST_LINES + 7):
             hub.put_line("research", line(number))
@@ -145,8 +152,8 @@ def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format():
 
 def test_records_of_this_thread_come_in_at_once_and_those_of_others_on_the_loop():
     async def run() -> None:
-        hub = LogHub(lambda _: None)
-        handler = HubHandler(hub, asyncio.get_running_loop())
+        hub = LogRouter(lambda _: None)
+        handler = LogRouterHandler(hub, asyncio.get_running_loop())
         handler.setFormatter(RecordFormatter({}))
 
         def emit(message: str) -> None:
@@ -169,8 +176,8 @@ def test_records_of_this_thread_come_in_at_once_and_those_of_others_on_the_loop(
 
 def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.CaptureFixture[str]):
     async def run() -> None:
-        hub = LogHub(lambda _: None)
-        handler = HubHandler(hub, asyncio.get_running_loop())
+        hub = LogRouter(lambda _: None)
+        handler = LogRouterHandler(hub, asyncio.get_running_loop())
         handler.emit(logging.makeLogRecord({"msg": "%d", "args": ("no number",)}))
         assert hub.newest((), 10) == []
 
@@ -180,7 +187,7 @@ def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.Capt
 
 def test_only_as_much_is_sorted_as_is_asked_for(monkeypatch: pytest.MonkeyPatch):
     """`pallasctl logs` must not hold up a fleet of fifty agents with full rings."""
-    hub = LogHub(lambda _: None)
+    hub = LogRouter(lambda _: None)
     for agent in range(50):
         for number in range(200):
             hub.put_line(f"a{agent}", line(number))

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from pallas_supervisor.logs.subscribers import MOST_BYTES, MOST_LINES, Follower, Tail
+from pallas_supervisor.logs.subscribers import MOST_BYTES, MOST_LINES, Subscriber, Tail
 
 
-async def read(follower: Follower, count: int) -> list[bytes]:
+async def read(follower: Subscriber, count: int) -> list[bytes]:
     return [await follower.next() for _ in range(count)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_supervisor.monitors.cpu_silence import Pulse
+from pallas_supervisor.monitors.cpu_silence import Silence
 from pallas_supervisor.processes.linux.procfs import Usage
 
 INTERVAL = 5.0
@@ -16,7 +16,7 @@ class Watched:
     def __init__(self) -> None:
         self.now = 100.0
         self.usage = Usage(10.0, 1.0)
-        self.pulse = Pulse(INTERVAL, self.now, self.usage)
+        self.pulse = Silence(INTERVAL, self.now, self.usage)
 
     def beat(self) -> None:
         self.pulse.beat(INTERVAL, self.now, self.usage)

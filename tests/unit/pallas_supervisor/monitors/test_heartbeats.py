@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_supervisor.monitors.heartbeats import Liveness
+from pallas_supervisor.monitors.heartbeats import HeartbeatMonitor
 from pallas_supervisor.processes.linux import procfs
-from pallas_supervisor.processes.linux.process_tree import Owner
+from pallas_supervisor.processes.linux.process_tree import WorkerId
 from support.supervisor.processes import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WORKER = Owner("research", 1)
+WORKER = WorkerId("research", 1)
 INTERVAL = 0.1
 MISSES = 3
 
@@ -44,12 +44,12 @@ TIED = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\n"
 
 
 class Ward:
-    """One process whose lines are its heartbeats, watched by a `Liveness` on the running loop."""
+    """One process whose lines are its heartbeats, watched by a `HeartbeatMonitor` on the running loop."""
 
     def __init__(self, process: subprocess.Popen[bytes], misses: int = MISSES) -> None:
         self.process = process
         self.misses = misses
-        self.liveness = Liveness(self)
+        self.liveness = HeartbeatMonitor(self)
         self.message: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.gaps = [asyncio.get_running_loop().time()]
         assert process.stdout is not None
@@ -78,15 +78,15 @@ class Ward:
         times = [*self.gaps, asyncio.get_running_loop().time()]
         return max(after - before for before, after in itertools.pairwise(times))
 
-    def allowed_misses(self, worker: Owner) -> int:
+    def allowed_misses(self, worker: WorkerId) -> int:
         assert worker == WORKER
         return self.misses
 
-    def take_in(self, _worker: Owner) -> None:
+    def take_in(self, _worker: WorkerId) -> None:
         with contextlib.suppress(BlockingIOError):
             self.read()
 
-    def lost(self, worker: Owner, message: str) -> None:
+    def lost(self, worker: WorkerId, message: str) -> None:
         assert worker == WORKER
         self.message.set_result(message)
 
@@ -207,25 +207,25 @@ def test_a_worker_that_gets_no_cpu_is_not_lost() -> None:
 def test_a_worker_that_cannot_be_judged_keeps_none_from_being_judged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    lost: list[Owner] = []
+    lost: list[WorkerId] = []
 
     class Judge:
-        def allowed_misses(self, worker: Owner) -> int:
+        def allowed_misses(self, worker: WorkerId) -> int:
             if worker.name == "broken":
                 raise RuntimeError("a defect")
             return MISSES
 
-        def take_in(self, worker: Owner) -> None:
+        def take_in(self, worker: WorkerId) -> None:
             pass
 
-        def lost(self, worker: Owner, _message: str) -> None:
+        def lost(self, worker: WorkerId, _message: str) -> None:
             lost.append(worker)
             judged.set()
 
     async def watch(process: subprocess.Popen[bytes]) -> None:
-        liveness = Liveness(Judge())
+        liveness = HeartbeatMonitor(Judge())
         for name in ("broken", "research"):
-            liveness.beat(Owner(name, 1), process.pid, INTERVAL)
+            liveness.beat(WorkerId(name, 1), process.pid, INTERVAL)
         await asyncio.wait_for(judged.wait(), PATIENCE)
         liveness.close()
 

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, Exit
-from pallas_supervisor.monitors.memory import Footprint, Verdict
+from pallas_supervisor.monitors.memory import MemoryUse, Verdict
 from pallas_supervisor.processes.linux import procfs
-from pallas_supervisor.processes.linux.process_tree import Owner
+from pallas_supervisor.processes.linux.process_tree import WorkerId
 from support.ports import free_ports
 from support.supervisor.fleet import Rig, rig
 
@@ -26,7 +26,7 @@ MIB = 1024**2
 
 def judged(*used: int, serving: bool = True) -> list[Verdict]:
     """The verdicts on one that takes so much when it becomes ready, and so much at each look from then on."""
-    footprint = Footprint(1000)
+    footprint = MemoryUse(1000)
     footprint.settle(used[0])
     return [footprint.judge(amount, serving=serving) for amount in used]
 
@@ -51,7 +51,7 @@ def test_one_that_does_not_serve_is_only_kept_below_its_limit() -> None:
 
 
 def test_one_that_has_grown_before_the_first_look_was_not_cramped_from_the_start() -> None:
-    footprint = Footprint(1000)
+    footprint = MemoryUse(1000)
     footprint.settle(500)
     assert footprint.judge(850, serving=True) is Verdict.GROWN
 
@@ -97,19 +97,19 @@ def restarts(moved: Rig) -> dict[str, float]:
     }
 
 
-WORKER = Owner("research", 1)
+WORKER = WorkerId("research", 1)
 
 
 def test_only_the_worker_that_serves_is_judged(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
         guards = moved.fleet.guards
         assert guards.allowed_misses(WORKER) == 4
-        assert guards.allowed_misses(Owner("research", 2)) == 0
-        assert guards.allowed_misses(Owner("nobody", 1)) == 0
+        assert guards.allowed_misses(WorkerId("research", 2)) == 0
+        assert guards.allowed_misses(WorkerId("nobody", 1)) == 0
         moved.end("research", Exit(status=1))
         moved.fleet.engine.start(["research"])
         assert moved.states() == {"research": "starting"}
-        assert guards.allowed_misses(Owner("research", 2)) == 0, "not before it is ready"
+        assert guards.allowed_misses(WorkerId("research", 2)) == 0, "not before it is ready"
 
     on_rig(tmp_path, ports, do, liveness_misses=4)
 
@@ -128,7 +128,7 @@ def test_a_worker_that_has_grown_is_replaced_while_it_serves(
     tmp_path: Path, ports: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     def do(moved: Rig) -> None:
-        footprint = Footprint(512 * MIB)
+        footprint = MemoryUse(512 * MIB)
         footprint.settle(200 * MIB)
         verdict = footprint.judge(430 * MIB, serving=True)
         moved.fleet.guards.judged(WORKER, verdict, footprint)
@@ -146,7 +146,7 @@ def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
 ) -> None:
     def do(moved: Rig) -> None:
         moved.world.took()
-        footprint = Footprint(256 * MIB)
+        footprint = MemoryUse(256 * MIB)
         footprint.settle(220 * MIB)
         moved.fleet.guards.judged(WORKER, footprint.judge(220 * MIB, serving=True), footprint)
         assert moved.world.took() == []

@@ -20,14 +20,14 @@ from pallas_common.protocol.messages import (
     WorkerSpec,
     encode_report,
 )
-from pallas_supervisor.lifecycle.events import Died, Spawned, SpawnFailed, Swept
+from pallas_supervisor.lifecycle.events import Died, Reaped, Spawned, SpawnFailed
 from pallas_supervisor.lifecycle.states import Exit
-from pallas_supervisor.logs.router import LogHub
+from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes import launcher as launch
 from pallas_supervisor.processes.launcher import Launcher
 from pallas_supervisor.processes.linux import posix_spawn as executing
 from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
-from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, Owner, children, owner_of
+from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, WorkerId, children, owner_of
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.pipes.notices import NoticePipes
 from pallas_supervisor.processes.zygote_client import ZygoteError
@@ -84,8 +84,8 @@ class Bench:
         )
         self.memory_limit: int | None = None
 
-    def hub(self) -> LogHub:
-        return LogHub(self.lines.append)
+    def hub(self) -> LogRouter:
+        return LogRouter(self.lines.append)
 
     async def describe(self, name: str, generation: int) -> WorkerSpec:
         return WorkerSpec(
@@ -116,10 +116,10 @@ class Bench:
         assert self.launcher.pids[name] == event.pid
         return event.pid
 
-    async def swept(self, exit_: Exit, generation: int = 1, name: str = "research") -> None:
+    async def reaped(self, exit_: Exit, generation: int = 1, name: str = "research") -> None:
         assert await self.events.next() == Died(generation, exit_)
-        self.launcher.sweep(name, generation)
-        assert await self.events.next() == Swept(generation)
+        self.launcher.reap(name, generation)
+        assert await self.events.next() == Reaped(generation)
         assert name not in self.launcher.pids
         assert self.gone[-1] == (name, generation)
 
@@ -150,7 +150,7 @@ def test_a_worker_lives_and_dies(tmp_path: Path):
 
     async def do(bench: Bench) -> None:
         pid = await bench.spawned()
-        await bench.swept(Exit(status=78))
+        await bench.reaped(Exit(status=78))
         assert is_gone(pid)
         assert bench.reports == [FailedReport(message="ImportError: no module named x", permanent=True)]
         assert len(bench.lines) == 1
@@ -169,7 +169,7 @@ def test_a_death_is_told_whatever_the_worker_has_written(line: bytes, tmp_path: 
 
     async def do(bench: Bench) -> None:
         await bench.spawned()
-        await bench.swept(Exit(status=78))
+        await bench.reaped(Exit(status=78))
         assert bench.reports == [FailedReport(message="why", permanent=True)]
 
     on_bench(do, worker)
@@ -197,7 +197,7 @@ with open({str(told)!r}, "w") as file:
         keep_descriptors()
         await bench.spawned(generation=7)
         os.close(inherited)
-        await bench.swept(Exit(status=0), generation=7)
+        await bench.reaped(Exit(status=0), generation=7)
         assert told.read_text() == "research 7 0 True research/7 ''\n"
 
     on_bench(do, worker)
@@ -218,10 +218,10 @@ def test_terminate_asks_and_kill_does_not(tmp_path: Path):
         bench.launcher.terminate("research", 2)
         bench.launcher.kill("jarvis", 1)
         bench.launcher.terminate("research", 1)
-        await bench.swept(Exit(status=0))
+        await bench.reaped(Exit(status=0))
         await bench.spawned(generation=2)
         bench.launcher.kill("research", 2)
-        await bench.swept(Exit(signal=signal.SIGKILL), generation=2)
+        await bench.reaped(Exit(signal=signal.SIGKILL), generation=2)
 
     on_bench(do, polite)
 
@@ -264,7 +264,7 @@ time.sleep(3600)
         while len(lingering := until_written(told).split()) < 5:
             pass
         bench.launcher.kill("research", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL))
+        await bench.reaped(Exit(signal=signal.SIGKILL))
         assert all(is_gone(int(process)) for process in (pid, *lingering))
 
     on_bench(do, worker)
@@ -277,11 +277,11 @@ def test_a_sweep_leaves_other_workers_alone(tmp_path: Path):
         await bench.spawned("research")
         jarvis = await bench.spawned("jarvis")
         bench.launcher.kill("research", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL))
+        await bench.reaped(Exit(signal=signal.SIGKILL))
         assert not is_gone(jarvis)
         assert bench.events.empty
         bench.launcher.kill("jarvis", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL), name="jarvis")
+        await bench.reaped(Exit(signal=signal.SIGKILL), name="jarvis")
 
     on_bench(do, worker)
 
@@ -345,10 +345,10 @@ def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
     async def do(bench: Bench) -> None:
         daemon = await daemon_of_research(bench, told, first, then)
         bench.launcher.kill("jarvis", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL), name="jarvis")
+        await bench.reaped(Exit(signal=signal.SIGKILL), name="jarvis")
         assert not is_gone(daemon)
         bench.launcher.kill("research", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL))
+        await bench.reaped(Exit(signal=signal.SIGKILL))
         assert is_gone(daemon)
 
     with contextlib.ExitStack() as stack:
@@ -375,7 +375,7 @@ def test_an_exit_for_want_of_memory_says_so(limit: int | None, reason: str | Non
     async def do(bench: Bench) -> None:
         bench.memory_limit = limit
         await bench.spawned()
-        await bench.swept(Exit(status=EXIT_OUT_OF_MEMORY, reason=reason))
+        await bench.reaped(Exit(status=EXIT_OUT_OF_MEMORY, reason=reason))
 
     on_bench(do, worker)
 
@@ -387,7 +387,7 @@ def test_a_kill_may_have_a_reason(tmp_path: Path):
         await bench.spawned()
         bench.launcher.kill("research", 1, reason="out of memory")
         bench.launcher.kill("research", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL, reason="out of memory"))
+        await bench.reaped(Exit(signal=signal.SIGKILL, reason="out of memory"))
 
     on_bench(do, worker)
 
@@ -399,8 +399,8 @@ def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path):
 
     async def do(bench: Bench) -> None:
         await bench.spawned()
-        await bench.swept(Exit(status=0))
-        bench.launcher.reap()
+        await bench.reaped(Exit(status=0))
+        bench.launcher.reap_adopted()
         assert not is_gone(earlier)
 
     on_bench(do, worker)
@@ -460,7 +460,7 @@ def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
         if isinstance(event, Spawned):
             assert left >= 8
             bench.launcher.kill("research", 1)
-            await bench.swept(Exit(signal=signal.SIGKILL))
+            await bench.reaped(Exit(signal=signal.SIGKILL))
         else:
             assert left < 8
             assert event == SpawnFailed(
@@ -559,18 +559,18 @@ def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
     async def do(bench: Bench) -> None:
         await bench.spawned()
         assert await bench.events.next() == Died(1, Exit(status=0))
-        worker = bench.launcher.worker(Owner("research", 1))
+        worker = bench.launcher.worker(WorkerId("research", 1))
         assert worker is not None
         while not worker.group_empty:
-            bench.launcher._sweeper.is_clean(worker)
+            bench.launcher._reaper.is_clean(worker)
         assert is_gone(worker.pid)
         killed: list[int] = []
         with monkeypatch.context() as patch:
             patch.setattr(os, "killpg", lambda group, _number: killed.append(group))
             bench.launcher.kill("research", 1)
         assert killed == []
-        bench.launcher.sweep("research", 1)
-        assert await bench.events.next() == Swept(1)
+        bench.launcher.reap("research", 1)
+        assert await bench.events.next() == Reaped(1)
 
     on_bench(do, path)
 
@@ -589,13 +589,13 @@ def test_a_sweep_outlasts_a_time_without_descriptors(
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
-            bench.launcher.sweep("research", 1)
-            bench.launcher.reap()
+            bench.launcher.reap("research", 1)
+            bench.launcher.reap_adopted()
             await asyncio.sleep(0.05)
             assert "research" in bench.launcher.pids
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert await bench.events.next() == Swept(1)
+        assert await bench.events.next() == Reaped(1)
 
     on_bench(do, worker)
     assert caplog.messages == []
@@ -614,7 +614,7 @@ def test_a_zygote_that_fails_twice_is_done_without(
         await bench.spawned()
         assert zygote.asked == asked
         bench.launcher.kill("research", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL))
+        await bench.reaped(Exit(signal=signal.SIGKILL))
 
     on_bench(do, None, zygote)
 
@@ -629,8 +629,8 @@ def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path):
         bench.launcher._gone = fail
         await bench.spawned()
         assert await bench.events.next() == Died(1, Exit(status=0))
-        bench.launcher.sweep("research", 1)
-        assert await bench.events.next() == Swept(1)
+        bench.launcher.reap("research", 1)
+        assert await bench.events.next() == Reaped(1)
 
     on_bench(do, worker)
 
@@ -651,7 +651,7 @@ def test_a_death_is_told_whatever_is_wrong_with_the_pipes(
         await bench.spawned()
         monkeypatch.setattr(bench.intake, method, fail)
         bench.launcher.kill("research", 1)
-        await bench.swept(Exit(signal=signal.SIGKILL))
+        await bench.reaped(Exit(signal=signal.SIGKILL))
 
     on_bench(do, worker)
     assert "research: cannot be settled" in caplog.text
@@ -664,7 +664,7 @@ def test_one_whose_exit_nobody_knows_has_ended_nevertheless(tmp_path: Path):
     async def do(bench: Bench) -> None:
         pid = await bench.spawned()
         os.waitpid(pid, 0)  # noqa: ASYNC222 - it ends by itself
-        await bench.swept(Exit(status=EXIT_FAILURE))
+        await bench.reaped(Exit(status=EXIT_FAILURE))
 
     on_bench(do, worker)
 
@@ -675,7 +675,7 @@ def test_zombies_are_reaped_once_no_spawn_is_pending():
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
         pending = asyncio.get_running_loop().create_future()
         bench.launcher._spawning.add(pending)  # type: ignore[arg-type]
-        bench.launcher.reap()
+        bench.launcher.reap_adopted()
         assert not is_gone(pid), "it may be the worker that is being spawned"
         bench.launcher._spawned(pending)  # type: ignore[arg-type]
         assert is_gone(pid)

@@ -12,7 +12,7 @@ import pytest
 
 from pallas_common.problems import ConfigurationError, Problem
 from pallas_registry.fastagent_files.paths import FILES
-from pallas_supervisor.reload.drift import Provenance
+from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.fingerprints import Fingerprints
 from pallas_supervisor.reload.plan import plan_reload
 from pallas_supervisor.reload.source import Source
@@ -92,31 +92,31 @@ def test_a_digest_tells_nothing_about_the_content(tmp_path: Path):
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Provenance]:
+def made(tmp_path: Path) -> Iterator[Drift]:
     with patch.dict(os.environ):
         for name in ("PALLAS_LOG_LEVEL", "PALLAS_ROOT_LOG_LEVEL", "FAST_AGENT_HOME"):
             os.environ.pop(name, None)
         source = Source(path=write_deployment(tmp_path, AGENTS), directory=tmp_path)
-        yield Provenance(source, source.read(os.environ))
+        yield Drift(source, source.read(os.environ))
 
 
-def look(provenance: Provenance) -> None:
+def look(provenance: Drift) -> None:
     asyncio.run(provenance.look())
 
 
-def both(provenance: Provenance) -> list[tuple[str, ...]]:
+def both(provenance: Drift) -> list[tuple[str, ...]]:
     look(provenance)
     return [provenance.outdated(name, 1) for name in AGENTS]
 
 
-def start(provenance: Provenance, generation: int = 1) -> None:
+def start(provenance: Drift, generation: int = 1) -> None:
     for name in provenance.taken.deployment.agents:
         provenance.record(name, generation, provenance.fingerprints(name), serving=1)
 
 
 @pytest.mark.parametrize("folder", ["", ".fast-agent/"])
 @pytest.mark.parametrize("name", FILES)
-def test_whatever_fast_agent_reads_counts(made: Provenance, tmp_path: Path, folder: str, name: str):
+def test_whatever_fast_agent_reads_counts(made: Drift, tmp_path: Path, folder: str, name: str):
     start(made)
     assert both(made) == [(), ()]
     path = tmp_path / folder / name
@@ -127,7 +127,7 @@ def test_whatever_fast_agent_reads_counts(made: Provenance, tmp_path: Path, fold
     assert both(made) == [(), ()]
 
 
-def test_a_home_of_the_agents_own(made: Provenance, tmp_path: Path):
+def test_a_home_of_the_agents_own(made: Drift, tmp_path: Path):
     home = tmp_path / "home"
     home.mkdir()
     agents = {**AGENTS, "library": {**AGENTS["library"], "env": {"FAST_AGENT_HOME": str(home)}}}
@@ -138,13 +138,13 @@ def test_a_home_of_the_agents_own(made: Provenance, tmp_path: Path):
     assert both(made) == [("home/fast-agent.yaml",), ()]
 
 
-def test_a_home_that_nobody_has_is_only_one_without_files(made: Provenance):
+def test_a_home_that_nobody_has_is_only_one_without_files(made: Drift):
     with patch.dict(os.environ, {"FAST_AGENT_HOME": "~nobody_of_this_name/home"}):
         start(made)
     assert both(made) == [(), ()]
 
 
-def test_only_what_needs_a_new_process_makes_one_older(made: Provenance, tmp_path: Path):
+def test_only_what_needs_a_new_process_makes_one_older(made: Drift, tmp_path: Path):
     start(made)
     write_deployment(tmp_path, {**AGENTS, "library": {**AGENTS["library"], "stop_timeout": 5}})
     assert both(made) == [(), ()]
@@ -159,7 +159,7 @@ def test_only_what_needs_a_new_process_makes_one_older(made: Provenance, tmp_pat
     ("name", "text"), [(".env", "A=1\n"), ("fastagent.config.yaml", "default_model: passthrough\n")]
 )
 def test_a_worker_started_between_a_change_and_the_reload_is_older(
-    made: Provenance, tmp_path: Path, name: str, text: str
+    made: Drift, tmp_path: Path, name: str, text: str
 ):
     (tmp_path / name).write_text(text)
     start(made)
@@ -171,7 +171,7 @@ def test_a_worker_started_between_a_change_and_the_reload_is_older(
     assert made.outdated("library", 1) == (name,)
 
 
-def test_a_variable_that_the_configuration_names_is_the_variables_file(made: Provenance, tmp_path: Path):
+def test_a_variable_that_the_configuration_names_is_the_variables_file(made: Drift, tmp_path: Path):
     (tmp_path / ".env").write_text("MODEL=passthrough\n")
     (tmp_path / "fastagent.config.yaml").write_text("default_model: ${MODEL}\n")
     made.taken = asyncio.run(made.read())
@@ -180,7 +180,7 @@ def test_a_variable_that_the_configuration_names_is_the_variables_file(made: Pro
     assert both(made) == [(".env",)] * 2
 
 
-def test_files_that_cannot_be_used_leave_what_is_known(made: Provenance, tmp_path: Path):
+def test_files_that_cannot_be_used_leave_what_is_known(made: Drift, tmp_path: Path):
     start(made)
     (tmp_path / "fastagent.secrets.yaml").write_text("a: 1\n")
     write_deployment(tmp_path, {"library": {"port": 25001, "colour": "red"}}, nonsense=1)
@@ -193,7 +193,7 @@ def test_files_that_cannot_be_used_leave_what_is_known(made: Provenance, tmp_pat
     assert made.document() == {"changed": [], "problems": 0}
 
 
-def test_a_name_that_is_no_text_can_be_told_to_everybody(made: Provenance, tmp_path: Path):
+def test_a_name_that_is_no_text_can_be_told_to_everybody(made: Drift, tmp_path: Path):
     path = tmp_path / "a\udcff\x1b.yaml"
     (tmp_path / "agents.yaml").rename(path)
     made.source = Source(path=path, directory=tmp_path)
@@ -213,7 +213,7 @@ def test_a_name_that_is_no_text_can_be_told_to_everybody(made: Provenance, tmp_p
     assert made.document() == {"changed": [r"a\udcff\x1b.yaml"], "problems": 1}
 
 
-def test_a_look_reads_only_what_has_changed(made: Provenance, tmp_path: Path):
+def test_a_look_reads_only_what_has_changed(made: Drift, tmp_path: Path):
     start(made)
     look(made)
     with patch.object(Source, "read", side_effect=AssertionError("was read")):
@@ -223,7 +223,7 @@ def test_a_look_reads_only_what_has_changed(made: Provenance, tmp_path: Path):
     assert made.document()["changed"] == ["agents.yaml"]
 
 
-def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Provenance, tmp_path: Path):
+def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Drift, tmp_path: Path):
     (tmp_path / "fastagent.config.yaml").write_text("logger: {type: none}\n")
     (tmp_path / ".env").write_text("# nothing\n")
     start(made)
@@ -245,7 +245,7 @@ def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Provenance, tmp
     assert made.document() == {"changed": ["agents.yaml"], "problems": 0}
 
 
-def test_what_has_left_is_forgotten(made: Provenance):
+def test_what_has_left_is_forgotten(made: Drift):
     for generation in range(1, 50):
         start(made, generation)
     assert {len(origins) for origins in made._origins.values()} == {2}, "the one that serves, and the newest"
@@ -254,7 +254,7 @@ def test_what_has_left_is_forgotten(made: Provenance):
     assert made._origins == {}
 
 
-def test_no_text_of_it_holds_a_secret(made: Provenance, tmp_path: Path):
+def test_no_text_of_it_holds_a_secret(made: Drift, tmp_path: Path):
     (tmp_path / ".env").write_text("KEY=opensesame\n")
     made.taken = asyncio.run(made.read())
     start(made)

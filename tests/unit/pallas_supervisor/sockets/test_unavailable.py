@@ -14,13 +14,13 @@ import pytest
 
 from pallas_common.http.connections import Connections
 from pallas_supervisor.sockets import unavailable as module
-from pallas_supervisor.sockets.unavailable import Absence, StandIn, render
+from pallas_supervisor.sockets.unavailable import Unavailable, UnavailableResponder, render
 from support.supervisor.processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-WHY = Absence("agent research is backoff: killed by SIGKILL; restarting in 2 s, failure 2/5", 2)
+WHY = Unavailable("agent research is backoff: killed by SIGKILL; restarting in 2 s, failure 2/5", 2)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ class Bench:
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
         self.connections = Connections("tests", 200, grace=0.0)
-        self.stand_in = StandIn(listener, lambda: WHY, self.connections)
+        self.stand_in = UnavailableResponder(listener, lambda: WHY, self.connections)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -238,7 +238,7 @@ class Exhausted:
 def test_without_descriptors_it_pauses_and_does_not_spin():
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        stand_in = bench.stand_in = StandIn(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
+        stand_in = bench.stand_in = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
         stand_in.switch(on=True)
         reader, writer = await bench.connect()
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -260,7 +260,7 @@ def test_without_descriptors_it_pauses_and_does_not_spin():
 def test_a_pause_ends_with_the_switch():
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        stand_in = bench.stand_in = StandIn(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
+        stand_in = bench.stand_in = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
         stand_in.switch(on=True)
         _, writer = await bench.connect()
         while stand_in._resumption is None:

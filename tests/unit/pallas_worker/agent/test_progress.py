@@ -69,10 +69,10 @@ def test_steps_name_no_tools_and_count_none() -> None:
             await progress.on_tool_progress(child, 1, None, f"research step 2 ({label})")
         await progress.on_tool_progress(child, 1, None, "step 3 (llm)")
 
-    told = [message for _, _, message in collect(act)][1:]
+    messages_for = [message for _, _, message in collect(act)][1:]
     kinds = ("llm", "tool", "tool", "tool")
     steps = [f"{agent} step 2 ({kind})" for kind in kinds for agent in ("harper", "research")]
-    assert told == [*steps, None, None, None]
+    assert messages_for == [*steps, None, None, None]
 
 
 def test_a_tool_that_fails_says_nothing_of_its_error() -> None:

@@ -10,7 +10,7 @@ from fast_agent.agents.agent_types import AgentType
 from fast_agent.types import PromptMessageExtended
 from mcp_types import ImageContent, TextContent
 
-from pallas_worker.agent.models.agent_kinds import image_readers, told
+from pallas_worker.agent.models.agent_kinds import image_readers, messages_for
 from pallas_worker.agent.models.capabilities import image_types
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import Row
@@ -150,18 +150,18 @@ NOW = said("user", "and then?")
 
 @pytest.mark.parametrize("kind", [AgentType.BASIC, AgentType.LLM, AgentType.CUSTOM, None])
 def test_a_plain_agent_has_its_history_and_gets_the_message(kind: AgentType | None) -> None:
-    assert told(kind, HISTORY, NOW) == [NOW]
+    assert messages_for(kind, HISTORY, NOW) == [NOW]
 
 
 @pytest.mark.parametrize("kind", ["chain", "router", "parallel", "evaluator_optimizer", "maker"])
 def test_an_agent_that_hands_on_messages_gets_them_all(kind: str) -> None:
-    assert told(AgentType(kind), HISTORY, NOW) == [*HISTORY, NOW]
+    assert messages_for(AgentType(kind), HISTORY, NOW) == [*HISTORY, NOW]
 
 
 @pytest.mark.parametrize("kind", ["orchestrator", "iterative_planner"])
 def test_a_planner_gets_the_conversation_as_its_objective(kind: str) -> None:
-    assert told(AgentType(kind), [], NOW) == [NOW]
-    (message,) = told(AgentType(kind), HISTORY, NOW)
+    assert messages_for(AgentType(kind), [], NOW) == [NOW]
+    (message,) = messages_for(AgentType(kind), HISTORY, NOW)
     assert message.all_text() == (
         "The conversation so far:\n\nUser: where?\n[an image]\n\nYou: Berlin\n\nThe user says now:\n\nand then?"
     )

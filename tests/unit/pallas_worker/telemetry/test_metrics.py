@@ -538,7 +538,8 @@ def test_who_comes_into_a_slot_in_between_is_left_alone(tmp_path: Path) -> None:
 shutil.rmtree(directory)
 os.mkdir(directory)
 import subprocess, sys
-code = "import sys; from pallas_worker.telemetry import metrics as m; m.open_metrics(sys.argv[1], 'a1s0'); print(); input()"
+code = "import sys; from pallas_worker.telemetry import metrics as m; "
+code += "m.open_metrics(sys.argv[1], 'a1s0'); print(); input()"
 with subprocess.Popen([sys.executable, "-c", code, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
     other.stdout.readline()
     before = {name: os.stat(f"{directory}/{name}").st_ino for name in os.listdir(directory)}

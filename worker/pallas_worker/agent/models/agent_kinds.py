@@ -32,7 +32,7 @@ _PLAN = {AgentType.ORCHESTRATOR, AgentType.ITERATIVE_PLANNER}
 _SPEAKERS = {"user": "User", "assistant": "You"}
 
 
-def told(
+def messages_for(
     kind: AgentType | None, history: Sequence[PromptMessageExtended], message: PromptMessageExtended
 ) -> list[PromptMessageExtended]:
     """What an agent of this kind has to be given, so that it knows the whole conversation.

@@ -14,14 +14,14 @@ from pallas_common.problems import ConfigurationError
 from pallas_registry.environment.variables import CGROUP_VARIABLE as VARIABLE
 from pallas_supervisor.processes.linux import cgroups
 from pallas_supervisor.processes.linux.cgroups import Groups, delegated_groups
-from pallas_supervisor.processes.linux.process_tree import Owner
+from pallas_supervisor.processes.linux.process_tree import WorkerId
 from support.fleet.control_groups import groups_of_a_test, needs_control_groups, subtree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OWNER = Owner("tech-research", 7)
+OWNER = WorkerId("tech-research", 7)
 BEARS = """
 import os, sys, time
 if os.fork() == 0:
@@ -58,7 +58,7 @@ def family(path: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
 @needs_control_groups
 def test_a_group_holds_what_a_worker_starts_and_ends_it_at_once(groups: Groups) -> None:
     group = groups.make(OWNER, 2**30)
-    other = groups.make(Owner("tech", 7), None)
+    other = groups.make(WorkerId("tech", 7), None)
     assert group.path.name == "worker-tech-research.7"
     assert group.is_empty()
     process, pids = family(group.path)
@@ -104,7 +104,7 @@ def test_what_an_earlier_supervisor_left_is_ended_before_anything_is_started(gro
 
 @needs_control_groups
 def test_what_an_earlier_supervisor_left_is_found_and_its_name_not_used_again(groups: Groups) -> None:
-    empty = groups.make(Owner("empty", 1), None)
+    empty = groups.make(WorkerId("empty", 1), None)
     busy = groups.make(OWNER, None)
     process, _ = family(busy.path)
     with process:

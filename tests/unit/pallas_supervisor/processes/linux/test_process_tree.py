@@ -16,7 +16,7 @@ from pallas_supervisor.processes.linux.process_tree import (
     NASCENT,
     OWN,
     OWNER_VARIABLE,
-    Owner,
+    WorkerId,
     kill_group,
     kill_strays,
     owner_of,
@@ -65,18 +65,18 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize(
     ("title", "env", "owner"),
     [
-        ("pallas-worker research 3 [demo]", {}, Owner("research", 3)),
+        ("pallas-worker research 3 [demo]", {}, WorkerId("research", 3)),
         ("pallas-zygote", {}, NASCENT),
         ("pallas-wor", {}, NASCENT),
         ("pallas-worker research", {}, NASCENT),
         ("pallas-worker research 1", {}, NASCENT),
         ("something-else", {}, None),
-        ("something-else", {OWNER_VARIABLE: "tech_research/12"}, Owner("tech_research", 12)),
+        ("something-else", {OWNER_VARIABLE: "tech_research/12"}, WorkerId("tech_research", 12)),
         ("something-else", {OWNER_VARIABLE: "research"}, None),
-        ("pallas-worker research 3 [demo]", {OWNER_VARIABLE: "jarvis/1"}, Owner("research", 3)),
+        ("pallas-worker research 3 [demo]", {OWNER_VARIABLE: "jarvis/1"}, WorkerId("research", 3)),
     ],
 )
-def test_owner(title: str, env: dict[str, str], owner: Owner | None):
+def test_owner(title: str, env: dict[str, str], owner: WorkerId | None):
     process = sleeper(title=title, env=env)
     try:
         assert owner_of(process.pid) == owner
@@ -164,7 +164,7 @@ def test_strays_in_sessions_of_their_own_are_found_by_their_environment(tmp_path
     until_empty(process.pid)
     process.returncode = -9
     assert not is_gone(stray)
-    assert kill_strays(set(), lambda _pid, owner: owner == Owner("jarvis", 1)), "it is somebody else's"
+    assert kill_strays(set(), lambda _pid, owner: owner == WorkerId("jarvis", 1)), "it is somebody else's"
     assert not is_gone(stray)
     while not kill_strays(set(), lambda pid, _owner: pid == stray):
         pass

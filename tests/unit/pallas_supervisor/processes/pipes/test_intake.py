@@ -22,7 +22,7 @@ from pallas_common.protocol.messages import (
     StageReport,
     encode_report,
 )
-from pallas_supervisor.logs.router import LogHub
+from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes.pipes import intake as module
 from pallas_supervisor.processes.pipes.intake import BURST, COUNTED_LENGTH, LINES_PER_SECOND, SLICE, Intake
 from pallas_supervisor.processes.pipes.line_reader import LONGEST_OUTPUT, LOOKAHEAD
@@ -39,7 +39,7 @@ class Bench:
         self.now = 100.0
         self.reports: list[tuple[str, int, Report]] = []
         self.lines: list[bytes] = []
-        self.intake = Intake(self._reported, LogHub(self.lines.append))
+        self.intake = Intake(self._reported, LogRouter(self.lines.append))
         self.changed = asyncio.Event()
         self.report, self.records, self.output = self.intake.open("research", 1)
         worker = self.intake._workers["research", 1]
@@ -384,7 +384,7 @@ def test_reports_are_never_dropped():
 def test_a_writer_that_is_gone_is_not_looked_at_any_more():
     async def run() -> None:
         with nothing_leaked():
-            intake = Intake(lambda *_: None, LogHub(lambda _: None))
+            intake = Intake(lambda *_: None, LogRouter(lambda _: None))
             ends = intake.open("research", 1)
             for end in ends:
                 os.close(end)
@@ -410,7 +410,7 @@ def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.M
 
     async def run() -> None:
         with nothing_leaked():
-            intake = Intake(lambda *_: None, LogHub(lambda _: None))
+            intake = Intake(lambda *_: None, LogRouter(lambda _: None))
             monkeypatch.setattr(module.os, "pipe", limited)
             with pytest.raises(OSError, match="Too many open files"):
                 intake.open("research", 1)
