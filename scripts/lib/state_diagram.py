@@ -55,9 +55,10 @@ SECOND_WORKER_TIMERS = {
 TOP = """\
 # States of an agent
 
-Written by `scripts/diagram` from the table of states × events in
-`supervisor/pallas_supervisor/lifecycle/table.py`; a test compares the two. An arrow bears every event that may take it; where an event has several arrows, what the operator
-wants, the restart policy and the failures so far decide. What each state means: [operation.md](operation.md#states).
+Written by `scripts/diagram` from the table of states × events in `supervisor/pallas_supervisor/lifecycle/table.py`;
+a test compares the two. An arrow bears every event that may take it; where an event has several arrows, what the
+operator wants, the restart policy and the failures so far decide. What each state means:
+[operation.md](operation.md#states).
 
 ```mermaid
 stateDiagram-v2

@@ -7,7 +7,7 @@ import importlib.util
 from support.repository import ROOT
 
 
-def test_the_page_is_what_the_table_says():
+def test_the_page_is_what_the_table_says() -> None:
     specification = importlib.util.spec_from_file_location(
         "state_diagram", ROOT / "scripts/lib/state_diagram.py"
     )

@@ -312,7 +312,9 @@ CRASH: tuple[Callable[[Agent], Event], ...] = (
 
 
 @given(max_failures=st.integers(1, 8), became_ready=st.lists(st.booleans(), min_size=8, max_size=8))
-def test_as_many_failures_in_a_row_as_are_allowed_lead_to_failed(max_failures: int, became_ready: list[bool]):
+def test_as_many_failures_in_a_row_as_are_allowed_lead_to_failed(
+    max_failures: int, became_ready: list[bool]
+) -> None:
     agent = run(Agent(name="research", policy=Policy(max_failures=max_failures)), Start())
     for number in range(1, max_failures + 1):
         assert agent.state is State.WAITING
@@ -329,7 +331,7 @@ def test_as_many_failures_in_a_row_as_are_allowed_lead_to_failed(max_failures: i
 
 
 @given(before=st.integers(0, 3))
-def test_ready_for_reset_after_clears_the_failures(before: int):
+def test_ready_for_reset_after_clears_the_failures(before: int) -> None:
     agent = run(Agent(name="research", policy=Policy(max_failures=5)), Start(), DependenciesReady())
     for _ in range(before):
         agent = run(agent, *CRASH, lambda agent: Elapsed(agent.timer_epoch), DependenciesReady())
@@ -603,7 +605,7 @@ TestFleet.settings = settings(max_examples=150, stateful_step_count=40, deadline
 
 
 @given(policy=policies, exits_=st.lists(exits, min_size=1, max_size=12))
-def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list[Exit]):
+def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list[Exit]) -> None:
     """However it dies, it is started again, in `backoff` with a time, or at rest with a message."""
     engine, world, loop = make_engine({"research": ()}, {"research": replace(policy, reset_after=1e6)})
     engine.start(["research"])

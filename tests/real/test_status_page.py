@@ -95,7 +95,7 @@ def hold(scene: Scene) -> Iterator[None]:
         os.close(writer)
 
 
-def test_a_killed_worker_is_seen_to_fall_and_to_come_back(scene: Scene):
+def test_a_killed_worker_is_seen_to_fall_and_to_come_back(scene: Scene) -> None:
     page, before = scene.page, scene.fleet.agent("research")
     page.evaluate("window.witness = document.getElementById('agent-research')")
     with hold(scene):
@@ -125,7 +125,7 @@ def test_a_killed_worker_is_seen_to_fall_and_to_come_back(scene: Scene):
     )
 
 
-def test_the_page_survives_a_restart_of_the_supervisor(scene: Scene):
+def test_the_page_survives_a_restart_of_the_supervisor(scene: Scene) -> None:
     page = scene.page
     page.evaluate("window.witness = 1")
     assert scene.fleet.stop() == 0
@@ -141,7 +141,7 @@ def test_the_page_survives_a_restart_of_the_supervisor(scene: Scene):
     assert page.evaluate("window.witness") == 1, "the page was not loaded again"
 
 
-def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scene: Scene):
+def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scene: Scene) -> None:
     page = scene.page
     wanted = page.evaluate(
         "[...document.querySelectorAll('a, button, [tabindex=\"0\"]')]"
@@ -166,7 +166,7 @@ def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scen
     assert page.evaluate("document.querySelector(':target').id") == agent[1:]
 
 
-def test_focus_stays_where_it_is_while_the_page_changes(scene: Scene):
+def test_focus_stays_where_it_is_while_the_page_changes(scene: Scene) -> None:
     page = scene.page
     page.evaluate("document.querySelector('.graph a[href=\"#agent-research\"]').focus()")
     with hold(scene):
@@ -177,7 +177,7 @@ def test_focus_stays_where_it_is_while_the_page_changes(scene: Scene):
         assert page.evaluate("document.activeElement.getAttribute('href')") == "#agent-research"
 
 
-def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene):
+def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene) -> None:
     scene.page.look_like(width=390)  # rows are cards there, and still a table
     try:
         nodes = scene.page.send("Accessibility.getFullAXTree")["nodes"]
@@ -198,7 +198,7 @@ def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene):
     assert not [role for role, name in seen if role in ("link", "image", "region", "table") and not name]
 
 
-def test_a_page_of_another_version_loads_itself_anew(scene: Scene):
+def test_a_page_of_another_version_loads_itself_anew(scene: Scene) -> None:
     page = scene.page
     page.evaluate("window.witness = 1; document.getElementById('view').dataset.build = 'of before'")
     os.kill(scene.fleet.agent("research")["pid"], signal.SIGKILL)
@@ -210,7 +210,7 @@ def test_a_page_of_another_version_loads_itself_anew(scene: Scene):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing_that_keeps_people_out(scene: Scene, width: int, scheme: str):
+def test_axe_finds_nothing_that_keeps_people_out(scene: Scene, width: int, scheme: str) -> None:
     page = scene.page
     page.look_like(width=width, prefers_color_scheme=scheme)
     try:
@@ -222,7 +222,7 @@ def test_axe_finds_nothing_that_keeps_people_out(scene: Scene, width: int, schem
     assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found["violations"]] == []
 
 
-def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(scene: Scene):
+def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(scene: Scene) -> None:
     page = scene.page
     held = len(page.complaints())
     page.open(scene.deployment.registry + "/?anew")
@@ -237,7 +237,7 @@ def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(scene: Scene):
     assert "default-src 'none'" in policy
 
 
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(scene: Scene):
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(scene: Scene) -> None:
     page = scene.page
     for width in (320, 390, 760, 1280):
         page.look_like(width=width)
@@ -246,7 +246,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(scene: Scene):
     page.look_like()
 
 
-def test_without_scripts_it_is_a_page_that_reloads(scene: Scene):
+def test_without_scripts_it_is_a_page_that_reloads(scene: Scene) -> None:
     page = scene.page
     page.send("Emulation.setScriptExecutionDisabled", value=True)
     try:

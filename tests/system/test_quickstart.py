@@ -74,13 +74,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         ("jarvis", "jarvis", delegate("send_message"), "(Source: its README)"),
     ],
 )
-def test_answers(fleet: Fleet, agent: str, tool: str, message: str, answer: str, era: Era):
+def test_answers(fleet: Fleet, agent: str, tool: str, message: str, answer: str, era: Era) -> None:
     failed, text = anyio.run(lambda: call(fleet.deployment.url(agent), tool, era, message=message))
     assert not failed, text
     assert answer in text
 
 
-def test_status_has_the_shape_that_scripts_rely_on(fleet: Fleet):
+def test_status_has_the_shape_that_scripts_rely_on(fleet: Fleet) -> None:
     result = fleet.ctl("status", "-o", "json")
     assert (result.returncode, result.stderr) == (0, "")
     document = json.loads(result.stdout)
@@ -102,7 +102,7 @@ def test_status_has_the_shape_that_scripts_rely_on(fleet: Fleet):
         }
 
 
-def test_every_verb_on_the_real_supervisor(fleet: Fleet):
+def test_every_verb_on_the_real_supervisor(fleet: Fleet) -> None:
     before = fleet.pids()
     assert fleet.ctl("wait", "--all").returncode == 0
     fleet.await_that(lambda: fleet.ctl("health").stdout.startswith("ok at "), "all probes have gone well")
@@ -123,13 +123,13 @@ def test_every_verb_on_the_real_supervisor(fleet: Fleet):
     assert "research" in unknown.stderr
 
 
-def test_it_writes_nothing_into_its_folder(fleet: Fleet):
+def test_it_writes_nothing_into_its_folder(fleet: Fleet) -> None:
     known = {"agents.yaml", "fastagent.config.yaml", "README.md", "agents"}
     ours = {"run", "log", "stderr.txt"}
     assert {path.name for path in fleet.deployment.directory.iterdir()} == known | ours
 
 
-def test_the_demo(tmp_path: Path):
+def test_the_demo(tmp_path: Path) -> None:
     stamp = Path(sys.prefix, "stamp")
     if not stamp.exists():
         pytest.skip("not run: needs the environment that scripts/test makes; scripts/demo would make another")

@@ -138,29 +138,29 @@ def planned(room: str) -> set[str]:
     return {package if one == "." else f"{package}.{one}" for one in ROOMS[room].split()}
 
 
-def test_the_plan_has_every_room():
+def test_the_plan_has_every_room() -> None:
     assert {room for room in arrows() if len(list(folder_of(room).glob("*.py"))) > 1} == set(ROOMS)
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_uses_the_rooms_that_the_plan_says(room: str):
+def test_a_room_uses_the_rooms_that_the_plan_says(room: str) -> None:
     used = arrows()[room]
     unplanned = [f"{place} imports {other}" for other, place in used.items() if other not in planned(room)]
     assert not unplanned
     assert not planned(room) - used.keys(), "in the plan, and not used any more"
 
 
-def test_the_plan_has_no_circle():
+def test_the_plan_has_no_circle() -> None:
     graphlib.TopologicalSorter({room: planned(room) for room in ROOMS}).prepare()
 
 
-def test_files_import_each_other_in_no_circle():
+def test_files_import_each_other_in_no_circle() -> None:
     known = modules()
     graph = {name: {used for used, _ in uses(path, known)} - {name} for name, path in known.items()}
     graphlib.TopologicalSorter(graph).prepare()
 
 
-def test_every_package_of_ours_is_looked_at():
+def test_every_package_of_ours_is_looked_at() -> None:
     packages = {
         path.parent.name
         for part in {*PACKAGES.values(), "gateway"}
@@ -170,7 +170,7 @@ def test_every_package_of_ours_is_looked_at():
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_a_package_imports_of_ours_only_what_it_may(package: str):
+def test_a_package_imports_of_ours_only_what_it_may(package: str) -> None:
     allowed = MAY_IMPORT[package] | {package}
     wrong = [
         f"{where(path, found.line)} imports {found.module}"
@@ -182,7 +182,7 @@ def test_a_package_imports_of_ours_only_what_it_may(package: str):
 
 
 @pytest.mark.parametrize("package", NEVER)
-def test_a_package_stays_clear_of_libraries_that_are_not_its_own(package: str):
+def test_a_package_stays_clear_of_libraries_that_are_not_its_own(package: str) -> None:
     wrong = [
         f"{where(path, found.line)} imports {found.module}"
         for path in sources(package)
@@ -192,14 +192,14 @@ def test_a_package_stays_clear_of_libraries_that_are_not_its_own(package: str):
     assert not wrong
 
 
-def test_nothing_imports_relatively():
+def test_nothing_imports_relatively() -> None:
     """Absolute imports read the same everywhere, and survive a move."""
     wrong = [path for path in modules().values() if "from ." in path.read_text()]
     assert not wrong
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_a_pure_room_stays_pure(name: str):
+def test_a_pure_room_stays_pure(name: str) -> None:
     folder = folder_of(name)
     paths = sorted(folder.glob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
     wrong = [
@@ -211,7 +211,7 @@ def test_a_pure_room_stays_pure(name: str):
     assert not wrong
 
 
-def test_exactly_one_room_touches_private_names_of_fast_agent():
+def test_exactly_one_room_touches_private_names_of_fast_agent() -> None:
     touching = {
         room_of(name)
         for name, path in modules().items()
@@ -232,7 +232,9 @@ def test_exactly_one_room_touches_private_names_of_fast_agent():
         "from fast_agent import FastAgent\nFastAgent._registry",
     ],
 )
-def test_the_search_for_private_names_finds(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_search_for_private_names_finds(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "ROOT", tmp_path)
     path = tmp_path / "worker" / "sample.py"
     path.parent.mkdir()
@@ -253,7 +255,7 @@ def test_the_search_for_private_names_finds(source: str, tmp_path: Path, monkeyp
 )
 def test_the_search_for_imports_finds(
     source: str, imported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(module, "ROOT", tmp_path)
     path = tmp_path / "part" / "package" / "sample.py"
     path.parent.mkdir(parents=True)

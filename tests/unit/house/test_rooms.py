@@ -20,18 +20,18 @@ COMMON_ROOMS = {"http", "logs", "metrics", "protocol", "secrets", "tracing"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_is_seen_at_a_glance(package: str):
+def test_a_package_is_seen_at_a_glance(package: str) -> None:
     entries = {path.name for path in folder_of(package).iterdir() if path.name != "__pycache__"}
     assert len(entries) <= MOST_ENTRIES, sorted(entries)
 
 
 @pytest.mark.parametrize("room", sorted({room_of(name) for name in modules()}))
-def test_a_room_has_few_files(room: str):
+def test_a_room_has_few_files(room: str) -> None:
     files = {path.name for path in folder_of(room).glob("*.py") if path.name != "__init__.py"}
     assert len(files) <= MOST_FILES, sorted(files)
 
 
-def test_no_file_is_long_without_a_reason():
+def test_no_file_is_long_without_a_reason() -> None:
     unexplained = []
     for path in modules().values():
         text = path.read_text()
@@ -40,6 +40,6 @@ def test_no_file_is_long_without_a_reason():
     assert not unexplained
 
 
-def test_the_rooms_of_what_all_share_are_known():
+def test_the_rooms_of_what_all_share_are_known() -> None:
     rooms = {path.parent.name for path in folder_of("pallas_common").glob("*/__init__.py")}
     assert rooms == COMMON_ROOMS

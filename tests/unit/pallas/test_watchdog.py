@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import pytest
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_an_engine_that_works_off_its_mail_is_alive():
+def test_an_engine_that_works_off_its_mail_is_alive() -> None:
     engine, world, _ = make_engine({"library": (), "research": ("library",)})
     assert engine.prove_alive()
     engine.post("library", Start())
@@ -29,7 +29,7 @@ def test_an_engine_that_works_off_its_mail_is_alive():
 
 def test_an_engine_that_cannot_look_at_its_agents_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     engine, _, _ = make_engine({"library": ()})
 
     def fail(_name: str) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def test_an_engine_that_cannot_look_at_its_agents_is_not(
     assert engine.prove_alive()
 
 
-def test_mail_that_stays_is_no_sign_of_life():
+def test_mail_that_stays_is_no_sign_of_life() -> None:
     engine, _, _ = make_engine({"library": ()})
     engine._draining = True  # somebody has begun and never ends
     engine.post("library", DependenciesReady())
@@ -52,7 +52,7 @@ def test_mail_that_stays_is_no_sign_of_life():
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_the_watchdog_is_fed_only_with_proof(alive: bool):
+def test_the_watchdog_is_fed_only_with_proof(alive: bool) -> None:
     sent: list[str] = []
     calls: list[float] = []
     supervisor = SimpleNamespace(
@@ -66,7 +66,7 @@ def test_the_watchdog_is_fed_only_with_proof(alive: bool):
     assert calls == [2.0]
 
 
-def test_a_reload_is_framed_whatever_becomes_of_it(tmp_path: Path):
+def test_a_reload_is_framed_whatever_becomes_of_it(tmp_path: Path) -> Never:
     with ServiceManager(tmp_path) as manager:
         notifier = Notifier(manager.environment)
         before = time.monotonic_ns() // 1000
@@ -77,7 +77,7 @@ def test_a_reload_is_framed_whatever_becomes_of_it(tmp_path: Path):
     assert before <= int(said[1].removeprefix("MONOTONIC_USEC=")) <= time.monotonic_ns() // 1000
 
 
-def test_more_time_is_asked_for_in_microseconds(tmp_path: Path):
+def test_more_time_is_asked_for_in_microseconds(tmp_path: Path) -> None:
     with ServiceManager(tmp_path) as manager:
         Notifier(manager.environment).extend_timeout(1.5)
         manager.until(lambda said: said == ["EXTEND_TIMEOUT_USEC=1500000"])

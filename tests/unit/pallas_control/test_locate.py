@@ -48,34 +48,34 @@ def deployment_file(name: str, rest: str = "") -> None:
     Path("agents.yaml").write_text(f"name: {name}\n{rest}", encoding="utf-8")
 
 
-def test_by_option_before_or_after_the_verb(runtime):
+def test_by_option_before_or_after_the_verb(runtime) -> None:
     path = runtime("a")
     runtime("b")
     assert run("--socket", str(path), "status").exit_code == 0
     assert run("status", "--socket", str(path)).exit_code == 0
 
 
-def test_by_variable_and_the_option_wins(runtime, monkeypatch):
+def test_by_variable_and_the_option_wins(runtime, monkeypatch) -> None:
     monkeypatch.setenv("PALLAS_CONTROL_SOCKET", str(runtime("a")))
     assert run("status").exit_code == 0
     assert "/nowhere" in run("status", "--socket", "/nowhere").stderr
 
 
-def test_by_the_deployment_in_the_working_directory(runtime):
+def test_by_the_deployment_in_the_working_directory(runtime) -> None:
     runtime("a")
     path = runtime("b")
     deployment_file("b")
     assert locate.control_socket_path(None) == path
 
 
-def test_a_file_that_is_wrong_elsewhere_still_names_its_deployment(runtime):
+def test_a_file_that_is_wrong_elsewhere_still_names_its_deployment(runtime) -> None:
     runtime("a")
     path = runtime("b")
     deployment_file("b", "agents: {x: {prot: 1}}\n")
     assert locate.control_socket_path(None) == path
 
 
-def test_by_the_file_that_the_environment_names(runtime, monkeypatch, tmp_path):
+def test_by_the_file_that_the_environment_names(runtime, monkeypatch, tmp_path) -> None:
     runtime("a")
     path = runtime("b")
     file = tmp_path / "other.yaml"
@@ -84,19 +84,19 @@ def test_by_the_file_that_the_environment_names(runtime, monkeypatch, tmp_path):
     assert locate.control_socket_path(None) == path
 
 
-def test_by_the_runtime_directory_whether_it_lives_or_not(runtime, monkeypatch):
+def test_by_the_runtime_directory_whether_it_lives_or_not(runtime, monkeypatch) -> None:
     runtime("a")
     monkeypatch.setenv("PALLAS_RUNTIME_DIR", "/somewhere")
     assert locate.control_socket_path(None) == Path("/somewhere/control.sock")
     assert "/somewhere/control.sock" in run("status").stderr
 
 
-def test_by_dotenv_as_the_supervisor_reads_it(runtime):
+def test_by_dotenv_as_the_supervisor_reads_it(runtime) -> None:
     Path(".env").write_text("PALLAS_RUNTIME_DIR=/from/dotenv\n")
     assert locate.control_socket_path(None) == Path("/from/dotenv/control.sock")
 
 
-def test_the_only_one_that_lives(runtime):
+def test_the_only_one_that_lives(runtime) -> None:
     path = runtime("a")
     stale = path.parent.parent / "stale" / "control.sock"
     stale.parent.mkdir()
@@ -105,14 +105,14 @@ def test_the_only_one_that_lives(runtime):
     assert locate.control_socket_path(None) == path
 
 
-def test_the_systems_one(runtime):
+def test_the_systems_one(runtime) -> None:
     path = runtime("a", "system.sock")
     assert locate.control_socket_path(None) == path
     deployment_file("a")
     assert locate.control_socket_path(None) == path
 
 
-def test_never_another_deployments(runtime):
+def test_never_another_deployments(runtime) -> None:
     runtime("a")
     deployment_file("b")
     result = run("stop", "--all")
@@ -121,7 +121,7 @@ def test_never_another_deployments(runtime):
     assert "/pallas/b/control.sock" in result.stderr
 
 
-def test_more_than_one(runtime):
+def test_more_than_one(runtime) -> None:
     paths = [runtime("a"), runtime("b")]
     result = run("status")
     assert result.exit_code == 4
@@ -131,13 +131,13 @@ def test_more_than_one(runtime):
     ]
 
 
-def test_none(runtime):
+def test_none(runtime) -> None:
     result = run("status")
     assert result.exit_code == 4
     assert result.stderr.startswith("pallasctl: no running pallas found: no agents.yaml in this directory")
 
 
-def test_a_socket_that_was_left_behind(runtime, tmp_path):
+def test_a_socket_that_was_left_behind(runtime, tmp_path) -> None:
     path = tmp_path / "stale"
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(path))
@@ -146,7 +146,7 @@ def test_a_socket_that_was_left_behind(runtime, tmp_path):
     assert f"nobody listens on {path}, it was left behind" in result.stderr
 
 
-def test_a_socket_of_others(runtime, monkeypatch):
+def test_a_socket_of_others(runtime, monkeypatch) -> None:
     def refuse(_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -161,13 +161,13 @@ def test_a_socket_of_others(runtime, monkeypatch):
         )
 
 
-def test_a_path_that_is_too_long(runtime):
+def test_a_path_that_is_too_long(runtime) -> None:
     result = run("--socket", "/" + "x" * 200, "status")
     assert result.exit_code == 4
     assert "too long" in result.stderr
 
 
-def test_a_supervisor_that_does_not_answer(tmp_path):
+def test_a_supervisor_that_does_not_answer(tmp_path) -> None:
     path = tmp_path / "mute"
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
@@ -176,7 +176,7 @@ def test_a_supervisor_that_does_not_answer(tmp_path):
             Control(path).get("/v1/status", timeout=0.2)
 
 
-def test_completion_offers_the_agents(runtime):
+def test_completion_offers_the_agents(runtime) -> None:
     path = runtime("a")
     environment = os.environ | {
         "_PALLASCTL_COMPLETE": "bash_complete",
@@ -188,7 +188,7 @@ def test_completion_offers_the_agents(runtime):
     assert result.stdout == "plain,one\n"
 
 
-def test_starting_loads_little():
+def test_starting_loads_little() -> None:
     code = (
         "import sys, pallasctl.main as m, pallasctl.verbs.state.status\n"
         "print([n for n in ('httpx', 'yaml', 'asyncio', 'rich', 'fast_agent') if n in sys.modules])"

@@ -17,7 +17,7 @@ def fake(tmp_path):
 
 
 @pytest.mark.parametrize(("verb", "state"), [("start", "ready"), ("stop", "stopped"), ("restart", "ready")])
-def test_done(fake: FakeControl, verb, state):
+def test_done(fake: FakeControl, verb, state) -> None:
     fake.answer(f"/v1/{verb}", {"done": True, "agents": [agent("research", state), agent("jarvis", state)]})
     result = fake.run(verb, "research", "jarvis", "research", "--timeout", "5")
     process = {"ready": " (pid {})", "stopped": ""}[state]
@@ -31,7 +31,7 @@ def test_done(fake: FakeControl, verb, state):
     ]
 
 
-def test_all_is_an_empty_list(fake: FakeControl):
+def test_all_is_an_empty_list(fake: FakeControl) -> None:
     fake.answer("/v1/stop", {"done": True, "agents": []})
     assert fake.run("stop", "--all").exit_code == 0
     assert fake.requests[0][2] == {"agents": [], "wait": True, "timeout": 90.0}
@@ -46,21 +46,21 @@ def test_all_is_an_empty_list(fake: FakeControl):
         (["research", "--timeout", "0"], "--timeout"),
     ],
 )
-def test_wrong_usage(fake: FakeControl, verb, arguments, message):
+def test_wrong_usage(fake: FakeControl, verb, arguments, message) -> None:
     result = fake.run(verb, *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
     assert fake.requests == []
 
 
-def test_no_wait_says_where_they_are(fake: FakeControl):
+def test_no_wait_says_where_they_are(fake: FakeControl) -> None:
     fake.answer("/v1/start", {"done": False, "agents": [agent("research", "starting")]})
     result = fake.run("start", "research", "--no-wait")
     assert (result.stdout, result.exit_code) == ("research: starting (pid 4008)\n", 0)
     assert fake.requests[0][2]["wait"] is False
 
 
-def test_a_goal_that_cannot_be_reached(fake: FakeControl):
+def test_a_goal_that_cannot_be_reached(fake: FakeControl) -> None:
     broken = agent("jarvis", "failed", message="ModuleNotFoundError: No module named 'agents.jarvis'")
     fake.answer("/v1/start", {"done": False, "agents": [agent("research"), broken]})
     result = fake.run("start", "--all")
@@ -72,7 +72,7 @@ def test_a_goal_that_cannot_be_reached(fake: FakeControl):
     ]
 
 
-def test_time_out(fake: FakeControl):
+def test_time_out(fake: FakeControl) -> None:
     late = {
         "done": False,
         "error": "not ready within 5 s: jarvis",
@@ -90,25 +90,25 @@ def test_time_out(fake: FakeControl):
 @pytest.mark.parametrize(
     ("status", "error"), [(404, "no agent is called `x`"), (409, "research is needed by jarvis")]
 )
-def test_refused(fake: FakeControl, status, error):
+def test_refused(fake: FakeControl, status, error) -> None:
     fake.answer("/v1/stop", {"error": error}, status)
     result = fake.run("stop", "x")
     assert (result.exit_code, result.stderr) == (1, f"pallasctl: {error}\n")
 
 
-def test_an_error_without_words(fake: FakeControl):
+def test_an_error_without_words(fake: FakeControl) -> None:
     fake.answer("/v1/stop", {}, 500)
     assert fake.run("stop", "x").stderr == "pallasctl: the supervisor answered with HTTP status 500\n"
 
 
-def test_what_answers_is_not_pallas(fake: FakeControl):
+def test_what_answers_is_not_pallas(fake: FakeControl) -> None:
     fake.answer("/v1/stop", b"<html>", 502)
     result = fake.run("stop", "x")
     assert result.exit_code == 1
     assert "is not pallas (HTTP status 502, no JSON object): check --socket" in result.stderr
 
 
-def test_wait_for(fake: FakeControl):
+def test_wait_for(fake: FakeControl) -> None:
     fake.answer("/v1/wait", {"done": True, "agents": [agent("research", "stopped")]})
     assert fake.run("wait", "research", "--for", "stopped", "--timeout", "7000").exit_code == 0
     (_, _, body) = fake.requests[0]
@@ -116,7 +116,7 @@ def test_wait_for(fake: FakeControl):
     assert body == {"agents": ["research"], "wait": True, "for": "stopped"}
 
 
-def test_wait_waits_for_the_supervisor_too(tmp_path):
+def test_wait_waits_for_the_supervisor_too(tmp_path) -> None:
     socket = tmp_path / "control.sock"
     results = []
     thread = threading.Thread(target=lambda: results.append(run("--socket", str(socket), "wait", "--all")))
@@ -128,7 +128,7 @@ def test_wait_waits_for_the_supervisor_too(tmp_path):
 
 
 @pytest.mark.parametrize(("goal", "at_least"), [("ready", 0.3), ("stopped", 0.0)])
-def test_wait_without_a_supervisor(tmp_path, goal, at_least):
+def test_wait_without_a_supervisor(tmp_path, goal, at_least) -> None:
     started = time.monotonic()
     result = run("--socket", str(tmp_path / "none"), "wait", "--all", "--for", goal, "--timeout", "0.3")
     assert result.exit_code == 1
@@ -136,7 +136,7 @@ def test_wait_without_a_supervisor(tmp_path, goal, at_least):
     assert at_least <= time.monotonic() - started < 60
 
 
-def test_reload(fake: FakeControl):
+def test_reload(fake: FakeControl) -> None:
     document = {
         "dry_run": True,
         "added": ["writer"],
@@ -157,14 +157,14 @@ def test_reload(fake: FakeControl):
     ]
 
 
-def test_reload_without_a_change(fake: FakeControl):
+def test_reload_without_a_change(fake: FakeControl) -> None:
     fake.answer(
         "/v1/reload", {"dry_run": False, "added": [], "removed": [], "changed": [], "unchanged": ["a"]}
     )
     assert fake.run("reload").stdout == "nothing changed\n"
 
 
-def test_reload_of_a_wrong_file(fake: FakeControl):
+def test_reload_of_a_wrong_file(fake: FakeControl) -> None:
     problems = ["agents.yaml:3: agents.a.prot: unknown key; did you mean `port`?", "agents.yaml:9: …"]
     fake.answer(
         "/v1/reload", {"error": "agents.yaml is wrong; nothing was changed", "problems": problems}, 422

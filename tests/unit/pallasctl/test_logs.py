@@ -43,7 +43,7 @@ def fake(tmp_path, monkeypatch):
         yield server
 
 
-def test_text(fake: FakeControl):
+def test_text(fake: FakeControl) -> None:
     result = fake.run("logs")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -54,11 +54,11 @@ def test_text(fake: FakeControl):
     ]
 
 
-def test_json_passes_the_lines_on(fake: FakeControl):
+def test_json_passes_the_lines_on(fake: FakeControl) -> None:
     assert fake.run("logs", "-o", "json").stdout_bytes == LINES
 
 
-def test_a_line_that_is_no_record_is_shown_as_it_is(fake: FakeControl):
+def test_a_line_that_is_no_record_is_shown_as_it_is(fake: FakeControl) -> None:
     fake.answer("/v1/logs", b"plain\x1b text\n[1]\n")
     assert fake.run("logs").stdout == "plain\\x1b text\n[1]\n"
 
@@ -78,13 +78,13 @@ def test_a_line_that_is_no_record_is_shown_as_it_is(fake: FakeControl):
         ),
     ],
 )
-def test_query(fake: FakeControl, arguments, query):
+def test_query(fake: FakeControl, arguments, query) -> None:
     assert fake.run("logs", *arguments).exit_code == 0
     assert fake.requests == [("GET", "/v1/logs", query)]
 
 
 @pytest.mark.parametrize("since", ["", "soon", "10 minutes", "-5m"])
-def test_wrong_since(fake: FakeControl, since):
+def test_wrong_since(fake: FakeControl, since) -> None:
     result = fake.run("logs", f"--since={since}")
     assert result.exit_code == 2
     assert "like 90s, 10m or 2h" in result.stderr
@@ -97,7 +97,9 @@ def test_wrong_since(fake: FakeControl, since):
         (["--grep", "(a"], "`(a` is not a regular expression of Python: missing ), unterminated subpattern"),
     ],
 )
-def test_what_cannot_be_searched_for_is_refused_before_anybody_is_asked(fake: FakeControl, arguments, says):
+def test_what_cannot_be_searched_for_is_refused_before_anybody_is_asked(
+    fake: FakeControl, arguments, says
+) -> None:
     result = fake.run("logs", *arguments)
     assert result.exit_code == 2
     assert says in result.stderr
@@ -116,14 +118,16 @@ def test_what_cannot_be_searched_for_is_refused_before_anybody_is_asked(fake: Fa
     ],
     ids=["message", "field", "logger and traceback", "newest", "none", "neither times nor numbers nor names"],
 )
-def test_grep_looks_at_the_texts_of_records_and_counts_what_it_finds(fake: FakeControl, arguments, shown):
+def test_grep_looks_at_the_texts_of_records_and_counts_what_it_finds(
+    fake: FakeControl, arguments, shown
+) -> None:
     result = fake.run("logs", "-o", "json", *arguments)
     assert [json.loads(line) for line in result.stdout.splitlines()] == [RECORDS[number] for number in shown]
     ((_, _, query),) = fake.requests
     assert int(query["n"][0]) > 1_000_000
 
 
-def test_grep_follows_on_after_the_empty_line_that_ends_the_old_records(fake: FakeControl):
+def test_grep_follows_on_after_the_empty_line_that_ends_the_old_records(fake: FakeControl) -> None:
     lines = LINES.splitlines(keepends=True)
     fake.answer("/v1/logs", lines[0] * 3 + b"\n" + lines[1] + lines[0] * 2)
     fake.released.set()
@@ -131,12 +135,12 @@ def test_grep_follows_on_after_the_empty_line_that_ends_the_old_records(fake: Fa
     assert result.stdout.splitlines() == [FIRST] * 3
 
 
-def test_the_empty_line_is_not_shown(fake: FakeControl):
+def test_the_empty_line_is_not_shown(fake: FakeControl) -> None:
     fake.answer("/v1/logs", b"\n" + LINES)
     assert fake.run("logs", "-o", "json").stdout_bytes == LINES
 
 
-def test_unknown_agent(fake: FakeControl):
+def test_unknown_agent(fake: FakeControl) -> None:
     fake.answer("/v1/logs", {"error": "no agent is called `x`; the agents are: a"}, 404)
     result = fake.run("logs", "x")
     assert (result.exit_code, result.stderr) == (1, "pallasctl: no agent is called `x`; the agents are: a\n")
@@ -152,7 +156,7 @@ def follow(fake: FakeControl) -> subprocess.Popen[str]:
         signal.signal(signal.SIGINT, before)
 
 
-def test_following_shows_records_at_once_and_ends_with_ctrl_c(fake: FakeControl):
+def test_following_shows_records_at_once_and_ends_with_ctrl_c(fake: FakeControl) -> None:
     with follow(fake) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == FIRST + "\n"
@@ -161,7 +165,7 @@ def test_following_shows_records_at_once_and_ends_with_ctrl_c(fake: FakeControl)
     assert (process.returncode, errors) == (130, "")
 
 
-def test_following_ends_when_the_supervisor_does(fake: FakeControl):
+def test_following_ends_when_the_supervisor_does(fake: FakeControl) -> None:
     with follow(fake) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -174,7 +178,7 @@ def test_following_ends_when_the_supervisor_does(fake: FakeControl):
     assert "KeyError" in output
 
 
-def test_a_reader_that_goes_away_is_no_error(fake: FakeControl):
+def test_a_reader_that_goes_away_is_no_error(fake: FakeControl) -> None:
     fake.answer("/v1/logs", LINES * 5000)
     command = f"{sys.executable} -m pallasctl --socket {fake.socket} logs | head -1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)

@@ -17,7 +17,7 @@ def fake(tmp_path):
         yield server
 
 
-def test_table(fake: FakeControl):
+def test_table(fake: FakeControl) -> None:
     since = (datetime.now(UTC) - timedelta(hours=3, minutes=12, seconds=5)).isoformat()
     fake.answer(
         "/v1/status",
@@ -51,11 +51,11 @@ def test_table(fake: FakeControl):
     ("seconds", "shown"),
     [(-1, "0s"), (5.9, "5s"), (192, "3m12s"), (14_700, "4h05m"), (183_600, "2d03h")],
 )
-def test_durations(seconds: float, shown: str):
+def test_durations(seconds: float, shown: str) -> None:
     assert format_duration(seconds) == shown
 
 
-def test_wide_adds_the_supervisor_and_more_columns(fake: FakeControl):
+def test_wide_adds_the_supervisor_and_more_columns(fake: FakeControl) -> None:
     failing = agent(
         "jarvis", "backoff", failures=2, last_exit="killed by SIGKILL", depends_on=["research", "library"]
     )
@@ -69,7 +69,7 @@ def test_wide_adds_the_supervisor_and_more_columns(fake: FakeControl):
     assert "research,library" in jarvis
 
 
-def test_an_older_configuration_is_marked_with_the_way_out(fake: FakeControl):
+def test_an_older_configuration_is_marked_with_the_way_out(fake: FakeControl) -> None:
     agents = [
         agent("jarvis", outdated=[".env"]),
         agent("research", outdated=[".env"]),
@@ -93,7 +93,7 @@ def test_an_older_configuration_is_marked_with_the_way_out(fake: FakeControl):
 
 
 @pytest.mark.parametrize(("problems", "said"), [(1, "a problem"), (3, "3 problems")])
-def test_files_that_cannot_be_used(fake: FakeControl, problems, said):
+def test_files_that_cannot_be_used(fake: FakeControl, problems, said) -> None:
     changed = {"configuration": {"changed": ["agents.yaml"], "problems": problems}}
     fake.answer("/v1/status", status(agent("jarvis")) | changed)
     assert fake.run("status").stdout.splitlines()[2:] == [
@@ -101,7 +101,7 @@ def test_files_that_cannot_be_used(fake: FakeControl, problems, said):
     ]
 
 
-def test_json_is_the_document(fake: FakeControl):
+def test_json_is_the_document(fake: FakeControl) -> None:
     document = status(agent("research"), agent("jarvis", message="größer 🙂")) | {
         "a later version": "says more"
     }
@@ -109,7 +109,7 @@ def test_json_is_the_document(fake: FakeControl):
     assert json.loads(fake.run("status", "-o", "json").stdout) == document
 
 
-def test_json_of_named_agents_has_only_these_in_the_order_given(fake: FakeControl):
+def test_json_of_named_agents_has_only_these_in_the_order_given(fake: FakeControl) -> None:
     fake.answer("/v1/status", status(agent("a"), agent("b"), agent("c")))
     document = json.loads(fake.run("status", "c", "a", "c", "-o", "json").stdout)
     assert [entry["name"] for entry in document["agents"]] == ["c", "a"]
@@ -127,14 +127,14 @@ def test_json_of_named_agents_has_only_these_in_the_order_given(fake: FakeContro
         ([], [], 0),
     ],
 )
-def test_exit_status(fake: FakeControl, states, names, code):
+def test_exit_status(fake: FakeControl, states, names, code) -> None:
     fake.answer(
         "/v1/status", status(*(agent(name, state) for name, state in zip("ab", states, strict=False)))
     )
     assert fake.run("status", *names).exit_code == code
 
 
-def test_unknown_agent(fake: FakeControl):
+def test_unknown_agent(fake: FakeControl) -> None:
     fake.answer("/v1/status", status(agent("research")))
     result = fake.run("status", "reserch")
     assert result.exit_code == 4
@@ -142,7 +142,7 @@ def test_unknown_agent(fake: FakeControl):
     assert result.stdout == ""
 
 
-def test_no_supervisor(tmp_path):
+def test_no_supervisor(tmp_path) -> None:
     result = run("--socket", str(tmp_path / "none.sock"), "status")
     assert result.exit_code == 4
     assert result.stderr == (
@@ -151,7 +151,7 @@ def test_no_supervisor(tmp_path):
     )
 
 
-def test_what_agents_say_cannot_steer_the_terminal(fake: FakeControl):
+def test_what_agents_say_cannot_steer_the_terminal(fake: FakeControl) -> None:
     fake.answer("/v1/status", status(agent("research", "failed", message="\x1b]0;owned\x07\nline two\x9b2J")))
     output = fake.run("status").stdout
     assert "\\x1b]0;owned\\x07 line two\\x9b2J" in output
@@ -166,7 +166,7 @@ def health(status_: str, **agents: str) -> dict:
 
 
 @pytest.mark.parametrize(("state", "http", "code"), [("ok", 200, 0), ("degraded", 200, 0), ("error", 503, 1)])
-def test_health(fake: FakeControl, state, http, code):
+def test_health(fake: FakeControl, state, http, code) -> None:
     fake.answer("/v1/health", health(state, research=state), http)
     result = fake.run("health")
     assert result.exit_code == code
@@ -176,7 +176,7 @@ def test_health(fake: FakeControl, state, http, code):
     assert row.split() == ["research", state, "ready", "-", f"{state}!"]
 
 
-def test_wide_health_has_a_line_for_each_server_and_provider(fake: FakeControl):
+def test_wide_health_has_a_line_for_each_server_and_provider(fake: FakeControl) -> None:
     moment = (datetime.now(UTC) - timedelta(hours=5, seconds=5)).isoformat()
     up = {"up": True, "since": moment, "checked": moment, "latency": 0.25, "error": None}
     down = {**up, "up": False, "latency": None, "error": "HTTP 503"}
@@ -202,7 +202,7 @@ def test_wide_health_has_a_line_for_each_server_and_provider(fake: FakeControl):
     ]
 
 
-def test_health_as_json_is_the_document(fake: FakeControl):
+def test_health_as_json_is_the_document(fake: FakeControl) -> None:
     document = health("error", research="error")
     fake.answer("/v1/health", document, 503)
     result = fake.run("health", "-o", "json")
@@ -210,7 +210,7 @@ def test_health_as_json_is_the_document(fake: FakeControl):
     assert result.exit_code == 1
 
 
-def test_health_without_a_supervisor(tmp_path):
+def test_health_without_a_supervisor(tmp_path) -> None:
     assert run("health", "--socket", str(tmp_path / "none.sock")).exit_code == 1
 
 

@@ -59,7 +59,7 @@ def started(
     return engine, world, loop
 
 
-def test_agents_start_once_what_they_depend_on_is_ready():
+def test_agents_start_once_what_they_depend_on_is_ready() -> None:
     engine, world, _ = make_engine(CHAIN)
     assert engine.start(["jarvis"]) == ("library", "research", "jarvis")
     for name in CHAIN:
@@ -68,7 +68,7 @@ def test_agents_start_once_what_they_depend_on_is_ready():
     assert set(states(engine).values()) == {"ready"}
 
 
-def test_start_of_one_agent_leaves_the_others_alone():
+def test_start_of_one_agent_leaves_the_others_alone() -> None:
     engine, _, _ = make_engine({**CHAIN, "engineering": ()})
     engine.start(["research"])
     assert states(engine) == {
@@ -79,7 +79,7 @@ def test_start_of_one_agent_leaves_the_others_alone():
     }
 
 
-def test_a_process_that_is_asked_for_twice_is_spawned_once():
+def test_a_process_that_is_asked_for_twice_is_spawned_once() -> None:
     engine, world, _ = make_engine({"library": ()})
     for _ in range(3):
         engine.post("library", Start())
@@ -87,7 +87,7 @@ def test_a_process_that_is_asked_for_twice_is_spawned_once():
     assert world.took() == [("spawn", "library", 1)]
 
 
-def test_all_stop_in_reverse_and_each_only_when_its_dependents_are_gone():
+def test_all_stop_in_reverse_and_each_only_when_its_dependents_are_gone() -> None:
     engine, world, loop = started(CHAIN)
     shutdown = loop.run(engine.shut_down())
     for name in ("jarvis", "research", "library"):
@@ -101,7 +101,7 @@ def test_all_stop_in_reverse_and_each_only_when_its_dependents_are_gone():
     assert set(states(engine).values()) == {"stopped"}
 
 
-def test_a_shutdown_is_not_held_up_by_a_process_that_cannot_be_killed():
+def test_a_shutdown_is_not_held_up_by_a_process_that_cannot_be_killed() -> None:
     engine, _, loop = started(CHAIN)
     shutdown = loop.run(engine.shut_down())
     loop.advance(60.0)
@@ -120,7 +120,7 @@ def unkilled(name: str) -> tuple[Engine, FakeProcesses, FakeLoop]:
     return engine, world, loop
 
 
-def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time():
+def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time() -> None:
     engine, world, loop = unkilled("library")
     engine.post("library", Reaped(1))
     agent = engine.agents["library"]
@@ -131,14 +131,14 @@ def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time():
     assert engine.agents["library"].state is State.READY
 
 
-def test_one_that_was_swept_too_late_and_is_not_wanted_any_more_is_stopped():
+def test_one_that_was_swept_too_late_and_is_not_wanted_any_more_is_stopped() -> None:
     engine, _, _ = unkilled("library")
     engine.post("library", Stop())
     engine.post("library", Reaped(1))
     assert states(engine) == {"library": "stopped"}
 
 
-def test_a_sweep_of_what_had_failed_for_good_changes_nothing():
+def test_a_sweep_of_what_had_failed_for_good_changes_nothing() -> None:
     engine, world, _ = started({"library": ()})
     end(engine, world, "library", Exit(status=78))
     failed = engine.agents["library"]
@@ -147,7 +147,7 @@ def test_a_sweep_of_what_had_failed_for_good_changes_nothing():
     assert engine.agents["library"] == failed
 
 
-def test_a_shutdown_stops_what_somebody_starts_meanwhile():
+def test_a_shutdown_stops_what_somebody_starts_meanwhile() -> None:
     engine, world, loop = started(CHAIN)
     shutdown = loop.run(engine.shut_down())
     end(engine, world, "jarvis", Exit(status=0))
@@ -160,7 +160,7 @@ def test_a_shutdown_stops_what_somebody_starts_meanwhile():
     assert set(states(engine).values()) == {"stopped"}
 
 
-def test_no_timer_is_left_behind():
+def test_no_timer_is_left_behind() -> None:
     engine, world, loop = started({"library": ()})
     for _ in range(20):
         engine.post("library", HardRestart())
@@ -170,7 +170,7 @@ def test_no_timer_is_left_behind():
     assert len(pending) == 2, "the reconciliation's, and that of `reset_after`"
 
 
-def test_a_timer_of_a_state_that_was_left_changes_nothing():
+def test_a_timer_of_a_state_that_was_left_changes_nothing() -> None:
     engine, world, loop = make_engine({"library": ()})
     engine.start(["library"])
     loop.advance(59.0)
@@ -179,7 +179,7 @@ def test_a_timer_of_a_state_that_was_left_changes_nothing():
     assert states(engine) == {"library": "ready"}
 
 
-def test_backoff_is_on_the_loops_clock():
+def test_backoff_is_on_the_loops_clock() -> None:
     engine, world, loop = started({"library": ()})
     end(engine, world, "library", Exit(signal=9))
     assert states(engine) == {"library": "backoff"}, "the first time it is started again at once"
@@ -195,7 +195,7 @@ def test_backoff_is_on_the_loops_clock():
 
 
 @pytest.mark.parametrize(("policy", "state"), [("keep", "ready"), ("restart", "stopping")])
-def test_dependents_learn_of_a_loss(policy: str, state: str):
+def test_dependents_learn_of_a_loss(policy: str, state: str) -> None:
     engine, world, _ = started(CHAIN, on_dependency_loss=policy)
     end(engine, world, "library", Exit(signal=9))
     assert states(engine)["research"] == state
@@ -203,7 +203,7 @@ def test_dependents_learn_of_a_loss(policy: str, state: str):
         assert engine.agents["research"].message == "restarting because library is not ready"
 
 
-def test_a_waiting_agent_starts_by_itself_when_its_dependency_comes_back():
+def test_a_waiting_agent_starts_by_itself_when_its_dependency_comes_back() -> None:
     engine, world, _ = make_engine(CHAIN, {name: Policy(restart="never") for name in CHAIN})
     engine.start(CHAIN)
     engine.post("library", SpawnFailed(1, "no memory"))
@@ -215,13 +215,13 @@ def test_a_waiting_agent_starts_by_itself_when_its_dependency_comes_back():
     assert states(engine)["research"] == "starting"
 
 
-def test_events_of_removed_agents_are_dropped():
+def test_events_of_removed_agents_are_dropped() -> None:
     engine, _, _ = make_engine(CHAIN)
     engine.post("nobody", Start())
     assert set(engine.agents) == set(CHAIN)
 
 
-def test_redefinition_keeps_agents_adds_and_removes():
+def test_redefinition_keeps_agents_adds_and_removes() -> None:
     engine, world, _ = started(CHAIN)
     before = engine.agents["library"]
     engine.post("jarvis", Stop())
@@ -235,14 +235,14 @@ def test_redefinition_keeps_agents_adds_and_removes():
     assert states(engine)["engineering"] == "starting"
 
 
-def test_redefinition_starts_what_it_has_freed():
+def test_redefinition_starts_what_it_has_freed() -> None:
     engine, _, _ = make_engine(CHAIN)
     engine.start(["jarvis"])
     engine.redefine(Graph({**CHAIN, "jarvis": ()}), dict.fromkeys(CHAIN, Policy()))
     assert states(engine) == {"library": "starting", "research": "waiting", "jarvis": "starting"}
 
 
-def test_whoever_waits_for_an_agent_learns_that_it_was_removed():
+def test_whoever_waits_for_an_agent_learns_that_it_was_removed() -> None:
     engine, _, loop = make_engine(CHAIN)
 
     async def until_it_is_gone() -> None:
@@ -256,12 +256,12 @@ def test_whoever_waits_for_an_agent_learns_that_it_was_removed():
     assert not engine._changed
 
 
-def test_until_returns_at_once_if_it_holds_already():
+def test_until_returns_at_once_if_it_holds_already() -> None:
     engine, _, loop = make_engine(CHAIN)
     assert loop.run(engine.until(lambda: True)).done
 
 
-def test_every_state_change_is_told_in_order():
+def test_every_state_change_is_told_in_order() -> None:
     engine, world, _ = make_engine({"library": ()})
     told: list[tuple[str, str]] = []
     engine.transition_observers.append(
@@ -272,7 +272,7 @@ def test_every_state_change_is_told_in_order():
     assert told == [("stopped", "waiting"), ("waiting", "starting"), ("starting", "ready")]
 
 
-def test_an_observer_may_post():
+def test_an_observer_may_post() -> None:
     engine, world, _ = make_engine({"library": ()})
 
     def stop_at_once(change: Transition) -> None:
@@ -285,7 +285,7 @@ def test_an_observer_may_post():
     assert states(engine) == {"library": "stopping"}
 
 
-def test_restarts_and_starts_are_counted():
+def test_restarts_and_starts_are_counted() -> None:
     engine, world, loop = make_engine({"library": ()})
     restarts: list[tuple[str, str]] = []
     starts: list[float] = []
@@ -301,7 +301,7 @@ def test_restarts_and_starts_are_counted():
     assert engine.agents["library"].restarts == 1
 
 
-def test_a_failing_observer_costs_nobody_a_process_or_a_timer(caplog: pytest.LogCaptureFixture):
+def test_a_failing_observer_costs_nobody_a_process_or_a_timer(caplog: pytest.LogCaptureFixture) -> None:
     engine, world, loop = make_engine({"library": ()})
 
     def fail(_change: Transition) -> None:
@@ -316,7 +316,7 @@ def test_a_failing_observer_costs_nobody_a_process_or_a_timer(caplog: pytest.Log
     assert states(engine) == {"library": "stopping"}, "its start was timed"
 
 
-def test_a_driver_that_fails_costs_nobody_the_timer(monkeypatch: pytest.MonkeyPatch):
+def test_a_driver_that_fails_costs_nobody_the_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, world, loop = started({"library": ()})
 
     def fail(_name: str, _generation: int) -> None:
@@ -328,7 +328,7 @@ def test_a_driver_that_fails_costs_nobody_the_timer(monkeypatch: pytest.MonkeyPa
     assert states(engine) == {"library": "killing"}
 
 
-def test_reconciliation_goes_on_until_the_shutdown():
+def test_reconciliation_goes_on_until_the_shutdown() -> None:
     engine, _, loop = make_engine({"library": ()})
     for _ in range(3):
         engine.agents["library"] = replace(engine.agents["library"], state=State.WAITING, desired=Desired.UP)
@@ -342,7 +342,7 @@ def test_reconciliation_goes_on_until_the_shutdown():
     assert not [handle for _, _, handle in loop._timers if not handle.cancelled()]
 
 
-def test_a_machine_that_has_run_out_of_something_does_not_spend_an_agents_failures():
+def test_a_machine_that_has_run_out_of_something_does_not_spend_an_agents_failures() -> None:
     engine, world, loop = make_engine({"library": ()}, {"library": Policy(max_failures=3)})
     engine.start(["library"])
     for _ in range(20):

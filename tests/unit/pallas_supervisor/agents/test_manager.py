@@ -88,7 +88,7 @@ def degraded(message: str = "no library") -> HealthReport:
 # --- who answers ----------------------------------------------------------------------------------------
 
 
-def test_the_supervisor_answers_while_no_worker_does(tmp_path: Path):
+def test_the_supervisor_answers_while_no_worker_does(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         def on() -> bool:
             return "library" in rig.fleet.reception.answering
@@ -126,7 +126,7 @@ def test_clients_learn_why_nobody_serves(
     retry_after: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     async def do(rig: Rig) -> None:
         monkeypatch.setattr(rig.fleet.engine._rng, "random", lambda: 0.5)
         monkeypatch.setattr(rig.fleet.engine, "now", lambda: 50.0)
@@ -155,7 +155,7 @@ def crash(rig: Rig) -> None:
 # --- reports --------------------------------------------------------------------------------------------
 
 
-def test_a_worker_is_ready_once_it_says_so_and_a_probe_agrees(tmp_path: Path, probes: Probes):
+def test_a_worker_is_ready_once_it_says_so_and_a_probe_agrees(tmp_path: Path, probes: Probes) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
@@ -172,7 +172,7 @@ def test_a_worker_is_ready_once_it_says_so_and_a_probe_agrees(tmp_path: Path, pr
     on_rig(tmp_path, do)
 
 
-def test_a_worker_that_repeats_itself_is_probed_once(tmp_path: Path, probes: Probes):
+def test_a_worker_that_repeats_itself_is_probed_once(tmp_path: Path, probes: Probes) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
@@ -187,7 +187,7 @@ def test_a_worker_that_repeats_itself_is_probed_once(tmp_path: Path, probes: Pro
     on_rig(tmp_path, do)
 
 
-def test_a_worker_that_is_ready_too_late_is_not_probed(tmp_path: Path, probes: Probes):
+def test_a_worker_that_is_ready_too_late_is_not_probed(tmp_path: Path, probes: Probes) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
@@ -203,7 +203,7 @@ def test_a_worker_that_is_ready_too_late_is_not_probed(tmp_path: Path, probes: P
     on_rig(tmp_path, do)
 
 
-def test_reports_of_another_generation_or_agent_count_for_nothing(tmp_path: Path, probes: Probes):
+def test_reports_of_another_generation_or_agent_count_for_nothing(tmp_path: Path, probes: Probes) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
@@ -219,7 +219,7 @@ def test_reports_of_another_generation_or_agent_count_for_nothing(tmp_path: Path
     on_rig(tmp_path, do)
 
 
-def test_why_a_worker_gave_up_is_said_on_one_line(tmp_path: Path):
+def test_why_a_worker_gave_up_is_said_on_one_line(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
@@ -231,7 +231,7 @@ def test_why_a_worker_gave_up_is_said_on_one_line(tmp_path: Path):
     on_rig(tmp_path, do)
 
 
-def test_health_is_that_of_the_present_process(tmp_path: Path):
+def test_health_is_that_of_the_present_process(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
@@ -249,7 +249,7 @@ def test_health_is_that_of_the_present_process(tmp_path: Path):
     on_rig(tmp_path, do)
 
 
-def test_health_said_before_a_failed_start_is_not_the_next_ones(tmp_path: Path):
+def test_health_said_before_a_failed_start_is_not_the_next_ones(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
@@ -262,7 +262,7 @@ def test_health_said_before_a_failed_start_is_not_the_next_ones(tmp_path: Path):
     on_rig(tmp_path, do)
 
 
-def test_observers_hear_of_news_only(tmp_path: Path):
+def test_observers_hear_of_news_only(tmp_path: Path) -> None:
     """A report every few seconds from every agent must not make everything anew each time."""
 
     async def do(rig: Rig) -> None:
@@ -277,7 +277,9 @@ def test_observers_hear_of_news_only(tmp_path: Path):
     on_rig(tmp_path, do)
 
 
-def test_an_exit_is_logged_with_the_process_that_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_an_exit_is_logged_with_the_process_that_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
@@ -307,7 +309,7 @@ async def ask(rig: Rig, path: str) -> httpx.Response:
         return await client.get(path)
 
 
-def test_health_readiness_and_liveness(tmp_path: Path):
+def test_health_readiness_and_liveness(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         assert (await ask(rig, "/health")).status_code == 200, "nothing is wanted"
         rig.operations.start([])
@@ -327,7 +329,7 @@ def test_health_readiness_and_liveness(tmp_path: Path):
     on_rig(tmp_path, do)
 
 
-def test_the_catalogue_follows_the_fleet(tmp_path: Path):
+def test_the_catalogue_follows_the_fleet(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         directory = Directory(rig.fleet)
 
@@ -358,7 +360,7 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-def test_metrics_of_the_supervisor(tmp_path: Path):
+def test_metrics_of_the_supervisor(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
@@ -378,7 +380,7 @@ def test_metrics_of_the_supervisor(tmp_path: Path):
     on_rig(tmp_path, do)
 
 
-def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path):
+def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -398,7 +400,7 @@ def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path):
 
 def test_a_scrape_beside_a_reload_leaves_out_what_is_half_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     async def do(rig: Rig) -> None:
         ports = dict(rig.fleet.ports)
         del ports["research"]
@@ -413,7 +415,7 @@ def test_a_scrape_beside_a_reload_leaves_out_what_is_half_there(
 # --- the HTTP server ------------------------------------------------------------------------------------
 
 
-def test_the_server_serves_on_a_given_socket_and_ends_promptly(tmp_path: Path):
+def test_the_server_serves_on_a_given_socket_and_ends_promptly(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         listener = open_listeners("127.0.0.1", {"registry": free_ports(1)[0]})["registry"]
         port = listener.getsockname()[1]
@@ -430,7 +432,7 @@ def test_the_server_serves_on_a_given_socket_and_ends_promptly(tmp_path: Path):
     on_rig(tmp_path, do)
 
 
-def test_records_of_transitions_can_be_read_back(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_records_of_transitions_can_be_read_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
 
@@ -443,7 +445,7 @@ def test_records_of_transitions_can_be_read_back(tmp_path: Path, caplog: pytest.
 
 def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_on(
     tmp_path: Path, probes: Probes
-):
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
@@ -466,7 +468,7 @@ def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_
     on_rig(tmp_path, do)
 
 
-def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Path):
+def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Path) -> None:
     """The rest of a flood is taken in when nobody forgets the worker any more."""
 
     async def do(rig: Rig) -> None:
@@ -483,7 +485,7 @@ def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Pat
     on_rig(tmp_path, do)
 
 
-def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path):
+def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path) -> None:
     future = time.monotonic() + 1_000.0
 
     async def do(rig: Rig) -> None:

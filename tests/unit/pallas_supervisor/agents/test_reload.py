@@ -55,7 +55,9 @@ def answering(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_reload_that_changes_nothing_moves_nothing(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_reload_that_changes_nothing_moves_nothing(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -67,7 +69,7 @@ def test_a_reload_that_changes_nothing_moves_nothing(tmp_path: Path, two: dict[s
     on_rig(tmp_path, two, do)
 
 
-def test_a_dry_run_only_says_what_would_be_done(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_dry_run_only_says_what_would_be_done(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         deployment = rig.fleet.deployment
         rig.write({"library": {"port": free_ports(1)[0]}})
@@ -80,7 +82,7 @@ def test_a_dry_run_only_says_what_would_be_done(tmp_path: Path, two: dict[str, d
     on_rig(tmp_path, two, do)
 
 
-def test_a_file_with_problems_changes_nothing(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_file_with_problems_changes_nothing(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         deployment = rig.fleet.deployment
         rig.write({**two, "jarvis": {"port": two["library"]["port"], "colour": "red"}})
@@ -95,7 +97,7 @@ def test_a_file_with_problems_changes_nothing(tmp_path: Path, two: dict[str, dic
 @pytest.mark.parametrize("change", [{"registry_port": 24299}, {"name": "other"}, {"bind": "0.0.0.0"}])
 def test_what_needs_a_restart_of_the_supervisor_is_refused(
     change: dict[str, object], tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         rig.write(two, **change)
         with pytest.raises(RefusedError, match="needs a restart of the supervisor; nothing was changed"):
@@ -106,7 +108,7 @@ def test_what_needs_a_restart_of_the_supervisor_is_refused(
 
 def test_a_port_that_is_taken_is_said_at_once_and_changes_nothing(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -118,7 +120,7 @@ def test_a_port_that_is_taken_is_said_at_once_and_changes_nothing(
     on_rig(tmp_path, two, do)
 
 
-def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     port = free_ports(1)[0]
 
     async def do(rig: Rig) -> None:
@@ -141,7 +143,7 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
 
 def test_an_agent_that_is_started_while_it_leaves_is_stopped_again(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -164,7 +166,7 @@ def test_an_agent_that_is_started_while_it_leaves_is_stopped_again(
 @pytest.mark.parametrize("renamed", [False, True])
 def test_who_does_not_depend_on_it_any_more_does_not_notice_that_an_agent_leaves(
     tmp_path: Path, two: dict[str, dict[str, object]], renamed: bool
-):
+) -> None:
     strict = {**two["research"], "on_dependency_loss": "restart"}
 
     async def do(rig: Rig) -> None:
@@ -185,7 +187,7 @@ def test_who_does_not_depend_on_it_any_more_does_not_notice_that_an_agent_leaves
     on_rig(tmp_path, {**two, "research": strict}, do)
 
 
-def test_a_new_name_may_take_over_the_port(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_new_name_may_take_over_the_port(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -204,7 +206,7 @@ def test_a_new_name_may_take_over_the_port(tmp_path: Path, two: dict[str, dict[s
     on_rig(tmp_path, two, do)
 
 
-def test_agents_may_swap_their_ports(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_agents_may_swap_their_ports(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -224,7 +226,7 @@ def test_agents_may_swap_their_ports(tmp_path: Path, two: dict[str, dict[str, ob
     on_rig(tmp_path, two, do)
 
 
-def test_a_reload_takes_its_turn(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_reload_takes_its_turn(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -246,7 +248,7 @@ def test_a_reload_takes_its_turn(tmp_path: Path, two: dict[str, dict[str, object
 
 def test_workers_get_the_new_settings(
     tmp_path: Path, two: dict[str, dict[str, object]], monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.delenv("PALLAS_LOG_LEVEL", raising=False)
     ours = own_logger()
     monkeypatch.setattr(ours, "level", ours.level)
@@ -271,7 +273,7 @@ def test_workers_get_the_new_settings(
 
 def test_an_agent_is_outdated_until_its_worker_has_been_replaced(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         await serve(rig, "library")
@@ -296,7 +298,7 @@ def test_an_agent_is_outdated_until_its_worker_has_been_replaced(
 
 def test_a_replacement_under_way_is_left_to_it_and_one_that_failed_is_tried_again(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         await serve(rig, "library")
@@ -321,7 +323,7 @@ def test_a_replacement_under_way_is_left_to_it_and_one_that_failed_is_tried_agai
 
 def test_variables_follow_the_file_but_never_the_environments_own(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     def write(text: str) -> None:
         (tmp_path / ".env").write_text(text)
 
@@ -350,7 +352,9 @@ def test_variables_follow_the_file_but_never_the_environments_own(
         on_rig(tmp_path, two, do)
 
 
-def test_a_variable_that_only_a_start_reads_is_refused(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_variable_that_only_a_start_reads_is_refused(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+) -> None:
     async def do(rig: Rig) -> None:
         (tmp_path / ".env").write_text("PALLAS_LOG_FILE=elsewhere.log\nTEST_A=1\n")
         with pytest.raises(RefusedError, match=r"PALLAS_LOG_FILE \(\.env\) changed, which needs a restart"):
@@ -364,7 +368,7 @@ def test_a_variable_that_only_a_start_reads_is_refused(tmp_path: Path, two: dict
 
 def test_all_that_is_wrong_is_said_in_one_go_and_in_the_log(
     tmp_path: Path, two: dict[str, dict[str, object]], caplog: pytest.LogCaptureFixture
-):
+) -> None:
     async def do(rig: Rig) -> None:
         (tmp_path / ".env").write_bytes(b"A=\xff\n")
         (tmp_path / "fastagent.config.yaml").write_text("model_capabilities:\n  vision: perhaps\n")
@@ -382,7 +386,7 @@ def test_all_that_is_wrong_is_said_in_one_go_and_in_the_log(
 
 def test_who_asks_during_a_reload_gets_one_more_and_only_one(
     tmp_path: Path, two: dict[str, dict[str, object]], caplog: pytest.LogCaptureFixture
-):
+) -> None:
     caplog.set_level("INFO")
 
     async def do(rig: Rig) -> None:
@@ -409,7 +413,7 @@ def test_who_asks_during_a_reload_gets_one_more_and_only_one(
 
 def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -431,7 +435,7 @@ def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
 
 def test_a_supervisor_at_its_end_opens_no_port_and_starts_nobody(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     port = free_ports(1)[0]
 
     async def do(rig: Rig) -> None:
@@ -453,7 +457,7 @@ def test_a_supervisor_at_its_end_opens_no_port_and_starts_nobody(
 
 def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         heard: list[str | None] = []
         rig.fleet.change_observers.append(lambda: heard.append(rig.fleet.deployment.agents["library"].icon))
@@ -464,7 +468,7 @@ def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
     on_rig(tmp_path, two, do)
 
 
-def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     readers: dict[str, set[int]] = {}
 
     def watched(path: Path, *remedy: str) -> bytes | None:
@@ -488,7 +492,7 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
     on_rig(tmp_path, two, do)
 
 
-def test_a_single_agent_stays_alone(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_single_agent_stays_alone(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         provenance = rig.fleet.provenance
         provenance.source = replace(provenance.source, only="library")

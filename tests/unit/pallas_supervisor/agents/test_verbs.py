@@ -22,7 +22,7 @@ def two() -> dict[str, dict[str, object]]:
 
 def test_unknown_agents_are_named_with_those_that_there_are(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         with pytest.raises(
             UnknownAgentError, match="there is no agent 'jarvis', 'nobody'; the agents are: library, research"
@@ -36,7 +36,7 @@ def test_unknown_agents_are_named_with_those_that_there_are(
 
 def test_start_brings_what_is_needed_and_waits_for_what_was_named(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         assert rig.operations.start(["research"]) == ("research",)
         waiting = asyncio.ensure_future(rig.operations.wait(["research"], "ready"))
@@ -51,7 +51,7 @@ def test_start_brings_what_is_needed_and_waits_for_what_was_named(
 
 def test_waiting_ends_with_no_when_the_goal_cannot_be_reached(
     tmp_path: Path, two: dict[str, dict[str, object]]
-):
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         waiting = asyncio.ensure_future(rig.operations.wait(["library"], "ready"))
@@ -64,7 +64,9 @@ def test_waiting_ends_with_no_when_the_goal_cannot_be_reached(
     on_rig(tmp_path, two, do)
 
 
-def test_a_restart_is_done_when_the_old_worker_is_gone(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_restart_is_done_when_the_old_worker_is_gone(
+    tmp_path: Path, two: dict[str, dict[str, object]]
+) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -84,7 +86,7 @@ def test_a_restart_is_done_when_the_old_worker_is_gone(tmp_path: Path, two: dict
     on_rig(tmp_path, two, do)
 
 
-def test_a_restart_that_fails_is_told(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_a_restart_that_fails_is_told(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
@@ -101,7 +103,7 @@ def test_a_restart_that_fails_is_told(tmp_path: Path, two: dict[str, dict[str, o
     on_rig(tmp_path, two, do)
 
 
-def test_what_others_need_is_not_stopped_alone(tmp_path: Path, two: dict[str, dict[str, object]]):
+def test_what_others_need_is_not_stopped_alone(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")

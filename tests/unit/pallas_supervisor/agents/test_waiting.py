@@ -34,7 +34,7 @@ def answered(rig: Rig) -> set[str]:
     return rig.fleet.reception.answering
 
 
-def test_connections_wait_while_all_that_an_agent_needs_is_on_its_way(tmp_path: Path):
+def test_connections_wait_while_all_that_an_agent_needs_is_on_its_way(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         assert answered(rig) == set(NAMES)
         rig.operations.start(["jarvis"])
@@ -52,7 +52,7 @@ def test_connections_wait_while_all_that_an_agent_needs_is_on_its_way(tmp_path: 
     on_rig(tmp_path, do)
 
 
-def test_at_the_end_connections_wait_for_the_next_supervisor_where_there_will_be_one(tmp_path: Path):
+def test_at_the_end_connections_wait_for_the_next_supervisor_where_there_will_be_one(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         for name in NAMES:
             rig.operations.start([name])

@@ -43,7 +43,7 @@ class Told(list[tuple[str, Notice]]):
         return news
 
 
-def test_one_worker_probes_and_the_others_hear_of_it():
+def test_one_worker_probes_and_the_others_hear_of_it() -> None:
     told = Told()
     told.shared.watch(ONE, ["library", "archive"])
     assert told.taken() == [("one", Notice(turns=("library", "archive")))]
@@ -55,7 +55,7 @@ def test_one_worker_probes_and_the_others_hear_of_it():
     assert told.taken() == [("three", Notice(results=(result(), result("archive"))))]
 
 
-def test_the_turn_of_a_worker_that_goes_is_anothers():
+def test_the_turn_of_a_worker_that_goes_is_anothers() -> None:
     told = Told()
     for worker in (ONE, TWO, THREE):
         told.shared.watch(worker, ["library"])
@@ -71,7 +71,7 @@ def test_the_turn_of_a_worker_that_goes_is_anothers():
     )
 
 
-def test_whoever_probes_because_nobody_was_heard_has_the_turn():
+def test_whoever_probes_because_nobody_was_heard_has_the_turn() -> None:
     told = Told()
     for worker in (ONE, TWO, THREE):
         told.shared.watch(worker, ["library"])
@@ -88,7 +88,7 @@ def test_whoever_probes_because_nobody_was_heard_has_the_turn():
     assert told.taken() == [], "the turn was not its own any more"
 
 
-def test_what_nobody_watches_is_not_passed_on():
+def test_what_nobody_watches_is_not_passed_on() -> None:
     told = Told()
     told.shared.watch(ONE, ["library"])
     told.taken()
@@ -98,7 +98,7 @@ def test_what_nobody_watches_is_not_passed_on():
     assert told.taken() == []
 
 
-def test_what_is_said_of_shared_probes_survives_the_way():
+def test_what_is_said_of_shared_probes_survives_the_way() -> None:
     notice = Notice(results=(result(), result(up=False)), turns=("library",))
     assert decode_notice(encode_notice(notice)) == notice
     for report in (WatchReport(targets=("library",)), ProbedReport(results=(result(), result(up=False)))):
@@ -108,7 +108,7 @@ def test_what_is_said_of_shared_probes_survives_the_way():
             decode_notice(line)
 
 
-def test_names_of_targets_tell_nothing_and_depend_on_every_part():
+def test_names_of_targets_tell_nothing_and_depend_on_every_part() -> None:
     parts = ("downstream", "http", "http://library/mcp", [("authorization", "Bearer s3cret")])
     name = target_name("key", *parts)
     assert name == target_name("key", *parts)
@@ -117,7 +117,7 @@ def test_names_of_targets_tell_nothing_and_depend_on_every_part():
     assert name != target_name("key", *parts[:3], [("authorization", "Bearer other")])
 
 
-def test_a_worker_that_does_not_read_loses_notices_and_holds_nobody_up():
+def test_a_worker_that_does_not_read_loses_notices_and_holds_nobody_up() -> None:
     pipes = NoticePipes()
     reader = pipes.open("one", 1)
     try:
@@ -144,7 +144,7 @@ def test_a_worker_that_does_not_read_loses_notices_and_holds_nobody_up():
     pipes.close("one", 1)
 
 
-def test_the_interval_is_15_seconds_or_what_the_variable_says():
+def test_the_interval_is_15_seconds_or_what_the_variable_says() -> None:
     assert probe_interval({}) == probe_interval({"PALLAS_PROBE_INTERVAL": ""}) == 15.0
     assert probe_interval({"PALLAS_PROBE_INTERVAL": "2.5"}) == 2.5
     for wrong in ("often", "0", "nan", "-1", "1e9"):
@@ -153,7 +153,7 @@ def test_the_interval_is_15_seconds_or_what_the_variable_says():
         assert "PALLAS_PROBE_INTERVAL" in str(raised.value.problems[0])
 
 
-def test_a_worker_can_neither_fill_the_memory_nor_tear_the_notices_of_others():
+def test_a_worker_can_neither_fill_the_memory_nor_tear_the_notices_of_others() -> None:
     told = Told()
     told.shared.watch(ONE, ["x" * 100, *map(str, range(5_000))])
     told.shared.watch(ONE, map(str, range(5_000, 10_000)))
@@ -167,7 +167,7 @@ def test_a_worker_can_neither_fill_the_memory_nor_tear_the_notices_of_others():
     assert set(told.shared._targets) == {"1"}
 
 
-def test_a_notice_that_a_pipe_would_take_in_part_is_not_sent():
+def test_a_notice_that_a_pipe_would_take_in_part_is_not_sent() -> None:
     pipes = NoticePipes()
     reader = pipes.open("one", 1)
     try:

@@ -62,7 +62,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_the_status_document(tmp_path: Path):
+def test_the_status_document(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         bench.rig.operations.start([])
         bench.rig.come_up("library")
@@ -82,7 +82,7 @@ def test_the_status_document(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_health_is_the_public_document(tmp_path: Path):
+def test_health_is_the_public_document(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         bench.rig.operations.start([])
         document = await bench.get("/v1/health")
@@ -92,7 +92,7 @@ def test_health_is_the_public_document(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_start_answers_once_all_that_was_named_is_ready(tmp_path: Path):
+def test_start_answers_once_all_that_was_named_is_ready(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         starting = asyncio.ensure_future(bench.post("/v1/start", {"agents": ["research"]}))
         await settled()
@@ -106,7 +106,7 @@ def test_start_answers_once_all_that_was_named_is_ready(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_start_says_when_it_will_not_be(tmp_path: Path):
+def test_start_says_when_it_will_not_be(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         starting = asyncio.ensure_future(bench.post("/v1/start", {"agents": ["library"]}))
         await settled()
@@ -120,7 +120,7 @@ def test_start_says_when_it_will_not_be(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_stop_and_restart(tmp_path: Path):
+def test_stop_and_restart(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         bench.rig.operations.start([])
         bench.rig.come_up("library")
@@ -151,7 +151,7 @@ def test_stop_and_restart(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_what_others_need_is_stopped_only_with_them(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_what_others_need_is_stopped_only_with_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         bench.rig.operations.start([])
         bench.rig.come_up("library")
@@ -177,7 +177,7 @@ def test_what_others_need_is_stopped_only_with_them(tmp_path: Path, caplog: pyte
     on_bench(tmp_path, do)
 
 
-def test_waiting_for_an_agent_whose_dependency_failed_ends_at_once(tmp_path: Path):
+def test_waiting_for_an_agent_whose_dependency_failed_ends_at_once(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         starting = asyncio.ensure_future(bench.post("/v1/start", {"agents": ["research"]}))
         await settled()
@@ -190,7 +190,7 @@ def test_waiting_for_an_agent_whose_dependency_failed_ends_at_once(tmp_path: Pat
     on_bench(tmp_path, do)
 
 
-def test_without_wait_the_answer_comes_at_once(tmp_path: Path):
+def test_without_wait_the_answer_comes_at_once(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         answer = await bench.post("/v1/start", {"agents": ["library"], "wait": False})
         assert answer["done"] is False
@@ -199,7 +199,7 @@ def test_without_wait_the_answer_comes_at_once(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_a_timeout_is_504_with_the_agents_as_they_are(tmp_path: Path):
+def test_a_timeout_is_504_with_the_agents_as_they_are(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         answer = await bench.post("/v1/start", {"timeout": 0.01}, status=504)
         assert answer["done"] is False
@@ -209,7 +209,7 @@ def test_a_timeout_is_504_with_the_agents_as_they_are(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_a_timeout_of_nothing_asks_how_it_is(tmp_path: Path):
+def test_a_timeout_of_nothing_asks_how_it_is(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         await bench.post("/v1/wait", {"timeout": 0, "for": "ready", "agents": ["library"]})
         bench.rig.operations.start([])
@@ -220,7 +220,7 @@ def test_a_timeout_of_nothing_asks_how_it_is(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_wait_for_each_goal(tmp_path: Path):
+def test_wait_for_each_goal(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         assert (await bench.post("/v1/wait", {"for": "stopped"}))["done"] is True
         assert (await bench.post("/v1/wait", {"for": "settled"}))["done"] is True
@@ -229,7 +229,7 @@ def test_wait_for_each_goal(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_waits_do_not_accumulate(tmp_path: Path):
+def test_waits_do_not_accumulate(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         for _ in range(5):
             await bench.post("/v1/wait", {"for": "ready", "timeout": 0.001, "agents": ["library"]})
@@ -272,7 +272,9 @@ def test_waits_do_not_accumulate(tmp_path: Path):
         ("start", [], "the body is no JSON object"),
     ],
 )
-def test_what_cannot_be_understood_is_422_and_says_which(path: str, body: object, said: str, tmp_path: Path):
+def test_what_cannot_be_understood_is_422_and_says_which(
+    path: str, body: object, said: str, tmp_path: Path
+) -> None:
     async def do(bench: Bench) -> None:
         answer = await bench.post(f"/v1/{path}", body, status=422)
         assert said in answer["error"]
@@ -295,7 +297,7 @@ def test_what_cannot_be_understood_is_422_and_says_which(path: str, body: object
         b'{"timeout": 1e999}',
     ],
 )
-def test_a_body_that_is_no_json(content: bytes, tmp_path: Path):
+def test_a_body_that_is_no_json(content: bytes, tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         for verb in ("start", "stop", "restart", "wait", "reload"):
             response = await bench.client.post(f"/v1/{verb}", content=content)
@@ -305,7 +307,7 @@ def test_a_body_that_is_no_json(content: bytes, tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_a_body_without_end_is_refused_when_it_is_too_long(tmp_path: Path):
+def test_a_body_without_end_is_refused_when_it_is_too_long(tmp_path: Path) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -323,7 +325,7 @@ def test_a_body_without_end_is_refused_when_it_is_too_long(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_unknown_agents_are_404(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_unknown_agents_are_404(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         answer = await bench.post("/v1/start", {"agents": ["nobody"]}, status=404)
         assert answer == {"error": "there is no agent 'nobody'; the agents are: library, research"}
@@ -338,7 +340,7 @@ def test_unknown_agents_are_404(tmp_path: Path, caplog: pytest.LogCaptureFixture
     on_bench(tmp_path, do)
 
 
-def test_unknown_paths_and_methods_are_json_too(tmp_path: Path):
+def test_unknown_paths_and_methods_are_json_too(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         assert await bench.get("/v2/status", status=404) == {"error": "Not Found"}
         assert await bench.get("/v1/start", status=405) == {"error": "Method Not Allowed"}
@@ -346,7 +348,7 @@ def test_unknown_paths_and_methods_are_json_too(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_a_defect_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_defect_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(bench: Bench) -> None:
         def fail() -> None:
             raise ZeroDivisionError("division by zero")
@@ -358,7 +360,7 @@ def test_a_defect_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     on_bench(tmp_path, do)
 
 
-def test_reload(tmp_path: Path):
+def test_reload(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         library = bench.rig.fleet.ports["library"]
         bench.rig.write({"library": {"port": library, "title": "Books"}})
@@ -376,7 +378,7 @@ def test_reload(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_a_configuration_with_problems_is_refused_with_all_of_them(tmp_path: Path):
+def test_a_configuration_with_problems_is_refused_with_all_of_them(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         bench.rig.write({"library": {"port": 0, "colour": "red"}})
         answer = await bench.post("/v1/reload", status=422)
@@ -387,7 +389,7 @@ def test_a_configuration_with_problems_is_refused_with_all_of_them(tmp_path: Pat
     on_bench(tmp_path, do)
 
 
-def test_what_cannot_be_reloaded_is_409(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_cannot_be_reloaded_is_409(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(bench: Bench) -> None:
         bench.rig.write({"library": {"port": bench.rig.fleet.ports["library"]}}, name="other")
         assert "name changed" in (await bench.post("/v1/reload", status=409))["error"]
@@ -427,7 +429,7 @@ def messages(content: bytes) -> list[str]:
         ("?level=WARNING", ""),
     ],
 )
-def test_logs(query: str, expected: str, tmp_path: Path):
+def test_logs(query: str, expected: str, tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         for number in range(6):
             put(bench.rig, ("library", "research")[number % 2], number)
@@ -459,7 +461,7 @@ def test_logs(query: str, expected: str, tmp_path: Path):
         ("level=%ff", "`level` is"),
     ],
 )
-def test_log_queries_that_make_no_sense(query: str, said: str, tmp_path: Path):
+def test_log_queries_that_make_no_sense(query: str, said: str, tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         for follow in ("", "&follow=1"):
             assert said in (await bench.get(f"/v1/logs?{query}{follow}", status=422))["error"]
@@ -467,7 +469,7 @@ def test_log_queries_that_make_no_sense(query: str, said: str, tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_following_is_wanted_or_not(tmp_path: Path):
+def test_following_is_wanted_or_not(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         answer = await bench.get("/v1/logs?follow=yes", status=422)
         assert answer == {"error": "`follow` is 'yes'; say 1 or 0"}
@@ -476,7 +478,7 @@ def test_following_is_wanted_or_not(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_a_query_that_is_too_long_is_refused(tmp_path: Path):
+def test_a_query_that_is_too_long_is_refused(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         answer = await bench.get(f"/v1/logs?{'a' * MAX_QUERY}=", status=413)
         assert answer == {"error": "the query is longer than 32768 bytes"}
@@ -484,7 +486,7 @@ def test_a_query_that_is_too_long_is_refused(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_following_goes_on_and_ends_with_the_client(tmp_path: Path):
+def test_following_goes_on_and_ends_with_the_client(tmp_path: Path) -> None:
     """Straight on the ASGI application: httpx' transport would collect the endless answer."""
 
     async def do(bench: Bench) -> None:
@@ -528,7 +530,7 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path):
     on_bench(tmp_path, do)
 
 
-def test_every_state_can_be_shown(tmp_path: Path):
+def test_every_state_can_be_shown(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         engine = bench.rig.fleet.engine
         for state in State:

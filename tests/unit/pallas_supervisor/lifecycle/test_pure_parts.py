@@ -34,14 +34,14 @@ DIAMOND = {
 }
 
 
-def test_start_order_puts_dependencies_first_and_stop_order_last():
+def test_start_order_puts_dependencies_first_and_stop_order_last() -> None:
     graph = Graph(DIAMOND)
     assert graph.start_order[0] == "library"
     assert graph.start_order[-1] == "jarvis"
     assert graph.stop_order == graph.start_order[::-1]
 
 
-def test_neighbours_and_closures():
+def test_neighbours_and_closures() -> None:
     graph = Graph(DIAMOND)
     assert graph.dependencies("jarvis") == ("research", "engineering")
     assert set(graph.dependents("library")) == {"research", "engineering"}
@@ -61,7 +61,7 @@ def acyclic(draw: st.DrawFn) -> dict[str, tuple[str, ...]]:
 
 
 @given(acyclic())
-def test_every_order_respects_every_edge(dependencies: dict[str, tuple[str, ...]]):
+def test_every_order_respects_every_edge(dependencies: dict[str, tuple[str, ...]]) -> None:
     graph = Graph(dependencies)
     assert sorted(graph.start_order) == sorted(dependencies)
     position = {name: index for index, name in enumerate(graph.start_order)}
@@ -79,12 +79,12 @@ def test_every_order_respects_every_edge(dependencies: dict[str, tuple[str, ...]
     ("failures", "was_ready", "seconds"),
     [(1, False, 0.5), (2, False, 1.0), (3, False, 2.0), (7, False, 30.0), (1, True, 0.0), (2, True, 0.5)],
 )
-def test_the_wait_doubles_from_half_a_second(failures: int, was_ready: bool, seconds: float):
+def test_the_wait_doubles_from_half_a_second(failures: int, was_ready: bool, seconds: float) -> None:
     assert backoff_seconds(failures, 0.5, was_ready=was_ready) == pytest.approx(seconds)
 
 
 @given(st.integers(1, 10_000), st.floats(0.0, 1.0, exclude_max=True), st.booleans())
-def test_the_wait_is_bounded_and_spread(failures: int, draw: float, was_ready: bool):
+def test_the_wait_is_bounded_and_spread(failures: int, draw: float, was_ready: bool) -> None:
     wait = backoff_seconds(failures, draw, was_ready=was_ready)
     middle = backoff_seconds(failures, 0.5, was_ready=was_ready)
     assert 0.0 <= wait <= LONGEST * (1 + JITTER)
@@ -92,12 +92,12 @@ def test_the_wait_is_bounded_and_spread(failures: int, draw: float, was_ready: b
     assert backoff_seconds(failures + 1, 0.5, was_ready=was_ready) >= middle
 
 
-def test_there_is_no_wait_without_a_failure():
+def test_there_is_no_wait_without_a_failure() -> None:
     with pytest.raises(ValueError, match="no back-off without a failure"):
         backoff_seconds(0, 0.5, was_ready=False)
 
 
-def test_the_budget_is_the_number_of_failures_that_are_answered():
+def test_the_budget_is_the_number_of_failures_that_are_answered() -> None:
     assert [budget_spent(failures, 3) for failures in (1, 2, 3, 4)] == [False, False, True, True]
 
 
@@ -124,26 +124,26 @@ def planned(old: Deployment, new: Deployment, **outdated: tuple[str, ...]) -> Pl
     return plan_reload(old, new, outdated)
 
 
-def test_every_field_has_its_action():
+def test_every_field_has_its_action() -> None:
     assert set(ACTIONS) == {field.name for field in fields(Facts)} - {"name"}
     asked = {*DEPLOYMENT_ACTIONS, *FIXED}
     assert asked == {field.name for field in fields(Deployment)} - {"agents", "path"}
     assert not set(DEPLOYMENT_ACTIONS) & set(FIXED)
 
 
-def test_nothing_changed():
+def test_nothing_changed() -> None:
     old = deployment(facts("research"), facts("jarvis", port=24202))
     plan = planned(old, replace(old, path=Path("elsewhere.yaml")))
     assert plan.unchanged == ("research", "jarvis")
     assert (plan.added, plan.removed, plan.changed, plan.fixed) == ((), (), {}, ())
 
 
-def test_another_order_is_no_change():
+def test_another_order_is_no_change() -> None:
     one, other = facts("research"), facts("jarvis", port=24202)
     assert set(planned(deployment(one, other), deployment(other, one)).unchanged) == {"research", "jarvis"}
 
 
-def test_added_removed_and_changed_agents():
+def test_added_removed_and_changed_agents() -> None:
     old = deployment(facts("research"), facts("library", port=24202), facts("jarvis", port=24203))
     new = deployment(
         facts("research", title="Research"), facts("jarvis", port=24203), facts("engineering", port=24204)
@@ -169,7 +169,7 @@ def test_added_removed_and_changed_agents():
         ({"module": "agents.other", "port": 24299}, "rebind"),
     ],
 )
-def test_the_strongest_action_counts(changes: dict[str, object], action: str):
+def test_the_strongest_action_counts(changes: dict[str, object], action: str) -> None:
     change = planned(deployment(facts("research")), deployment(facts("research", **changes))).changed[
         "research"
     ]
@@ -177,7 +177,7 @@ def test_the_strongest_action_counts(changes: dict[str, object], action: str):
     assert set(change.fields) == set(changes)
 
 
-def test_an_older_version_of_a_file_asks_for_a_new_process():
+def test_an_older_version_of_a_file_asks_for_a_new_process() -> None:
     old = deployment(facts("research"), facts("jarvis", port=24202))
     changed = planned(old, old, jarvis=("fastagent.config.yaml", ".env", "agents.yaml")).changed
     assert list(changed) == ["jarvis"]
@@ -185,7 +185,7 @@ def test_an_older_version_of_a_file_asks_for_a_new_process():
     assert changed["jarvis"].fields == (".env", "agents.yaml", "fastagent.config.yaml")
 
 
-def test_the_file_is_not_named_beside_its_fields():
+def test_the_file_is_not_named_beside_its_fields() -> None:
     old, new = deployment(facts("jarvis")), deployment(facts("jarvis", title="Jarvis", icon="j.svg"))
     files = ("agents.yaml", ".env")
     assert planned(old, new, jarvis=files).changed["jarvis"].fields == ("title", "icon", ".env")
@@ -199,7 +199,7 @@ def test_the_file_is_not_named_beside_its_fields():
     ("field", "value"),
     [("name", "other"), ("registry_port", 24299), ("bind", "0.0.0.0")],
 )
-def test_what_only_a_restart_changes(field: str, value: object):
+def test_what_only_a_restart_changes(field: str, value: object) -> None:
     old = deployment(facts("research"))
     assert planned(old, replace(old, **{field: value})).fixed == (field,)  # type: ignore[arg-type]
 
@@ -225,7 +225,7 @@ UP = {"desired": Desired.UP}
         (State.STOPPED, None, "error"),
     ],
 )
-def test_health_of_one_agent(state: State, said: HealthReport | None, health: str):
+def test_health_of_one_agent(state: State, said: HealthReport | None, health: str) -> None:
     assert agent_health(agent(state=state), said) == health
 
 
@@ -240,13 +240,13 @@ def test_health_of_one_agent(state: State, said: HealthReport | None, health: st
         (("error", "error"), "error"),
     ],
 )
-def test_health_of_all(healths: tuple[str, ...], overall: str):
+def test_health_of_all(healths: tuple[str, ...], overall: str) -> None:
     agents = {f"a{index}": agent(state=State.READY, **UP) for index in range(len(healths))}
     reports = {f"a{index}": report(health, "why") for index, health in enumerate(healths)}
     assert roll_up(agents, reports, {}, HealthHistory(), "now")["status"] == overall
 
 
-def test_an_agent_that_should_not_run_is_shown_and_does_not_count():
+def test_an_agent_that_should_not_run_is_shown_and_does_not_count() -> None:
     agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.STOPPED)}
     history = HealthHistory()
     history.note("research", "ok", NOON)
@@ -261,7 +261,7 @@ def test_an_agent_that_should_not_run_is_shown_and_does_not_count():
     }
 
 
-def test_the_message_is_the_agents_own_while_it_is_ready():
+def test_the_message_is_the_agents_own_while_it_is_ready() -> None:
     agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.WAITING, **UP)}
     reports = {"research": report("degraded", "library is down"), "jarvis": report("degraded", "old news")}
     messages = {"research": "", "jarvis": "waiting for research (ready)"}
@@ -285,7 +285,7 @@ def found(checked: str, error: str | None = None) -> HealthReport:
     )
 
 
-def test_since_when_and_the_last_error_outlive_what_comes_after():
+def test_since_when_and_the_last_error_outlive_what_comes_after() -> None:
     history = HealthHistory()
     agents = {"research": agent(state=State.READY, **UP)}
 
@@ -336,13 +336,13 @@ def test_since_when_and_the_last_error_outlive_what_comes_after():
     assert history.since("research") is None
 
 
-def test_what_a_worker_found_is_not_shown_while_nobody_looks():
+def test_what_a_worker_found_is_not_shown_while_nobody_looks() -> None:
     agents = {"research": agent(state=State.BACKOFF, **UP)}
     shown = roll_up(agents, {"research": found(NOON)}, {}, HealthHistory(), "now")["agents"]["research"]
     assert (shown["downstreams"], shown["provider"], shown["checked"]) == ([], None, None)
 
 
-def test_an_agents_health_has_its_own_since():
+def test_an_agents_health_has_its_own_since() -> None:
     history = HealthHistory()
     for status, moment in (("ok", NOON), ("ok", LATER), ("degraded", LATEST)):
         history.note("research", status, moment)  # type: ignore[arg-type]
@@ -352,7 +352,7 @@ def test_an_agents_health_has_its_own_since():
 # --- status ---------------------------------------------------------------------------------------------
 
 
-def test_why():
+def test_why() -> None:
     failed = agent(name="library", state=State.FAILED, message="exit status 78")
     agents = {"library": failed, "research": agent(state=State.STARTING)}
 
@@ -372,7 +372,7 @@ def test_why():
     assert why(**died, retry_at=99.0) == "killed by SIGKILL; restarting now, failure 2/5"
 
 
-def test_status_of_one_agent():
+def test_status_of_one_agent() -> None:
     known = agent(
         state=State.BACKOFF,
         desired=Desired.UP,
@@ -414,7 +414,7 @@ def test_status_of_one_agent():
     }
 
 
-def test_timestamps_are_rfc_3339_in_utc():
+def test_timestamps_are_rfc_3339_in_utc() -> None:
     moment = timestamp(3600.0)
     assert moment.endswith("Z")
     assert len(moment) == len("2026-01-31T12:00:00.000Z")
@@ -433,12 +433,12 @@ def test_timestamps_are_rfc_3339_in_utc():
         (Exit(signal=50), "killed by signal 50"),
     ],
 )
-def test_exits(exit_: Exit, text: str):
+def test_exits(exit_: Exit, text: str) -> None:
     assert describe_exit(exit_) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.04, "0.0 s"), (0.44, "0.4 s"), (0.97, "1.0 s"), (1.6, "2 s"), (29.7, "30 s")]
 )
-def test_waits(seconds: float, text: str):
+def test_waits(seconds: float, text: str) -> None:
     assert describe_seconds(seconds) == text

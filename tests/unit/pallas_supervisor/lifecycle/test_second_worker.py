@@ -57,7 +57,7 @@ class World:
         return None if second_worker is None else (second_worker.generation, str(second_worker.state))
 
     def appear(self, name: str = "library") -> FakeProcess:
-        process = self.processes.last_generation(name)
+        process = self.processes.newest(name)
         process.spawned = True
         self.engine.post(name, Spawned(process.generation, 100 + process.generation))
         return process
@@ -125,7 +125,7 @@ def test_an_old_worker_that_does_not_finish_in_time_is_killed(world: World) -> N
 def test_a_new_worker_that_does_not_come_up_leaves_the_old_one_serving(world: World, how: str) -> None:
     world.engine.post("library", RollingRestart("operator"))
     if how == "cannot be spawned":
-        world.processes.remove(world.processes.last_generation("library"))
+        world.processes.remove(world.processes.newest("library"))
         world.engine.post("library", SpawnFailed(2, "no memory"))
     else:
         world.appear()
@@ -333,10 +333,10 @@ def test_nothing_rests_while_an_old_worker_drains(how: str) -> None:
         world.loop.advance(0.0)
         if how == "it could not be spawned":
             world.engine.post("library", Stop())
-            world.processes.remove(world.processes.last_generation("library"))
+            world.processes.remove(world.processes.newest("library"))
             world.engine.post("library", SpawnFailed(3, "no memory"))
         else:
-            world.processes.remove(world.processes.last_generation("library"))
+            world.processes.remove(world.processes.newest("library"))
             world.engine.post("library", SpawnFailed(3, "no memory"))
             assert world.agent().state is State.BACKOFF
             world.engine.post("library", Stop())

@@ -8,7 +8,7 @@ from pallas_supervisor.lifecycle.states import Agent, Desired, Policy, State
 from pallas_supervisor.lifecycle.table import step
 
 
-def test_the_time_begins_when_there_is_a_process():
+def test_the_time_begins_when_there_is_a_process() -> None:
     """A zygote that imports on a busy machine takes longer than some agents may: that is no failure of theirs."""
     policy = Policy(start_timeout=4.0)
     waiting = Agent(

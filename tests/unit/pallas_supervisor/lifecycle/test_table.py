@@ -51,24 +51,24 @@ POLICIES = (
 )
 
 
-def test_every_state_and_event_is_handled():
+def test_every_state_and_event_is_handled() -> None:
     assert set(TABLE) == set(itertools.product(State, EVENTS))
 
 
-def test_no_pair_is_both_handled_and_ignored():
+def test_no_pair_is_both_handled_and_ignored() -> None:
     handled = {(state, event) for state, rows in _ROWS.items() for event in rows}
     ignored = [(state, event) for state, events in _IGNORED.items() for event in events]
     assert len(ignored) == len(set(ignored))
     assert not handled & set(ignored)
 
 
-def test_rows_lead_to_other_states_than_their_own():
+def test_rows_lead_to_other_states_than_their_own() -> None:
     for (state, event), row in TABLE.items():
         assert state not in row.to, (state, event)
         assert len(row.to) == len(set(row.to)), (state, event)
 
 
-def test_events_that_carry_a_generation_are_checked_for_it():
+def test_events_that_carry_a_generation_are_checked_for_it() -> None:
     carriers = {event for event in EVENTS if "generation" in event.__dataclass_fields__}
     assert carriers == {*OF_GENERATION, SecondWorkerElapsed}
     assert {event for event in EVENTS if "timer_epoch" in event.__dataclass_fields__} == {Elapsed}
@@ -157,25 +157,25 @@ def explored() -> Explored:
     return found
 
 
-def test_every_row_that_is_not_ignored_can_come_about(explored: Explored):
+def test_every_row_that_is_not_ignored_can_come_about(explored: Explored) -> None:
     acting = {pair for pair, row in TABLE.items() if row is not IGNORE}
     assert set(explored.rows) == acting
 
 
-def test_the_table_of_companions_is_whole_and_its_rows_come_about(explored: Explored):
+def test_the_table_of_companions_is_whole_and_its_rows_come_about(explored: Explored) -> None:
     events = (*OF_GENERATION, SecondWorkerElapsed)
     assert set(replacement.TABLE) == set(itertools.product(SecondWorkerState, events))
     acting = {pair for pair, act in replacement.TABLE.items() if act is not replacement.ignore}
     assert explored.second_worker_rows == acting
 
 
-def test_rows_lead_to_exactly_the_states_that_they_declare(explored: Explored):
+def test_rows_lead_to_exactly_the_states_that_they_declare(explored: Explored) -> None:
     declared = {pair: set(TABLE[pair].to) for pair in explored.rows}
     reached = {pair: states - {pair[0]} for pair, states in explored.rows.items()}
     assert reached == declared
 
 
-def test_ignored_events_change_nothing():
+def test_ignored_events_change_nothing() -> None:
     for (state, event_type), row in TABLE.items():
         if row is IGNORE:
             before = agent(state=state)
@@ -184,7 +184,7 @@ def test_ignored_events_change_nothing():
                     assert step(before, event, now=9.0, draw=0.5).agent is before
 
 
-def test_effects_are_what_the_engine_carries_out():
+def test_effects_are_what_the_engine_carries_out() -> None:
     names = {effect.__name__ for effect in get_args(Effect)}
     assert names == {
         "Spawn", "Terminate", "Kill", "Reap", "SetTimer", "SetSecondWorkerTimer", "ReplacementFailed", "CountRestart",

@@ -24,7 +24,7 @@ def record(message: str, level: int = logging.INFO) -> logging.LogRecord:
     return logging.makeLogRecord({"msg": message, "levelno": level, "levelname": logging.getLevelName(level)})
 
 
-def test_a_line_says_which_deployment_and_how_bad():
+def test_a_line_says_which_deployment_and_how_bad() -> None:
     shown = io.StringIO()
     console = Console("demo", shown)
     console.handle(record("research: starting -> ready"))
@@ -35,7 +35,7 @@ def test_a_line_says_which_deployment_and_how_bad():
     )
 
 
-def test_what_an_agent_says_neither_moves_the_cursor_nor_makes_up_a_line():
+def test_what_an_agent_says_neither_moves_the_cursor_nor_makes_up_a_line() -> None:
     shown = io.StringIO()
     console = Console("demo", shown)
     console.handle(record("research: \x1b[2J\u202eydaer\n[demo] jarvis: ready", logging.WARNING))
@@ -43,14 +43,14 @@ def test_what_an_agent_says_neither_moves_the_cursor_nor_makes_up_a_line():
     assert shown.getvalue() == ("[demo] warning: research: \\x1b[2J\\u202eydaer\n    [demo] jarvis: ready\n")
 
 
-def test_debugging_is_not_for_the_terminal():
+def test_debugging_is_not_for_the_terminal() -> None:
     console = Console("demo", io.StringIO())
     assert console.level == logging.INFO
     console.close()
 
 
 @pytest.mark.parametrize("gone", [None, "closed", "broken"])
-def test_a_terminal_that_is_gone_is_no_error(gone: str | None, capsys: pytest.CaptureFixture[str]):
+def test_a_terminal_that_is_gone_is_no_error(gone: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     stream = None
     if gone is not None:
         reader, writer = os.pipe()
@@ -68,7 +68,7 @@ def test_a_terminal_that_is_gone_is_no_error(gone: str | None, capsys: pytest.Ca
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_terminal_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch):
+def test_a_terminal_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CLOSE_TIMEOUT", 0.01)
     monkeypatch.setattr(module, "QUEUE_BYTES", 100_000)
     reader, writer = os.pipe()
@@ -97,7 +97,7 @@ def test_a_terminal_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.Monkey
     finishing.join()
 
 
-def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.CaptureFixture[str]):
+def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console("demo", io.StringIO())
     console.handle(logging.makeLogRecord({"msg": "%d", "args": ("no number",), "levelno": logging.INFO}))
     console.close()

@@ -27,7 +27,7 @@ def line(**record: Any) -> bytes:
     return record_line({"level": "INFO", "message": "hello", **record}).rstrip(b"\n")
 
 
-def test_keys_become_fields_and_the_message_stays_json():
+def test_keys_become_fields_and_the_message_stays_json() -> None:
     sent = line(agent="jarvis", pid=42, generation=3, logger="pallas.worker", conversation_id="c\n1")
     read = fields(entry(sent))
     assert json.loads(read.pop("MESSAGE"))["message"] == "hello"
@@ -46,19 +46,19 @@ def test_keys_become_fields_and_the_message_stays_json():
     ("level", "priority"),
     [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3), ("CRITICAL", 2), ("LOUD", 5), (None, 5)],
 )
-def test_levels_become_priorities(level: str | None, priority: int):
+def test_levels_become_priorities(level: str | None, priority: int) -> None:
     assert fields(entry(line(level=level)))["PRIORITY"] == str(priority)
 
 
 @pytest.mark.parametrize("text", [b"no json", b"[1]", b"", b"\xff{\n}"])
-def test_nothing_breaks_an_entry(text: bytes):
+def test_nothing_breaks_an_entry(text: bytes) -> None:
     data = entry(text)
     assert data.startswith(b"MESSAGE=")
     assert data.count(b"\n") == 3
 
 
 @pytest.mark.parametrize("length", [10, 60_000, 3_000_000])
-def test_a_line_is_one_entry_however_long_it_is(length: int, tmp_path: Path):
+def test_a_line_is_one_entry_however_long_it_is(length: int, tmp_path: Path) -> None:
     path = str(tmp_path / "journal")
     with nothing_leaked(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journald:
         journald.bind(path)
@@ -76,13 +76,13 @@ def test_a_line_is_one_entry_however_long_it_is(length: int, tmp_path: Path):
         journal.close()
 
 
-def test_a_journal_that_is_not_there_takes_nothing(tmp_path: Path):
+def test_a_journal_that_is_not_there_takes_nothing(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "nobody"))
     assert not journal.write(line())
     journal.close()
 
 
-def test_only_what_the_manager_has_led_to_the_journal_is_the_journal(tmp_path: Path):
+def test_only_what_the_manager_has_led_to_the_journal_is_the_journal(tmp_path: Path) -> None:
     with (tmp_path / "stderr").open("w") as stderr, nothing_leaked():
         found = os.fstat(stderr.fileno())
         journal = journal_behind(stderr.fileno(), {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_a_full_table_of_descriptors_is_told_once_in_a_while(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(LoopErrors())

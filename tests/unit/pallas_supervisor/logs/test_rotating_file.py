@@ -44,7 +44,7 @@ def longest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_lines_are_appended_to_what_is_there(tmp_path: Path):
+def test_lines_are_appended_to_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     path.write_bytes(b"old\n")
     with opened(path) as file:
@@ -53,7 +53,7 @@ def test_lines_are_appended_to_what_is_there(tmp_path: Path):
     assert path.read_bytes() == b"old\nnew\n\n"
 
 
-def test_a_line_that_a_killed_writer_left_unfinished_is_dropped(tmp_path: Path):
+def test_a_line_that_a_killed_writer_left_unfinished_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     path.write_bytes(b"whole\n{torn")
     with opened(path) as file:
@@ -61,7 +61,7 @@ def test_a_line_that_a_killed_writer_left_unfinished_is_dropped(tmp_path: Path):
     assert path.read_bytes() == b"whole\nnext\n"
 
 
-def test_a_file_that_is_no_log_is_left_as_it_is(tmp_path: Path):
+def test_a_file_that_is_no_log_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     path.write_bytes(b"somebody's")
     with opened(path) as file:
@@ -69,7 +69,7 @@ def test_a_file_that_is_no_log_is_left_as_it_is(tmp_path: Path):
     assert path.read_bytes() == b"somebody's\nline\n"
 
 
-def test_a_full_disk_leaves_no_torn_line_and_the_next_one_that_fits_is_written(tmp_path: Path):
+def test_a_full_disk_leaves_no_torn_line_and_the_next_one_that_fits_is_written(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     with opened(path) as file:
         file.write(b"a" * 99)
@@ -82,7 +82,7 @@ def test_a_full_disk_leaves_no_torn_line_and_the_next_one_that_fits_is_written(t
     assert path.read_bytes() == b"a" * 99 + b"\n" + b"c" * 9 + b"\n" + b"d" * 9 + b"\n"
 
 
-def test_a_disk_that_is_full_while_the_file_rotates_is_survived(tmp_path: Path):
+def test_a_disk_that_is_full_while_the_file_rotates_is_survived(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     with opened(path, max_bytes=100) as file:
         file.write(b"a" * 79)
@@ -95,7 +95,7 @@ def test_a_disk_that_is_full_while_the_file_rotates_is_survived(tmp_path: Path):
     assert (tmp_path / "pallas.log.1").read_bytes() == b"a" * 79 + b"\n"
 
 
-def test_as_many_predecessors_are_kept_as_were_asked_for(tmp_path: Path):
+def test_as_many_predecessors_are_kept_as_were_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     with opened(path, max_bytes=10, backups=2) as file:
         for number in range(6):
@@ -104,7 +104,7 @@ def test_as_many_predecessors_are_kept_as_were_asked_for(tmp_path: Path):
     assert [p.read_text() for p in sorted(tmp_path.iterdir())] == ["line 5\n", "line 4\n", "line 3\n"]
 
 
-def test_a_line_longer_than_the_file_may_be_stands_alone(tmp_path: Path):
+def test_a_line_longer_than_the_file_may_be_stands_alone(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     with opened(path, max_bytes=10) as file:
         file.write(b"one")
@@ -114,7 +114,7 @@ def test_a_line_longer_than_the_file_may_be_stands_alone(tmp_path: Path):
     assert (tmp_path / "pallas.log.1").read_bytes() == b"x" * 50 + b"\n"
 
 
-def test_a_device_is_written_and_never_rotated():
+def test_a_device_is_written_and_never_rotated() -> None:
     with opened(Path("/dev/null"), max_bytes=1) as file:
         for _ in range(10):
             file.write(b"line")
@@ -126,7 +126,7 @@ def modes(path: Path) -> list[int]:
     return [stat.S_IMODE(file.stat().st_mode) for file in files]
 
 
-def test_nobody_else_may_read_the_file_nor_those_before_it(tmp_path: Path):
+def test_nobody_else_may_read_the_file_nor_those_before_it(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     mask = os.umask(0o022)
     try:
@@ -138,7 +138,7 @@ def test_nobody_else_may_read_the_file_nor_those_before_it(tmp_path: Path):
     assert modes(path) == [0o600] * 3
 
 
-def test_what_an_older_version_left_readable_is_closed(tmp_path: Path):
+def test_what_an_older_version_left_readable_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     for name in ("pallas.log", "pallas.log.1", "pallas.log.2"):
         (tmp_path / name).write_bytes(b"old\n")
@@ -148,7 +148,7 @@ def test_what_an_older_version_left_readable_is_closed(tmp_path: Path):
     assert modes(path) == [0o600] * 3
 
 
-def test_what_its_owner_has_given_to_a_group_stays_the_groups(tmp_path: Path):
+def test_what_its_owner_has_given_to_a_group_stays_the_groups(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     path.write_bytes(b"old\n")
     path.chmod(0o640)

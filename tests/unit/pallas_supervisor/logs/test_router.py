@@ -34,7 +34,7 @@ def texts(lines: list[bytes]) -> list[str]:
     return [text.decode() for text in lines]
 
 
-def test_a_record_is_written_kept_and_offered():
+def test_a_record_is_written_kept_and_offered() -> None:
     written: list[bytes] = []
     hub = LogRouter(written.append)
     follower = hub.follow([])
@@ -44,7 +44,7 @@ def test_a_record_is_written_kept_and_offered():
     assert not written[0].endswith(b"\n")
 
 
-def test_the_newest_lines_of_all_agents_come_in_the_order_of_time():
+def test_the_newest_lines_of_all_agents_come_in_the_order_of_time() -> None:
     hub = LogRouter(lambda _: None)
     for number in (1, 4, 5):
         hub.put_line("research", line(number))
@@ -59,7 +59,7 @@ def test_the_newest_lines_of_all_agents_come_in_the_order_of_time():
     assert texts(hub.newest((), 10)) == ["line 2", "line 3", "line 6"]
 
 
-def test_a_ring_is_bounded_in_lines():
+def test_a_ring_is_bounded_in_lines() -> None:
     hub = LogRouter(lambda _: None)
     for number in range(RING_LENGTH + 10):
         hub.put_line("research", line(number))
@@ -68,7 +68,7 @@ def test_a_ring_is_bounded_in_lines():
     assert kept[0] == "line 10"
 
 
-def test_a_ring_is_bounded_in_bytes():
+def test_a_ring_is_bounded_in_bytes() -> None:
     hub = LogRouter(lambda _: None)
     for number in range(100):
         hub.put_line("research", line(number, "x" * (RING_BYTES // 10)))
@@ -77,7 +77,7 @@ def test_a_ring_is_bounded_in_bytes():
     assert len(hub.newest((), 1_000)) == 1, "the newest line is kept however long it is"
 
 
-def test_a_follower_gets_what_it_follows():
+def test_a_follower_gets_what_it_follows() -> None:
     hub = LogRouter(lambda _: None)
     follower = hub.follow(["research"])
     hub.put_line("jarvis", line(1))
@@ -85,14 +85,14 @@ def test_a_follower_gets_what_it_follows():
     assert asyncio.run(follower.next()) == b"line 2"
 
 
-def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known():
+def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known() -> None:
     hub = LogRouter(lambda _: None, KnownSecrets(["hunter2-hunter2"]))
     hub.secrets.add(["of-one-agent"])
     hub.put("research", {"message": "printed hunter2-hunter2 of-one-agent", "level": "INFO"})
     assert json.loads(hub.newest((), 1)[0])["message"] == "printed [redacted] [redacted]"
 
 
-def test_lines_below_a_level_neither_count_nor_follow():
+def test_lines_below_a_level_neither_count_nor_follow() -> None:
     hub = LogRouter(lambda _: None)
     follower = hub.follow([], logging.WARNING)
     for number, level in enumerate(("DEBUG", "warning", "INFO", "CRITICAL", "LOUD", None)):
@@ -105,7 +105,7 @@ def test_lines_below_a_level_neither_count_nor_follow():
     assert [json.loads(asyncio.run(follower.next()))["message"] for _ in range(2)] == ["1", "3"]
 
 
-def test_the_supervisors_own_records_have_their_level():
+def test_the_supervisors_own_records_have_their_level() -> None:
     async def run() -> None:
         hub = LogRouter(lambda _: None)
         handler = LogRouterHandler(hub, asyncio.get_running_loop())
@@ -118,7 +118,7 @@ def test_the_supervisors_own_records_have_their_level():
     asyncio.run(run())
 
 
-def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others():
+def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others() -> None:
     """The end of its connection is news that comes over the loop; without that it would be written to for ever."""
 
     async def run() -> None:
@@ -137,7 +137,7 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others():
     asyncio.run(run())
 
 
-def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format():
+def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format() -> None:
     async def run() -> None:
         hub = LogRouter(lambda _: None)
         follower = hub.follow([])
@@ -150,7 +150,7 @@ def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format():
     asyncio.run(run())
 
 
-def test_records_of_this_thread_come_in_at_once_and_those_of_others_on_the_loop():
+def test_records_of_this_thread_come_in_at_once_and_those_of_others_on_the_loop() -> None:
     async def run() -> None:
         hub = LogRouter(lambda _: None)
         handler = LogRouterHandler(hub, asyncio.get_running_loop())
@@ -174,7 +174,7 @@ def test_records_of_this_thread_come_in_at_once_and_those_of_others_on_the_loop(
     asyncio.run(run())
 
 
-def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.CaptureFixture[str]):
+def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.CaptureFixture[str]) -> None:
     async def run() -> None:
         hub = LogRouter(lambda _: None)
         handler = LogRouterHandler(hub, asyncio.get_running_loop())
@@ -185,7 +185,7 @@ def test_a_record_that_cannot_be_formatted_takes_nobody_down(capsys: pytest.Capt
     assert "Logging error" in capsys.readouterr().err
 
 
-def test_only_as_much_is_sorted_as_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+def test_only_as_much_is_sorted_as_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pallasctl logs` must not hold up a fleet of fifty agents with full rings."""
     hub = LogRouter(lambda _: None)
     for agent in range(50):

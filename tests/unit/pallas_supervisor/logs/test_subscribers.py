@@ -15,7 +15,7 @@ async def read(follower: Subscriber, count: int) -> list[bytes]:
     return [await follower.next() for _ in range(count)]
 
 
-def test_a_follower_gets_what_it_wants_from_its_beginning_on():
+def test_a_follower_gets_what_it_wants_from_its_beginning_on() -> None:
     async def run() -> None:
         tail = Tail()
         tail.append("research", b"nobody follows yet")
@@ -37,7 +37,7 @@ def test_a_follower_gets_what_it_wants_from_its_beginning_on():
 
 
 @pytest.mark.parametrize(("length", "kept"), [(10, MOST_LINES), (MOST_BYTES // 4, 4)], ids=["lines", "bytes"])
-def test_a_follower_that_is_too_slow_is_told_how_many_lines_it_has_lost(length: int, kept: int):
+def test_a_follower_that_is_too_slow_is_told_how_many_lines_it_has_lost(length: int, kept: int) -> None:
     async def run() -> None:
         tail = Tail()
         slow, choosy = tail.follow((), logging.NOTSET), tail.follow(("jarvis",), logging.WARNING)
@@ -57,7 +57,7 @@ def test_a_follower_that_is_too_slow_is_told_how_many_lines_it_has_lost(length: 
     asyncio.run(run())
 
 
-def test_lines_that_are_not_wanted_are_not_missed():
+def test_lines_that_are_not_wanted_are_not_missed() -> None:
     async def run() -> None:
         tail = Tail()
         choosy = tail.follow(("jarvis",), logging.NOTSET)
@@ -69,7 +69,7 @@ def test_lines_that_are_not_wanted_are_not_missed():
     asyncio.run(run())
 
 
-def test_readers_that_never_read_share_what_they_keep_and_release_it():
+def test_readers_that_never_read_share_what_they_keep_and_release_it() -> None:
     tail = Tail()
     followers = [tail.follow((), logging.NOTSET) for _ in range(150)]
     for number in range(2_000):

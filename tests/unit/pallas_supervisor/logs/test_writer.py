@@ -32,7 +32,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logfile, "CLOSE_TIMEOUT", PATIENCE)
 
 
-def test_two_supervisors_never_write_one_file(tmp_path: Path):
+def test_two_supervisors_never_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "state" / "pallas.log"
     first, held = claim(path, "demo")
     second, held_too = claim(path, "other")
@@ -47,7 +47,7 @@ def test_two_supervisors_never_write_one_file(tmp_path: Path):
     os.close(held_too)
 
 
-def test_who_wants_no_log_file_may_have_none(tmp_path: Path):
+def test_who_wants_no_log_file_may_have_none(tmp_path: Path) -> None:
     path = tmp_path / "nothing"
     path.symlink_to(os.devnull)
     claimed, held = claim(path, "demo")
@@ -66,7 +66,9 @@ def test_who_wants_no_log_file_may_have_none(tmp_path: Path):
         ("x" * 300, "File name too long"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_named_with_the_way_out(path: str, reason: str, tmp_path: Path):
+def test_a_file_that_cannot_be_written_is_named_with_the_way_out(
+    path: str, reason: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("a file")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("nowhere/at/all")
@@ -79,7 +81,7 @@ def test_a_file_that_cannot_be_written_is_named_with_the_way_out(path: str, reas
     )
 
 
-def test_lines_are_written_whole_and_in_order(tmp_path: Path):
+def test_lines_are_written_whole_and_in_order(tmp_path: Path) -> None:
     path = tmp_path / "pallas.log"
     writer = LogWriter(path, stderr=False)
     for number in range(1_000):
@@ -92,7 +94,7 @@ def test_lines_are_written_whole_and_in_order(tmp_path: Path):
     assert writer.lost == 0
 
 
-def test_the_file_rotates_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_file_rotates_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logfile, "MAX_BYTES", 10_000)
     monkeypatch.setattr(logfile, "BACKUPS", 5)
     path = tmp_path / "pallas.log"
@@ -106,7 +108,7 @@ def test_the_file_rotates_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.
     assert lines == [f"{number:099d}" for number in range(400)]
 
 
-def test_no_file_and_stderr_alone(monkeypatch: pytest.MonkeyPatch):
+def test_no_file_and_stderr_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "__stderr__", stderr)
     writer = LogWriter(None, stderr=True)
@@ -116,7 +118,7 @@ def test_no_file_and_stderr_alone(monkeypatch: pytest.MonkeyPatch):
     assert writer.lost == 0
 
 
-def test_a_stderr_that_is_gone_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_stderr_that_is_gone_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     stderr.close()
     monkeypatch.setattr(sys, "__stderr__", stderr)
@@ -127,7 +129,7 @@ def test_a_stderr_that_is_gone_is_done_without(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "pallas.log").read_text() == "one\ntwo\n"
 
 
-def test_lines_that_cannot_be_written_are_counted_and_it_goes_on(tmp_path: Path):
+def test_lines_that_cannot_be_written_are_counted_and_it_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     writer = LogWriter(folder / "pallas.log", stderr=False)
     for _ in range(3):
@@ -141,7 +143,7 @@ def test_lines_that_cannot_be_written_are_counted_and_it_goes_on(tmp_path: Path)
     assert (folder / "pallas.log").read_text() == "kept\n"
 
 
-def test_a_full_disk_costs_lines_and_nothing_else():
+def test_a_full_disk_costs_lines_and_nothing_else() -> None:
     writer = LogWriter(Path("/dev/full"), stderr=False)
     for _ in range(1_000):
         writer.put(b"x" * 1_000)
@@ -151,7 +153,7 @@ def test_a_full_disk_costs_lines_and_nothing_else():
 
 def test_an_outage_is_told_once_when_it_begins_and_once_when_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     monkeypatch.setattr(logfile, "OUTAGE_OVER", 0.0)
     folder = tmp_path / "gone"
     path = folder / "pallas.log"
@@ -172,7 +174,7 @@ def test_an_outage_is_told_once_when_it_begins_and_once_when_it_is_over(
 
 def test_a_short_line_between_failures_does_not_end_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     """What is told becomes lines itself: on a disk that still takes some of them that would go on for ever."""
     monkeypatch.setattr(logfile, "OUTAGE_OVER", 60.0)
     writer = LogWriter(tmp_path / "pallas.log", stderr=False)
@@ -206,7 +208,7 @@ class Stuck(io.StringIO):
         return 0
 
 
-def test_a_writer_that_hangs_holds_nobody_up_and_is_bounded(monkeypatch: pytest.MonkeyPatch):
+def test_a_writer_that_hangs_holds_nobody_up_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = Stuck()
     monkeypatch.setattr(sys, "__stderr__", stuck)
     monkeypatch.setattr(logfile, "QUEUE_BYTES", 100_000)
@@ -220,7 +222,9 @@ def test_a_writer_that_hangs_holds_nobody_up_and_is_bounded(monkeypatch: pytest.
     writer.close()
 
 
-def test_a_stderr_that_hangs_does_not_hold_up_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_stderr_that_hangs_does_not_hold_up_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stuck = Stuck()
     monkeypatch.setattr(sys, "__stderr__", stuck)
     monkeypatch.setattr(logfile, "QUEUE_BYTES", 100_000)
@@ -244,7 +248,7 @@ def until_lines(path: Path, count: int) -> None:
         time.sleep(0.001)  # another thread's file: nothing tells
 
 
-def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch):
+def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = Stuck()
     monkeypatch.setattr(sys, "__stderr__", stuck)
     monkeypatch.setattr(logfile, "CLOSE_TIMEOUT", 0.01)

@@ -29,7 +29,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("state", ["S", "T"])
-def test_a_loop_that_sleeps_or_is_stopped_is_lost_after_its_misses(state: str):
+def test_a_loop_that_sleeps_or_is_stopped_is_lost_after_its_misses(state: str) -> None:
     watched = Watched()
     looks = 0
     while not watched.pulse.is_lost(6):
@@ -39,7 +39,7 @@ def test_a_loop_that_sleeps_or_is_stopped_is_lost_after_its_misses(state: str):
     assert watched.now - 100.0 == 6.5 * INTERVAL
 
 
-def test_a_loop_that_computes_is_lost_as_well():
+def test_a_loop_that_computes_is_lost_as_well() -> None:
     watched = Watched()
     for _ in range(6):
         watched.look("R", ran=4.9, waited=0.0)
@@ -48,7 +48,7 @@ def test_a_loop_that_computes_is_lost_as_well():
     assert watched.pulse.is_lost(6)
 
 
-def test_a_worker_that_waits_for_a_cpu_is_not_lost():
+def test_a_worker_that_waits_for_a_cpu_is_not_lost() -> None:
     watched = Watched()
     for _ in range(20):
         watched.look("R", ran=0.5, waited=4.4)  # got a tenth of a CPU, and asked for more
@@ -56,13 +56,13 @@ def test_a_worker_that_waits_for_a_cpu_is_not_lost():
     assert watched.pulse.silence == pytest.approx(10.0, abs=1.5)
 
 
-def test_a_wait_for_a_cpu_that_goes_on_counts_though_the_kernel_does_not_yet():
+def test_a_wait_for_a_cpu_that_goes_on_counts_though_the_kernel_does_not_yet() -> None:
     watched = Watched()
     for _ in range(100):
         assert watched.look("R") == 0.0
 
 
-def test_a_loop_that_computes_on_a_crowded_machine_is_lost_later():
+def test_a_loop_that_computes_on_a_crowded_machine_is_lost_later() -> None:
     watched = Watched()
     looks = 0
     while not watched.pulse.is_lost(6):
@@ -72,13 +72,13 @@ def test_a_loop_that_computes_on_a_crowded_machine_is_lost_later():
 
 
 @pytest.mark.parametrize("state", ["D", "t"])
-def test_a_wait_for_a_disk_or_a_debugger_is_nobodys_silence(state: str):
+def test_a_wait_for_a_disk_or_a_debugger_is_nobodys_silence(state: str) -> None:
     watched = Watched()
     for _ in range(100):
         assert watched.look(state) == 0.0
 
 
-def test_what_the_supervisor_slept_through_does_not_count():
+def test_what_the_supervisor_slept_through_does_not_count() -> None:
     watched = Watched()
     assert watched.look(late=1.0) > 0.0
     silent = watched.pulse.silence
@@ -86,7 +86,7 @@ def test_what_the_supervisor_slept_through_does_not_count():
     assert watched.look() == silent + INTERVAL
 
 
-def test_a_heartbeat_ends_the_silence():
+def test_a_heartbeat_ends_the_silence() -> None:
     watched = Watched()
     for _ in range(5):
         watched.look()
@@ -99,7 +99,7 @@ def test_a_heartbeat_ends_the_silence():
     assert not watched.pulse.is_lost(6)
 
 
-def test_one_miss_is_enough_if_one_is_allowed_but_a_late_heartbeat_is_none():
+def test_one_miss_is_enough_if_one_is_allowed_but_a_late_heartbeat_is_none() -> None:
     watched = Watched()
     for _ in range(10):
         watched.now += 1.4 * INTERVAL
@@ -109,7 +109,7 @@ def test_one_miss_is_enough_if_one_is_allowed_but_a_late_heartbeat_is_none():
     assert watched.pulse.is_lost(1)
 
 
-def test_time_that_is_excused_counts_for_nothing():
+def test_time_that_is_excused_counts_for_nothing() -> None:
     watched = Watched()
     watched.look()
     silent = watched.pulse.silence

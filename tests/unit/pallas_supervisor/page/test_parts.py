@@ -62,20 +62,20 @@ class Read(HTMLParser):
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=MAX_TEXT))
-def test_whatever_is_said_is_text_and_whatever_is_an_attribute_is_one(said: str):
+def test_whatever_is_said_is_text_and_whatever_is_an_attribute_is_one(said: str) -> None:
     read = Read(tag("p", said, title=said))
     assert read.tags == [("p", {"title": terminal_line(said)})]
     assert read.said == terminal_line(said)
 
 
-def test_what_would_be_hidden_is_seen_and_no_text_is_endless():
+def test_what_would_be_hidden_is_seen_and_no_text_is_endless() -> None:
     assert tag("p", "a\u202eb\x00\x1b[31m\n\ufeffc ä") == r"<p>a\u202eb\x00\x1b[31m\n\ufeffc ä</p>"
     assert len(tag("p", "x" * 10**6)) == MAX_TEXT + len("<p></p>")
     assert len(tag("p", "\x00" * 10**6)) <= 4 * MAX_TEXT + len("<p></p>")
     assert tag("path", d="M0 0" * MAX_TEXT).count("M0 0") == MAX_TEXT, "drawings are whole"
 
 
-def test_figures_that_are_none_are_passed_over_and_endless_names_end():
+def test_figures_that_are_none_are_passed_over_and_endless_names_end() -> None:
     calls = CounterMetricFamily("pallas_send_message", "", labels=["agent", "outcome"])
     tokens = CounterMetricFamily("pallas_llm_tokens", "", labels=["agent", "model", "kind"])
     running = GaugeMetricFamily("pallas_calls_running", "", labels=["agent"])
@@ -99,7 +99,7 @@ def test_figures_that_are_none_are_passed_over_and_endless_names_end():
     assert len(shown) < 300_000
 
 
-def test_markup_is_nested_as_it_is():
+def test_markup_is_nested_as_it_is() -> None:
     assert tag("p", tag("b", "a & b"), ["<", None], class_="x", hidden=True, aria_label=None, x=1.5) == (
         '<p class="x" hidden x="1.5"><b>a &amp; b</b>&lt;</p>'
     )
@@ -109,7 +109,7 @@ def test_markup_is_nested_as_it_is():
 # --- history --------------------------------------------------------------------------------------------
 
 
-def test_a_rate_is_of_the_last_minute_and_falls_back_to_none():
+def test_a_rate_is_of_the_last_minute_and_falls_back_to_none() -> None:
     history = History(0.0)
     seen = []
     for tick in range(1, 11):
@@ -123,13 +123,13 @@ def test_a_rate_is_of_the_last_minute_and_falls_back_to_none():
     assert [point.counted.calls for point in history.trend("a", count, now).points][:3] == [3.0, 3.0, 0.0]
 
 
-def test_a_counter_that_began_anew_counts_from_nothing():
+def test_a_counter_that_began_anew_counts_from_nothing() -> None:
     history = History(0.0)
     history.record({"a": Count(calls=10.0)}, {}, INTERVAL)
     assert history.trend("a", Count(calls=4.0), INTERVAL).rate.calls == 14.0
 
 
-def test_the_history_is_bounded_and_forgets_who_left():
+def test_the_history_is_bounded_and_forgets_who_left() -> None:
     history = History(0.0)
     for tick in range(3 * MAX_CHANGES):
         history.change("a", "ready", float(tick))
@@ -142,7 +142,7 @@ def test_the_history_is_bounded_and_forgets_who_left():
     assert history.trend("a", Count(), 0.0).points == ()
 
 
-def test_states_are_stretches_of_the_window():
+def test_states_are_stretches_of_the_window() -> None:
     history = History(0.0)
     history.change("a", "starting", 0.0)
     history.change("a", "ready", WINDOW / 2)
@@ -152,7 +152,7 @@ def test_states_are_stretches_of_the_window():
     assert history.stretches("a") == [Stretch(0.0, 1.0, "ready")], "what is over has left"
 
 
-def test_agents_that_came_later_are_added_at_the_end():
+def test_agents_that_came_later_are_added_at_the_end() -> None:
     history = History(0.0)
     history.record({"a": Count(calls=1.0)}, {"a": 10}, INTERVAL)
     history.record({"a": Count(calls=3.0), "b": Count(calls=5.0)}, {"a": 10, "b": 7}, 2 * INTERVAL)
@@ -166,7 +166,7 @@ def test_agents_that_came_later_are_added_at_the_end():
 # --- series ---------------------------------------------------------------------------------------------
 
 
-def test_series_are_sorted_out_by_agent_model_and_server():
+def test_series_are_sorted_out_by_agent_model_and_server() -> None:
     calls = CounterMetricFamily("pallas_send_message", "", labels=["agent", "outcome"])
     calls.add_metric(["a", "ok"], 4)
     calls.add_metric(["a", "error"], 1)
@@ -202,7 +202,7 @@ def server(up: bool, minute: int, error: str | None = None) -> dict[str, Any]:
     return {"name": "files", "up": up, "since": moment, "checked": moment, "latency": 0.0142, "error": error}
 
 
-def test_of_several_agents_the_server_that_is_down_is_told_of():
+def test_of_several_agents_the_server_that_is_down_is_told_of() -> None:
     look = looks_of(health(server(True, 1), server(False, 3, "HTTP 503"), server(False, 2)))[
         "server", "files"
     ]
@@ -213,7 +213,7 @@ def test_of_several_agents_the_server_that_is_down_is_told_of():
     assert looks_of(health(unknown)) == {}
 
 
-def test_servers_have_since_latency_and_error():
+def test_servers_have_since_latency_and_error() -> None:
     found = Samples()
     found.downstreams["files"] = {"a": False}
     found.downstreams["<search>"] = {"a": True, "b": True}
@@ -250,7 +250,7 @@ def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 @given(graphs())
-def test_who_is_needed_stands_to_the_right_and_nobody_stands_on_another(needs: dict[str, list[str]]):
+def test_who_is_needed_stands_to_the_right_and_nobody_stands_on_another(needs: dict[str, list[str]]) -> None:
     layout = lay_out(needs)
     stops = [stop for line in layout.lines for stop in line.through]
     spots = [*layout.places.values(), *stops]
@@ -266,7 +266,7 @@ def test_who_is_needed_stands_to_the_right_and_nobody_stands_on_another(needs: d
     assert all(0 <= spot.row <= layout.rows - 1 and spot.column < layout.columns for spot in spots)
 
 
-def test_lines_that_need_not_cross_do_not():
+def test_lines_that_need_not_cross_do_not() -> None:
     layout = lay_out({"a": ["x"], "b": ["y"], "c": ["z"], "z": [], "y": [], "x": []})
     order = sorted("xyz", key=lambda name: layout.places[name].row)
     assert [layout.places[name].row for name in ("a", "b", "c")] == [0.0, 1.0, 2.0]
@@ -282,13 +282,13 @@ def numbers(markup: str) -> list[float]:
 
 
 @given(st.lists(st.none() | st.floats(0, 1e12), max_size=POINTS))
-def test_no_chart_draws_outside_of_itself(values: list[float | None]):
+def test_no_chart_draws_outside_of_itself(values: list[float | None]) -> None:
     known = tuple(value or 0.0 for value in values)
     for drawn in (bars(known, known, floor=1.0, label="x"), area(tuple(values), floor=1.0, label="x")):
         assert all(-HEIGHT <= number <= max(WIDTH, HEIGHT) for number in numbers(drawn))
 
 
-def test_a_restart_of_milliseconds_is_seen():
+def test_a_restart_of_milliseconds_is_seen() -> None:
     states = (Stretch(0.0, 0.5, "ready"), Stretch(0.5, 0.50001, "starting"), Stretch(0.50001, 1.0, "ready"))
     drawn = strip(states, label="x")
     (width,) = re.findall(r'class="state-starting" x="[^"]*" width="([^"]*)"', drawn)
@@ -316,7 +316,7 @@ def test_a_restart_of_milliseconds_is_seen():
         (text.several(2, "agent"), "2 agents"),
     ],
 )
-def test_figures_read_as_people_write_them(shown: str, wanted: str):
+def test_figures_read_as_people_write_them(shown: str, wanted: str) -> None:
     assert shown == wanted
 
 
@@ -342,7 +342,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("palette", ["light", "dark"])
-def test_words_stand_out_from_every_ground(palette: str):
+def test_words_stand_out_from_every_ground(palette: str) -> None:
     colours = palettes()[palette]
     for word in ("ink", "soft", "accent", "good", "warn", "bad", "idle", "busy"):
         for ground in ("ground", "surface", "faint"):

@@ -45,7 +45,7 @@ def row(markup: str, agent: str) -> str:
     return markup.split(f'id="agent-{agent}"')[1].split("</tr>")[0]
 
 
-def test_it_says_what_health_says_and_nothing_of_the_environment(tmp_path: Path):
+def test_it_says_what_health_says_and_nothing_of_the_environment(tmp_path: Path) -> None:
     async def do(made: Rig, client: httpx.AsyncClient) -> None:
         made.operations.start([])
         made.come_up("library")
@@ -62,7 +62,7 @@ def test_it_says_what_health_says_and_nothing_of_the_environment(tmp_path: Path)
     on_rig(tmp_path, do)
 
 
-def test_what_an_agent_is_called_and_says_is_text(tmp_path: Path):
+def test_what_an_agent_is_called_and_says_is_text(tmp_path: Path) -> None:
     async def do(made: Rig, client: httpx.AsyncClient) -> None:
         made.operations.start(["library"])
         made.appear("library")
@@ -81,7 +81,7 @@ def test_what_an_agent_is_called_and_says_is_text(tmp_path: Path):
 
 def test_who_has_failed_is_seen_to_have_failed_and_where_to_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     async def do(made: Rig, client: httpx.AsyncClient) -> None:
         made.operations.start([])
         made.come_up("library")
@@ -116,7 +116,7 @@ def test_who_has_failed_is_seen_to_have_failed_and_where_to_look(
     on_rig(tmp_path, do)
 
 
-def test_an_agents_row_says_where_it_is_reached_and_what_it_serves(tmp_path: Path):
+def test_an_agents_row_says_where_it_is_reached_and_what_it_serves(tmp_path: Path) -> None:
     async def do(made: Rig, client: httpx.AsyncClient) -> None:
         made.operations.start(["library"])
         made.appear("library")
@@ -133,7 +133,7 @@ def test_an_agents_row_says_where_it_is_reached_and_what_it_serves(tmp_path: Pat
     on_rig(tmp_path, do)
 
 
-def test_nothing_but_files_of_its_own_is_allowed_and_none_is_named(tmp_path: Path):
+def test_nothing_but_files_of_its_own_is_allowed_and_none_is_named(tmp_path: Path) -> None:
     async def do(_made: Rig, client: httpx.AsyncClient) -> None:
         answer = await client.get("/")
         policy = answer.headers["content-security-policy"]
@@ -149,7 +149,7 @@ def test_nothing_but_files_of_its_own_is_allowed_and_none_is_named(tmp_path: Pat
     on_rig(tmp_path, do)
 
 
-def test_a_view_is_sent_again_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_view_is_sent_again_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(made: Rig, client: httpx.AsyncClient) -> None:
         monkeypatch.setattr(routes, "FRESH", 60.0)
         first = await client.get("/page/view")
@@ -167,7 +167,7 @@ def test_a_view_is_sent_again_only_when_it_changed(tmp_path: Path, monkeypatch: 
     on_rig(tmp_path, do)
 
 
-def test_it_is_compressed_for_those_who_take_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_it_is_compressed_for_those_who_take_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(_made: Rig, client: httpx.AsyncClient) -> None:
         monkeypatch.setattr(routes, "FRESH", 60.0)
         async with client.stream("GET", "/page/view", headers={"accept-encoding": "gzip"}) as answer:

@@ -141,7 +141,7 @@ def on_bench(
     asyncio.run(run())
 
 
-def test_a_worker_lives_and_dies(tmp_path: Path):
+def test_a_worker_lives_and_dies(tmp_path: Path) -> None:
     report = encode_report(FailedReport(message="ImportError: no module named x", permanent=True))
     worker = program(
         tmp_path / "worker",
@@ -162,7 +162,7 @@ def test_a_worker_lives_and_dies(tmp_path: Path):
 @pytest.mark.parametrize(
     "line", [b"[" * 60_000, b'{"kind":"watch","targets":[[1]]}', b'{"kind":"heartbeat","interval":NaN}']
 )
-def test_a_death_is_told_whatever_the_worker_has_written(line: bytes, tmp_path: Path):
+def test_a_death_is_told_whatever_the_worker_has_written(line: bytes, tmp_path: Path) -> None:
     report = encode_report(FailedReport(message="why", permanent=True))
     written = line + b"\n" + report
     worker = program(tmp_path / "worker", WORKER + f"os.write(report, {written!r}); os._exit(78)")
@@ -175,7 +175,7 @@ def test_a_death_is_told_whatever_the_worker_has_written(line: bytes, tmp_path: 
     on_bench(do, worker)
 
 
-def test_a_worker_gets_its_specification_and_a_clean_slate(tmp_path: Path):
+def test_a_worker_gets_its_specification_and_a_clean_slate(tmp_path: Path) -> None:
     told = tmp_path / "told"
     worker = program(
         tmp_path / "worker",
@@ -203,7 +203,7 @@ with open({str(told)!r}, "w") as file:
     on_bench(do, worker)
 
 
-def test_terminate_asks_and_kill_does_not(tmp_path: Path):
+def test_terminate_asks_and_kill_does_not(tmp_path: Path) -> None:
     told = tmp_path / "told"
     polite = program(
         tmp_path / "polite",
@@ -226,7 +226,7 @@ def test_terminate_asks_and_kill_does_not(tmp_path: Path):
     on_bench(do, polite)
 
 
-def test_a_sweep_leaves_neither_group_nor_strays(tmp_path: Path):
+def test_a_sweep_leaves_neither_group_nor_strays(tmp_path: Path) -> None:
     told = tmp_path / "told"
     worker = program(
         tmp_path / "worker",
@@ -270,7 +270,7 @@ time.sleep(3600)
     on_bench(do, worker)
 
 
-def test_a_sweep_leaves_other_workers_alone(tmp_path: Path):
+def test_a_sweep_leaves_other_workers_alone(tmp_path: Path) -> None:
     worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
 
     async def do(bench: Bench) -> None:
@@ -337,7 +337,7 @@ async def daemon_of_research(bench: Bench, told: Path, first: Sequence[str], the
 )
 def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
     mute: bool, leaves: bool, first: list[str], then: list[str], grouped: bool, tmp_path: Path
-):
+) -> None:
     told = tmp_path / "told"
     source = DAEMON_MAKER.replace("TOLD", str(told)).replace("MUTE", str(mute)).replace("LEAVES", str(leaves))
     worker = program(tmp_path / "worker", WORKER + JOIN + source)
@@ -358,7 +358,7 @@ def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
 
 
 @needs_control_groups
-def test_whatever_goes_wrong_leaves_no_group_behind(tmp_path: Path):
+def test_whatever_goes_wrong_leaves_no_group_behind(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         bench.launcher.spawn("research", 1)
         assert isinstance(await bench.events.next(), SpawnFailed)
@@ -369,7 +369,7 @@ def test_whatever_goes_wrong_leaves_no_group_behind(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("limit", "reason"), [(2**30, "out of memory"), (None, None)])
-def test_an_exit_for_want_of_memory_says_so(limit: int | None, reason: str | None, tmp_path: Path):
+def test_an_exit_for_want_of_memory_says_so(limit: int | None, reason: str | None, tmp_path: Path) -> None:
     worker = program(tmp_path / "worker", WORKER + f"os._exit({EXIT_OUT_OF_MEMORY})")
 
     async def do(bench: Bench) -> None:
@@ -380,7 +380,7 @@ def test_an_exit_for_want_of_memory_says_so(limit: int | None, reason: str | Non
     on_bench(do, worker)
 
 
-def test_a_kill_may_have_a_reason(tmp_path: Path):
+def test_a_kill_may_have_a_reason(tmp_path: Path) -> None:
     worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
 
     async def do(bench: Bench) -> None:
@@ -392,7 +392,7 @@ def test_a_kill_may_have_a_reason(tmp_path: Path):
     on_bench(do, worker)
 
 
-def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path):
+def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path) -> None:
     """A start script's `log-shipper & exec pallas` makes the shipper the supervisor's child."""
     worker = program(tmp_path / "worker", "")
     earlier = executing.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
@@ -408,7 +408,7 @@ def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path):
     os.waitpid(earlier, 0)
 
 
-def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Path):
+def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         bench.launcher.spawn("research", 1)
         event = await bench.events.next()
@@ -420,7 +420,7 @@ def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Pat
     on_bench(do, str(tmp_path / "nowhere"))
 
 
-def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture):
+def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         async def refuse(_name: str, _generation: int) -> WorkerSpec:
             raise ValueError("embedded null byte")
@@ -436,7 +436,7 @@ def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture):
 @pytest.mark.parametrize("left", range(10))
 def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
     left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """`left` descriptors can still be made: a memory file, two copies, four pipes, a pidfd."""
     worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
     remaining = left
@@ -508,7 +508,7 @@ class ZygoteThatImports(FailingZygote):
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
-def test_a_start_that_waits_for_the_zygote_can_be_called_off(end: str):
+def test_a_start_that_waits_for_the_zygote_can_be_called_off(end: str) -> None:
     zygote = ZygoteThatImports(0)
 
     async def do(bench: Bench) -> None:
@@ -528,7 +528,7 @@ def test_a_start_that_waits_for_the_zygote_can_be_called_off(end: str):
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
-def test_a_start_whose_files_are_still_read_can_be_called_off(end: str):
+def test_a_start_whose_files_are_still_read_can_be_called_off(end: str) -> None:
     zygote = ZygoteThatImports(0)
 
     async def do(bench: Bench) -> None:
@@ -552,7 +552,7 @@ def test_a_start_whose_files_are_still_read_can_be_called_off(end: str):
 
 def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """An agent of which something cannot be killed may be started again long afterwards."""
     path = program(tmp_path / "worker", "")
 
@@ -577,7 +577,7 @@ def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
 
 def test_a_sweep_outlasts_a_time_without_descriptors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     monkeypatch.setattr(launch, "BLIND_INTERVAL", 0.01)
     stray = "if os.fork() == 0: os.setsid(); time.sleep(3600)"
     worker = program(tmp_path / "worker", f"{WORKER}\n{stray}\ntime.sleep(3600)")
@@ -604,7 +604,7 @@ def test_a_sweep_outlasts_a_time_without_descriptors(
 @pytest.mark.parametrize(("failures", "asked"), [(0, 1), (1, 2), (2, 2)])
 def test_a_zygote_that_fails_twice_is_done_without(
     failures: int, asked: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+) -> None:
     zygote = FailingZygote(failures)
     monkeypatch.setattr(sys, "executable", program(tmp_path / "python", WORKER + "time.sleep(3600)"))
     if failures < 2:
@@ -619,7 +619,7 @@ def test_a_zygote_that_fails_twice_is_done_without(
     on_bench(do, None, zygote)
 
 
-def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path):
+def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path) -> None:
     worker = program(tmp_path / "worker", "")
 
     async def do(bench: Bench) -> None:
@@ -638,7 +638,7 @@ def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path):
 @pytest.mark.parametrize("method", ["drain", "close"])
 def test_a_death_is_told_whatever_is_wrong_with_the_pipes(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     worker = program(tmp_path / "worker", "import time; time.sleep(3600)")
 
     async def do(bench: Bench) -> None:
@@ -657,7 +657,7 @@ def test_a_death_is_told_whatever_is_wrong_with_the_pipes(
     assert "research: cannot be settled" in caplog.text
 
 
-def test_one_whose_exit_nobody_knows_has_ended_nevertheless(tmp_path: Path):
+def test_one_whose_exit_nobody_knows_has_ended_nevertheless(tmp_path: Path) -> None:
     """Say because a library of ours, or a debugger's user, has waited for it first."""
     worker = program(tmp_path / "worker", "")
 
@@ -669,7 +669,7 @@ def test_one_whose_exit_nobody_knows_has_ended_nevertheless(tmp_path: Path):
     on_bench(do, worker)
 
 
-def test_zombies_are_reaped_once_no_spawn_is_pending():
+def test_zombies_are_reaped_once_no_spawn_is_pending() -> None:
     async def do(bench: Bench) -> None:
         pid = executing.execute([sys.executable, "-ISc", ""], os.environ, [], None)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself

@@ -102,7 +102,7 @@ async def readable(channel: socket.socket) -> None:
 GOOD = ("", "")
 
 
-def test_it_forks_with_all_descriptors(made: Callable[..., list[int]]):
+def test_it_forks_with_all_descriptors(made: Callable[..., list[int]]) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -113,7 +113,7 @@ def test_it_forks_with_all_descriptors(made: Callable[..., list[int]]):
     assert is_gone(pids[0])
 
 
-def test_spawns_take_turns(made: Callable[..., list[int]]):
+def test_spawns_take_turns(made: Callable[..., list[int]]) -> None:
     made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -122,7 +122,7 @@ def test_spawns_take_turns(made: Callable[..., list[int]]):
     with_zygote(do)
 
 
-def test_what_it_cannot_do_it_says(made: Callable[..., list[int]]):
+def test_what_it_cannot_do_it_says(made: Callable[..., list[int]]) -> None:
     pids = made(("", """channel.send(b'{"error": "RuntimeError: more than one thread"}'); continue"""))
 
     async def do(zygote: Zygote) -> None:
@@ -147,7 +147,7 @@ def test_what_it_cannot_do_it_says(made: Callable[..., list[int]]):
 )
 def test_one_that_dies_while_a_worker_is_awaited_is_replaced(
     dying: tuple[str, str], made: Callable[..., list[int]]
-):
+) -> None:
     pids = made(dying, GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -161,7 +161,7 @@ def test_one_that_dies_while_a_worker_is_awaited_is_replaced(
 
 
 @pytest.mark.parametrize("_", range(10))
-def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[..., list[int]]):
+def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[..., list[int]]) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -185,7 +185,7 @@ def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[...
 
 def test_a_death_that_is_noticed_before_the_end_of_its_channel_leaves_no_spawn_hanging(
     made: Callable[..., list[int]],
-):
+) -> None:
     pids = made(("", "os._exit(3)"), GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -206,7 +206,7 @@ def test_a_death_that_is_noticed_before_the_end_of_its_channel_leaves_no_spawn_h
 
 def test_one_that_dies_idle_is_made_again_at_once(
     made: Callable[..., list[int]], caplog: pytest.LogCaptureFixture
-):
+) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -220,7 +220,7 @@ def test_one_that_dies_idle_is_made_again_at_once(
     assert "the zygote died (killed by SIGKILL); running workers are not concerned" in caplog.messages
 
 
-def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Callable[..., list[int]]):
+def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Callable[..., list[int]]) -> None:
     pids = made(("os._exit(1)", ""))
 
     async def do(zygote: Zygote) -> None:
@@ -235,7 +235,9 @@ def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Callable[..., l
     with_zygote(do)
 
 
-def test_one_that_dies_before_anybody_asked_it_is_made_again_however_often(made: Callable[..., list[int]]):
+def test_one_that_dies_before_anybody_asked_it_is_made_again_however_often(
+    made: Callable[..., list[int]],
+) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -251,7 +253,7 @@ def test_one_that_dies_before_anybody_asked_it_is_made_again_however_often(made:
     with_zygote(do)
 
 
-def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Callable[..., list[int]]):
+def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Callable[..., list[int]]) -> None:
     pids = made(("time.sleep(3600)", ""), GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -265,7 +267,7 @@ def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Callable[..., 
 
 def test_a_silent_one_is_not_waited_for_for_ever(
     made: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     pids = made(("time.sleep(3600)", ""), GOOD)
     monkeypatch.setattr(module, "START_TIMEOUT", 0.01)
 
@@ -279,7 +281,7 @@ def test_a_silent_one_is_not_waited_for_for_ever(
     with_zygote(do)
 
 
-def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., list[int]]):
+def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., list[int]]) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -296,7 +298,7 @@ def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., l
     with_zygote(do)
 
 
-def test_waiting_for_one_that_dies_tells(made: Callable[..., list[int]]):
+def test_waiting_for_one_that_dies_tells(made: Callable[..., list[int]]) -> None:
     made(("os._exit(3)", ""), GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -307,7 +309,7 @@ def test_waiting_for_one_that_dies_tells(made: Callable[..., list[int]]):
     with_zygote(do)
 
 
-def test_one_that_cannot_be_started_leaks_nothing(monkeypatch: pytest.MonkeyPatch):
+def test_one_that_cannot_be_started_leaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise OSError(12, "Cannot allocate memory")
 

@@ -28,7 +28,7 @@ AGENTS = {"library": {"port": 25001}, "research": {"port": 25002}}
 # --- fingerprints ---------------------------------------------------------------------------------------
 
 
-def test_what_is_written_anew_is_the_same(tmp_path: Path):
+def test_what_is_written_anew_is_the_same(tmp_path: Path) -> None:
     prints, path = Fingerprints(), tmp_path / ".env"
     path.write_text("A=1\n")
     first = prints.of(path)
@@ -40,7 +40,7 @@ def test_what_is_written_anew_is_the_same(tmp_path: Path):
     assert prints.of(path) != first
 
 
-def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Path):
+def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Path) -> None:
     prints, path = Fingerprints(), tmp_path / ".env"
     path.write_text("A=1\n")
     with patch("pathlib.Path.stat", return_value=path.stat()):  # as a clock that ticks slowly tells it
@@ -49,7 +49,7 @@ def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Path):
         assert prints.of(path) != first
 
 
-def test_a_file_at_rest_is_not_read_again(tmp_path: Path):
+def test_a_file_at_rest_is_not_read_again(tmp_path: Path) -> None:
     prints, path = Fingerprints(), tmp_path / "fastagent.config.yaml"
     path.write_text("a: 1\n")
     with patch("pallas_supervisor.reload.fingerprints.SETTLED", -1.0):
@@ -60,7 +60,7 @@ def test_a_file_at_rest_is_not_read_again(tmp_path: Path):
     assert prints.of(path) != first
 
 
-def test_comments_and_layout_of_yaml_do_not_count_but_quotes_do(tmp_path: Path):
+def test_comments_and_layout_of_yaml_do_not_count_but_quotes_do(tmp_path: Path) -> None:
     prints, path = Fingerprints(), tmp_path / "fastagent.config.yaml"
 
     def of(text: str) -> bytes | None:
@@ -74,7 +74,7 @@ def test_comments_and_layout_of_yaml_do_not_count_but_quotes_do(tmp_path: Path):
     assert of("a: &x 1\n") != of("a: &y 1\n")
 
 
-def test_what_is_no_file_has_none_and_nothing_waits_for_it(tmp_path: Path):
+def test_what_is_no_file_has_none_and_nothing_waits_for_it(tmp_path: Path) -> None:
     prints = Fingerprints()
     assert prints.of(tmp_path / "absent") is None
     (tmp_path / ".env").mkdir()
@@ -83,7 +83,7 @@ def test_what_is_no_file_has_none_and_nothing_waits_for_it(tmp_path: Path):
     assert prints.of(tmp_path / "pipe") is None
 
 
-def test_a_digest_tells_nothing_about_the_content(tmp_path: Path):
+def test_a_digest_tells_nothing_about_the_content(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1\n")
     assert Fingerprints().of(tmp_path / ".env") != Fingerprints().of(tmp_path / ".env")
 
@@ -116,7 +116,7 @@ def start(provenance: Drift, generation: int = 1) -> None:
 
 @pytest.mark.parametrize("folder", ["", ".fast-agent/"])
 @pytest.mark.parametrize("name", FILES)
-def test_whatever_fast_agent_reads_counts(made: Drift, tmp_path: Path, folder: str, name: str):
+def test_whatever_fast_agent_reads_counts(made: Drift, tmp_path: Path, folder: str, name: str) -> None:
     start(made)
     assert both(made) == [(), ()]
     path = tmp_path / folder / name
@@ -127,7 +127,7 @@ def test_whatever_fast_agent_reads_counts(made: Drift, tmp_path: Path, folder: s
     assert both(made) == [(), ()]
 
 
-def test_a_home_of_the_agents_own(made: Drift, tmp_path: Path):
+def test_a_home_of_the_agents_own(made: Drift, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     agents = {**AGENTS, "library": {**AGENTS["library"], "env": {"FAST_AGENT_HOME": str(home)}}}
@@ -138,13 +138,13 @@ def test_a_home_of_the_agents_own(made: Drift, tmp_path: Path):
     assert both(made) == [("home/fast-agent.yaml",), ()]
 
 
-def test_a_home_that_nobody_has_is_only_one_without_files(made: Drift):
+def test_a_home_that_nobody_has_is_only_one_without_files(made: Drift) -> None:
     with patch.dict(os.environ, {"FAST_AGENT_HOME": "~nobody_of_this_name/home"}):
         start(made)
     assert both(made) == [(), ()]
 
 
-def test_only_what_needs_a_new_process_makes_one_older(made: Drift, tmp_path: Path):
+def test_only_what_needs_a_new_process_makes_one_older(made: Drift, tmp_path: Path) -> None:
     start(made)
     write_deployment(tmp_path, {**AGENTS, "library": {**AGENTS["library"], "stop_timeout": 5}})
     assert both(made) == [(), ()]
@@ -160,7 +160,7 @@ def test_only_what_needs_a_new_process_makes_one_older(made: Drift, tmp_path: Pa
 )
 def test_a_worker_started_between_a_change_and_the_reload_is_older(
     made: Drift, tmp_path: Path, name: str, text: str
-):
+) -> None:
     (tmp_path / name).write_text(text)
     start(made)
     assert both(made) == [(name,)] * 2, "the supervisor has not read it yet"
@@ -171,7 +171,7 @@ def test_a_worker_started_between_a_change_and_the_reload_is_older(
     assert made.outdated("library", 1) == (name,)
 
 
-def test_a_variable_that_the_configuration_names_is_the_variables_file(made: Drift, tmp_path: Path):
+def test_a_variable_that_the_configuration_names_is_the_variables_file(made: Drift, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("MODEL=passthrough\n")
     (tmp_path / "fastagent.config.yaml").write_text("default_model: ${MODEL}\n")
     made.taken = asyncio.run(made.read())
@@ -180,7 +180,7 @@ def test_a_variable_that_the_configuration_names_is_the_variables_file(made: Dri
     assert both(made) == [(".env",)] * 2
 
 
-def test_files_that_cannot_be_used_leave_what_is_known(made: Drift, tmp_path: Path):
+def test_files_that_cannot_be_used_leave_what_is_known(made: Drift, tmp_path: Path) -> None:
     start(made)
     (tmp_path / "fastagent.secrets.yaml").write_text("a: 1\n")
     write_deployment(tmp_path, {"library": {"port": 25001, "colour": "red"}}, nonsense=1)
@@ -193,7 +193,7 @@ def test_files_that_cannot_be_used_leave_what_is_known(made: Drift, tmp_path: Pa
     assert made.document() == {"changed": [], "problems": 0}
 
 
-def test_a_name_that_is_no_text_can_be_told_to_everybody(made: Drift, tmp_path: Path):
+def test_a_name_that_is_no_text_can_be_told_to_everybody(made: Drift, tmp_path: Path) -> None:
     path = tmp_path / "a\udcff\x1b.yaml"
     (tmp_path / "agents.yaml").rename(path)
     made.source = Source(path=path, directory=tmp_path)
@@ -213,7 +213,7 @@ def test_a_name_that_is_no_text_can_be_told_to_everybody(made: Drift, tmp_path: 
     assert made.document() == {"changed": [r"a\udcff\x1b.yaml"], "problems": 1}
 
 
-def test_a_look_reads_only_what_has_changed(made: Drift, tmp_path: Path):
+def test_a_look_reads_only_what_has_changed(made: Drift, tmp_path: Path) -> None:
     start(made)
     look(made)
     with patch.object(Source, "read", side_effect=AssertionError("was read")):
@@ -223,7 +223,7 @@ def test_a_look_reads_only_what_has_changed(made: Drift, tmp_path: Path):
     assert made.document()["changed"] == ["agents.yaml"]
 
 
-def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Drift, tmp_path: Path):
+def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Drift, tmp_path: Path) -> None:
     (tmp_path / "fastagent.config.yaml").write_text("logger: {type: none}\n")
     (tmp_path / ".env").write_text("# nothing\n")
     start(made)
@@ -245,7 +245,7 @@ def test_what_cannot_be_read_for_the_moment_is_tried_again(made: Drift, tmp_path
     assert made.document() == {"changed": ["agents.yaml"], "problems": 0}
 
 
-def test_what_has_left_is_forgotten(made: Drift):
+def test_what_has_left_is_forgotten(made: Drift) -> None:
     for generation in range(1, 50):
         start(made, generation)
     assert {len(origins) for origins in made._origins.values()} == {2}, "the one that serves, and the newest"
@@ -254,7 +254,7 @@ def test_what_has_left_is_forgotten(made: Drift):
     assert made._origins == {}
 
 
-def test_no_text_of_it_holds_a_secret(made: Drift, tmp_path: Path):
+def test_no_text_of_it_holds_a_secret(made: Drift, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=opensesame\n")
     made.taken = asyncio.run(made.read())
     start(made)

@@ -21,7 +21,7 @@ from support.ports import free_ports
 from support.supervisor.processes import descriptors, nothing_leaked
 
 
-def test_all_ports_are_listened_on():
+def test_all_ports_are_listened_on() -> None:
     first, second = free_ports(2)
     with nothing_leaked():
         opened = open_listeners("127.0.0.1", {"research": first, "jarvis": second})
@@ -36,7 +36,7 @@ def test_all_ports_are_listened_on():
         close_listeners(opened.values())
 
 
-def test_a_port_is_free_again_at_once():
+def test_a_port_is_free_again_at_once() -> None:
     (port,) = free_ports(1)
     opened = open_listeners("127.0.0.1", {"research": port})
     with socket.create_connection(("127.0.0.1", port)):
@@ -46,7 +46,7 @@ def test_a_port_is_free_again_at_once():
     close_listeners(open_listeners("127.0.0.1", {"research": port}).values())
 
 
-def test_every_taken_port_is_told_with_its_holder_and_none_is_kept():
+def test_every_taken_port_is_told_with_its_holder_and_none_is_kept() -> None:
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         taken = [held.getsockname()[1] for held in (one, other)]
         (free,) = free_ports(1)
@@ -61,7 +61,7 @@ def test_every_taken_port_is_told_with_its_holder_and_none_is_kept():
     assert f"port {taken[1]} (jarvis)" in second
 
 
-def test_the_holder_is_another_process():
+def test_the_holder_is_another_process() -> None:
     script = (
         "import socket, sys\n"
         "held = socket.create_server(('127.0.0.1', 0))\n"
@@ -78,7 +78,7 @@ def test_the_holder_is_another_process():
         process.kill()
 
 
-def test_the_name_of_a_holder_is_anybodys_and_escaped():
+def test_the_name_of_a_holder_is_anybodys_and_escaped() -> None:
     script = (
         "import socket, sys, setproctitle\n"
         "held = socket.create_server(('127.0.0.1', 0))\n"
@@ -95,7 +95,7 @@ def test_the_name_of_a_holder_is_anybodys_and_escaped():
         process.kill()
 
 
-def test_a_holder_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch):
+def test_a_holder_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise listeners.psutil.AccessDenied
 
@@ -113,12 +113,12 @@ def test_a_holder_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch):
         ),
     ],
 )
-def test_addresses_that_are_not_ours(bind: str, message: str):
+def test_addresses_that_are_not_ours(bind: str, message: str) -> None:
     with pytest.raises(PortsTakenError, match=message):
         open_listeners(bind, {"research": free_ports(1)[0]})
 
 
-def test_privileged_ports(monkeypatch: pytest.MonkeyPatch):
+def test_privileged_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_bind: str, _port: int) -> socket.socket:
         raise PermissionError(13, "Permission denied")
 
@@ -145,7 +145,7 @@ class _Time:
 
 
 @pytest.mark.parametrize("patience", [0.0, 5.0])
-def test_a_port_that_an_orphan_holds_is_waited_for(patience: float, monkeypatch: pytest.MonkeyPatch):
+def test_a_port_that_an_orphan_holds_is_waited_for(patience: float, monkeypatch: pytest.MonkeyPatch) -> None:
     time = _Time()
     monkeypatch.setattr(listeners, "time", time)
     monkeypatch.setattr(listeners, "_held_by_worker", lambda _port: True)
@@ -157,7 +157,7 @@ def test_a_port_that_an_orphan_holds_is_waited_for(patience: float, monkeypatch:
     assert (time.slept > 0) == (patience > 0)
 
 
-def test_an_orphan_that_goes_leaves_its_port(monkeypatch: pytest.MonkeyPatch):
+def test_an_orphan_that_goes_leaves_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     time = _Time()
     monkeypatch.setattr(listeners, "time", time)
@@ -166,7 +166,7 @@ def test_an_orphan_that_goes_leaves_its_port(monkeypatch: pytest.MonkeyPatch):
     close_listeners(open_listeners("127.0.0.1", {"research": taken.getsockname()[1]}).values())
 
 
-def test_anybody_else_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+def test_anybody_else_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     time = _Time()
     monkeypatch.setattr(listeners, "time", time)
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(PortsTakenError):
@@ -184,5 +184,5 @@ def test_anybody_else_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
         ("localhost", "localhost"),
     ],
 )
-def test_where_a_bound_socket_is_reached(bind: str, address: str):
+def test_where_a_bound_socket_is_reached(bind: str, address: str) -> None:
     assert connectable(bind) == address

@@ -56,7 +56,7 @@ def store(*inherited: Inherited, environ: dict[str, str] | None = None) -> Socke
 # --- what is handed down --------------------------------------------------------------------------------
 
 
-def test_descriptors_are_taken_by_the_process_that_they_are_for_and_only_once(tmp_path: Path):
+def test_descriptors_are_taken_by_the_process_that_they_are_for_and_only_once(tmp_path: Path) -> None:
     with listening() as one, socket.socketpair()[0] as pair, (tmp_path / "file").open("w") as file:
         given = [one.fileno(), pair.fileno(), file.fileno()]
         command = [
@@ -85,13 +85,13 @@ def test_descriptors_are_taken_by_the_process_that_they_are_for_and_only_once(tm
         {"LISTEN_FDS": "some", "LISTEN_PID": str(os.getpid())},
     ],
 )
-def test_what_is_for_somebody_else_is_left_alone(environ: dict[str, str]):
+def test_what_is_for_somebody_else_is_left_alone(environ: dict[str, str]) -> None:
     with nothing_leaked():
         assert take_inheritance(environ) == Inheritance()
     assert environ == {}
 
 
-def test_a_socket_is_found_by_its_address():
+def test_a_socket_is_found_by_its_address() -> None:
     with (
         listening() as loopback,
         listening("0.0.0.0") as everywhere,
@@ -119,7 +119,7 @@ def test_a_socket_is_found_by_its_address():
 # --- listening ------------------------------------------------------------------------------------------
 
 
-def test_an_inherited_socket_is_used_and_one_that_was_shut_down_listens_again():
+def test_an_inherited_socket_is_used_and_one_that_was_shut_down_listens_again() -> None:
     with nothing_leaked():
         deaf = socket.create_server(
             ("127.0.0.1", free_ports(1)[0])
@@ -135,7 +135,7 @@ def test_an_inherited_socket_is_used_and_one_that_was_shut_down_listens_again():
         close_listeners(opened.values())
 
 
-def test_one_of_ours_on_another_address_makes_room():
+def test_one_of_ours_on_another_address_makes_room() -> None:
     everywhere = listening("0.0.0.0")
     port = port_of(everywhere)
     everywhere.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -149,7 +149,7 @@ def test_one_of_ours_on_another_address_makes_room():
         close_listeners(opened.values())
 
 
-def test_a_socket_unit_on_another_address_is_in_the_way_and_said_to_be():
+def test_a_socket_unit_on_another_address_is_in_the_way_and_said_to_be() -> None:
     with listening("0.0.0.0") as everywhere:
         inherited = store(Inherited("web.socket", everywhere.dup()))
         with pytest.raises(PortsTakenError, match=str(os.getpid())):
@@ -168,7 +168,7 @@ def opened(manager: ServiceManager, *inherited: Inherited) -> SocketStore:
     return made
 
 
-def test_the_manager_keeps_exactly_what_is_listened_on(tmp_path: Path):
+def test_the_manager_keeps_exactly_what_is_listened_on(tmp_path: Path) -> None:
     with ServiceManager(tmp_path) as manager, nothing_leaked(), listening() as one, listening() as two:
         kept = opened(manager)
         assert kept.holds(port_of(one))
@@ -185,7 +185,7 @@ def test_the_manager_keeps_exactly_what_is_listened_on(tmp_path: Path):
         os.close(manager.store.pop(f"port-{port_of(two)}"))
 
 
-def test_a_manager_that_keeps_nothing_is_not_relied_on(tmp_path: Path):
+def test_a_manager_that_keeps_nothing_is_not_relied_on(tmp_path: Path) -> None:
     with ServiceManager(tmp_path, keeps=False) as manager, nothing_leaked(), listening() as one:
         kept = opened(manager)
         assert not kept.holds(port_of(one))
@@ -194,7 +194,7 @@ def test_a_manager_that_keeps_nothing_is_not_relied_on(tmp_path: Path):
         assert manager.said[heard:] == []
 
 
-def test_without_a_manager_nothing_is_kept():
+def test_without_a_manager_nothing_is_kept() -> None:
     with nothing_leaked(), listening() as one:
         for environ in ({}, {"NOTIFY_SOCKET": "/nowhere/at/all"}):
             kept = store(environ=environ)
@@ -203,14 +203,16 @@ def test_without_a_manager_nothing_is_kept():
             assert not kept.holds(port_of(one))
 
 
-def test_a_manager_that_never_answers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_manager_that_never_answers_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pallas_supervisor.sockets.systemd.BARRIER_TIMEOUT", 0.01)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(str(tmp_path / "notify"))
         assert not asyncio.run(Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")}).keeps_descriptors())
 
 
-def test_a_port_of_a_socket_unit_outlives_us_without_any_store_and_is_not_stored(tmp_path: Path):
+def test_a_port_of_a_socket_unit_outlives_us_without_any_store_and_is_not_stored(tmp_path: Path) -> None:
     with ServiceManager(tmp_path) as manager, listening() as web, listening() as own:
         inherited = (Inherited("web.socket", web), Inherited(f"port-{port_of(own)}", own))
         unopened = store(*inherited)
@@ -226,7 +228,7 @@ def test_a_port_of_a_socket_unit_outlives_us_without_any_store_and_is_not_stored
         assert manager.said[heard:] == ["FDSTOREREMOVE=1", f"FDNAME=port-{port_of(own)}"]
 
 
-def test_what_nobody_claims_is_closed_and_given_back(tmp_path: Path):
+def test_what_nobody_claims_is_closed_and_given_back(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     left = socket.create_server(("127.0.0.1", port))
     with ServiceManager(tmp_path) as manager:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # --- the instance lock ----------------------------------------------------------------------------------
 
 
-def test_a_second_instance_is_told_who_holds_the_lock(tmp_path: Path):
+def test_a_second_instance_is_told_who_holds_the_lock(tmp_path: Path) -> None:
     with nothing_leaked():
         held = lock_instance(tmp_path, "demo")
         with pytest.raises(AlreadyRunningError, match=f"demo is running already, as process {os.getpid()}; "):
@@ -36,7 +36,7 @@ def test_a_second_instance_is_told_who_holds_the_lock(tmp_path: Path):
         os.close(again)
 
 
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path):
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, time\n"
         "from pallas_supervisor.sockets.instance_lock import lock_instance\n"
@@ -55,20 +55,20 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path):
     assert (tmp_path / "supervisor.lock").read_text() == f"{os.getpid()}\n"
 
 
-def test_a_name_that_was_longer_is_written_over(tmp_path: Path):
+def test_a_name_that_was_longer_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "supervisor.lock").write_text("123456789012345\n")
     held = lock_instance(tmp_path, "demo")
     assert (tmp_path / "supervisor.lock").read_text() == f"{os.getpid()}\n"
     os.close(held)
 
 
-def test_the_lock_is_no_childs(tmp_path: Path):
+def test_the_lock_is_no_childs(tmp_path: Path) -> None:
     held = lock_instance(tmp_path, "demo")
     assert not os.get_inheritable(held)
     os.close(held)
 
 
-def test_a_holder_that_has_not_written_its_name_yet(tmp_path: Path):
+def test_a_holder_that_has_not_written_its_name_yet(tmp_path: Path) -> None:
     held = lock_instance(tmp_path, "demo")
     os.ftruncate(held, 0)
     with pytest.raises(AlreadyRunningError, match="as another process"):
@@ -109,12 +109,12 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
         yield Manager(channel, address)
 
 
-def test_assignments_come_in_one_datagram(manager: Manager):
+def test_assignments_come_in_one_datagram(manager: Manager) -> None:
     Notifier(manager.environ).send("READY=1", "MAINPID=42")
     assert manager.received() == ["READY=1\nMAINPID=42"]
 
 
-def test_a_status_is_sent_once_and_on_one_line(manager: Manager):
+def test_a_status_is_sent_once_and_on_one_line(manager: Manager) -> None:
     notifier = Notifier(manager.environ)
     for text in ("1/2 agents ready", "1/2 agents ready", "jarvis: failed\nREADY=1", "1/2 agents ready"):
         notifier.status(text)
@@ -125,7 +125,9 @@ def test_a_status_is_sent_once_and_on_one_line(manager: Manager):
     ]
 
 
-def test_a_manager_that_does_not_listen_holds_nobody_up(manager: Manager, monkeypatch: pytest.MonkeyPatch):
+def test_a_manager_that_does_not_listen_holds_nobody_up(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pallas_supervisor.sockets.systemd.SEND_TIMEOUT", 0.0001)
     notifier = Notifier(manager.environ)
     for number in range(600):  # more than the kernel queues
@@ -133,7 +135,7 @@ def test_a_manager_that_does_not_listen_holds_nobody_up(manager: Manager, monkey
     assert 0 < len(manager.received()) < 600
 
 
-def test_without_a_manager_nothing_happens(tmp_path: Path):
+def test_without_a_manager_nothing_happens(tmp_path: Path) -> None:
     Notifier({}).send("READY=1")
     Notifier({}).status("ready")
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).send("READY=1")
@@ -150,7 +152,7 @@ def test_without_a_manager_nothing_happens(tmp_path: Path):
         ({"WATCHDOG_USEC": "soon"}, None),
     ],
 )
-def test_watchdog_interval(environ: dict[str, str], interval: float | None):
+def test_watchdog_interval(environ: dict[str, str], interval: float | None) -> None:
     assert Notifier(environ).watchdog_interval == interval
 
 
@@ -187,7 +189,7 @@ def with_server(handle: Callable[[bytes], bytes], do: Callable[[int], Awaitable[
         (b"", "answered ''"),
     ],
 )
-def test_a_probe_wants_200(answer: bytes, verdict: str | None):
+def test_a_probe_wants_200(answer: bytes, verdict: str | None) -> None:
     async def do(port: int) -> None:
         assert await probe("127.0.0.1", port) == verdict
 
@@ -196,17 +198,17 @@ def test_a_probe_wants_200(answer: bytes, verdict: str | None):
     assert b'"method": "initialize"' in request
 
 
-def test_a_probe_of_a_port_that_nobody_serves():
+def test_a_probe_of_a_port_that_nobody_serves() -> None:
     assert "Connect call failed" in str(asyncio.run(probe("127.0.0.1", free_ports(1)[0])))
 
 
-def test_a_probe_ends(monkeypatch: pytest.MonkeyPatch):
+def test_a_probe_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "PROBE_TIMEOUT", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert asyncio.run(probe("127.0.0.1", silent.getsockname()[1])) == "no answer within 0.01 s"
 
 
-def test_it_is_probed_until_it_answers(monkeypatch: pytest.MonkeyPatch):
+def test_it_is_probed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "PROBE_INTERVAL", 0.0)
     answers = iter([b"HTTP/1.1 503 No\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n\r\n"])
 

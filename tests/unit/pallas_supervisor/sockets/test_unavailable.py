@@ -68,7 +68,7 @@ def is_the_answer(response: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 10, 100_000, 8_000_000])
-def test_a_client_gets_the_answer_however_much_it_sends(size: int):
+def test_a_client_gets_the_answer_however_much_it_sends(size: int) -> None:
     async def do(bench: Bench) -> None:
         bench.stand_in.switch(on=True)
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
@@ -79,7 +79,7 @@ def test_a_client_gets_the_answer_however_much_it_sends(size: int):
     on_bench(do)
 
 
-def test_many_clients_at_once():
+def test_many_clients_at_once() -> None:
     async def do(bench: Bench) -> None:
         bench.stand_in.switch(on=True)
         async with httpx.AsyncClient(timeout=PATIENCE, limits=httpx.Limits(max_connections=None)) as client:
@@ -89,7 +89,7 @@ def test_many_clients_at_once():
     on_bench(do)
 
 
-def test_while_it_is_off_connections_wait_and_are_then_answered():
+def test_while_it_is_off_connections_wait_and_are_then_answered() -> None:
     async def do(bench: Bench) -> None:
         reader, writer = await bench.connect()
         writer.write(b"GET /mcp HTTP/1.1\r\n\r\n")
@@ -109,7 +109,7 @@ def test_while_it_is_off_connections_wait_and_are_then_answered():
     on_bench(do)
 
 
-def test_an_answer_under_way_is_finished_after_the_switch():
+def test_an_answer_under_way_is_finished_after_the_switch() -> None:
     async def do(bench: Bench) -> None:
         bench.stand_in.switch(on=True)
         reader, writer = await bench.connect()
@@ -126,7 +126,7 @@ def test_an_answer_under_way_is_finished_after_the_switch():
 @pytest.mark.parametrize(
     "head", [b"", b"GET /mcp", b"\x00\x01\x02" * 100, b"x" * (module.MAX_HEAD + 100_000)]
 )
-def test_a_client_that_says_nothing_sensible_takes_nobody_down(head: bytes):
+def test_a_client_that_says_nothing_sensible_takes_nobody_down(head: bytes) -> None:
     async def do(bench: Bench) -> None:
         bench.stand_in.switch(on=True)
         reader, writer = await bench.connect()
@@ -140,7 +140,7 @@ def test_a_client_that_says_nothing_sensible_takes_nobody_down(head: bytes):
     on_bench(do)
 
 
-def test_a_client_that_says_nothing_at_all_is_let_go(monkeypatch: pytest.MonkeyPatch):
+def test_a_client_that_says_nothing_at_all_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUEST_TIMEOUT", 0.01)
 
     async def do(bench: Bench) -> None:
@@ -152,7 +152,7 @@ def test_a_client_that_says_nothing_at_all_is_let_go(monkeypatch: pytest.MonkeyP
     on_bench(do)
 
 
-def test_many_that_say_nothing_keep_nobody_from_the_answer():
+def test_many_that_say_nothing_keep_nobody_from_the_answer() -> None:
     async def do(bench: Bench) -> None:
         bench.connections.limit = 2
         bench.stand_in.switch(on=True)
@@ -169,7 +169,7 @@ def test_many_that_say_nothing_keep_nobody_from_the_answer():
     on_bench(do)
 
 
-def test_in_a_crowd_everybody_has_a_moment():
+def test_in_a_crowd_everybody_has_a_moment() -> None:
     async def do(bench: Bench) -> None:
         bench.connections.limit = 1
         bench.connections._grace = PATIENCE
@@ -191,7 +191,7 @@ def test_in_a_crowd_everybody_has_a_moment():
     on_bench(do)
 
 
-def test_its_close_ends_the_connections_that_it_has():
+def test_its_close_ends_the_connections_that_it_has() -> None:
     async def do(bench: Bench) -> None:
         bench.stand_in.switch(on=True)
         silent = [await bench.connect() for _ in range(3)]
@@ -205,7 +205,7 @@ def test_its_close_ends_the_connections_that_it_has():
     on_bench(do)
 
 
-def test_a_connection_that_it_has_just_accepted_is_closed_with_it():
+def test_a_connection_that_it_has_just_accepted_is_closed_with_it() -> None:
     async def do(bench: Bench) -> None:
         reader, writer = await bench.connect()
         bench.stand_in._accept()
@@ -235,7 +235,7 @@ class Exhausted:
         return self._listener.fileno()
 
 
-def test_without_descriptors_it_pauses_and_does_not_spin():
+def test_without_descriptors_it_pauses_and_does_not_spin() -> None:
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
         stand_in = bench.stand_in = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
@@ -257,7 +257,7 @@ def test_without_descriptors_it_pauses_and_does_not_spin():
     on_bench(do)
 
 
-def test_a_pause_ends_with_the_switch():
+def test_a_pause_ends_with_the_switch() -> None:
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
         stand_in = bench.stand_in = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
@@ -273,7 +273,7 @@ def test_a_pause_ends_with_the_switch():
     on_bench(do)
 
 
-def test_the_whole_response():
+def test_the_whole_response() -> None:
     head, body = render(WHY).split(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     assert b"Connection: close" in head

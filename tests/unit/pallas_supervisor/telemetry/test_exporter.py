@@ -69,7 +69,7 @@ def samples(metrics: Metrics, accept: str = "") -> dict[str, float]:
     }
 
 
-def test_both_formats_say_the_same():
+def test_both_formats_say_the_same() -> None:
     facts = Facts()
     facts.add("research")
     lines = b'pallas_llm_turns_total{agent="research",model="gpt-5"} 3.0\n'
@@ -88,7 +88,7 @@ def test_both_formats_say_the_same():
     assert not any(name.endswith("_created") for name in text)
 
 
-def test_what_has_changed_since_the_last_scrape_is_in_the_next_one():
+def test_what_has_changed_since_the_last_scrape_is_in_the_next_one() -> None:
     facts = Facts()
     facts.add("research")
     metrics = Metrics(facts, list)
@@ -107,14 +107,14 @@ def test_what_has_changed_since_the_last_scrape_is_in_the_next_one():
     assert found["pallas_worker_state agent=research state=backoff"] == 1
 
 
-def test_a_workers_metric_of_a_name_that_is_taken_is_left_out(caplog: pytest.LogCaptureFixture):
+def test_a_workers_metric_of_a_name_that_is_taken_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics(Facts(), lambda: [Family("pallas_up", "gauge", "", b"pallas_up 7.0\n")])
     for _ in range(2):
         assert samples(metrics)["pallas_up"] == 1
     assert len(caplog.records) == 1
 
 
-def test_nothing_of_a_removed_agent_is_left():
+def test_nothing_of_a_removed_agent_is_left() -> None:
     facts = Facts()
     for name in ("research", "jarvis"):
         facts.add(name)
@@ -143,7 +143,7 @@ def busy() -> subprocess.Popen[bytes]:
     return process
 
 
-def test_cpu_time_never_sinks_when_one_worker_takes_over_from_another():
+def test_cpu_time_never_sinks_when_one_worker_takes_over_from_another() -> None:
     facts = Facts()
     facts.add("research")
     metrics = Metrics(facts, list)
@@ -169,7 +169,7 @@ def test_cpu_time_never_sinks_when_one_worker_takes_over_from_another():
     assert memory not in gone
 
 
-def test_a_process_that_is_gone_is_left_out():
+def test_a_process_that_is_gone_is_left_out() -> None:
     facts = Facts()
     facts.add("research")
     with busy() as process:
@@ -180,14 +180,14 @@ def test_a_process_that_is_gone_is_left_out():
     assert not any(name.startswith(("pallas_worker_resident", "pallas_zygote")) for name in found)
 
 
-def test_the_zygote_is_a_process_of_its_own():
+def test_the_zygote_is_a_process_of_its_own() -> None:
     facts = Facts(zygote_pid=os.getpid())
     found = samples(Metrics(facts, list))
     for what in ("resident_memory_bytes", "cpu_seconds_total", "open_fds", "start_time_seconds"):
         assert found[f"pallas_zygote_{what}"] > 0
 
 
-def test_lost_lines_are_told_by_agent_and_reason():
+def test_lost_lines_are_told_by_agent_and_reason() -> None:
     facts = Facts()
     facts.add("research")
     facts.lost_lines = {("", "disk"): 7, ("research", "flood"): 3, ("of old", "flood"): 1}
@@ -197,7 +197,7 @@ def test_lost_lines_are_told_by_agent_and_reason():
     assert not any("of old" in name for name in found)
 
 
-def test_what_holds_the_loop_up_is_seen(monkeypatch: pytest.MonkeyPatch):
+def test_what_holds_the_loop_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_lag, "INTERVAL", 0.001)
     seen: list[float] = []
 
@@ -250,7 +250,7 @@ def test_what_holds_the_loop_up_is_seen(monkeypatch: pytest.MonkeyPatch):
         ),
     ],
 )
-def test_the_format_is_chosen_by_the_accept_header(accept: str, chosen: str):
+def test_the_format_is_chosen_by_the_accept_header(accept: str, chosen: str) -> None:
     assert choose(accept) == chosen
 
 
@@ -267,11 +267,11 @@ def test_the_format_is_chosen_by_the_accept_header(accept: str, chosen: str):
         ("gzip;q=x", False),
     ],
 )
-def test_gzip_is_for_those_who_accept_it(accept_encoding: str, accepted: bool):
+def test_gzip_is_for_those_who_accept_it(accept_encoding: str, accepted: bool) -> None:
     assert accepts_gzip(accept_encoding) is accepted
 
 
-def test_values_are_written_as_every_parser_reads_them():
+def test_values_are_written_as_every_parser_reads_them() -> None:
     values: Iterable[float] = (0.0, 1e16, 123456789.25, float("inf"), float("-inf"))
     facts = Facts()
     metrics = Metrics(facts, list)

@@ -51,7 +51,7 @@ def series(slots: Slots) -> set[str]:
     return found[1]
 
 
-def test_a_directory_of_an_earlier_life_is_wiped(tmp_path: Path):
+def test_a_directory_of_an_earlier_life_is_wiped(tmp_path: Path) -> None:
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics" / "counter_a1.db").write_bytes(b"old")
     (tmp_path / "metrics" / "counter_a1s0.db" / "inside").mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_a_directory_of_an_earlier_life_is_wiped(tmp_path: Path):
     assert series(slots) == set()
 
 
-def test_slots_are_words_of_letters_and_digits_and_never_used_twice(tmp_path: Path):
+def test_slots_are_words_of_letters_and_digits_and_never_used_twice(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     names = ["research", "tech_research", "a-b"]
     given = [slots.slot(name, 1) for name in names]
@@ -70,7 +70,7 @@ def test_slots_are_words_of_letters_and_digits_and_never_used_twice(tmp_path: Pa
     assert slots.slot("research", 1) not in given
 
 
-def test_a_generation_gets_a_slot_that_no_live_one_has(tmp_path: Path):
+def test_a_generation_gets_a_slot_that_no_live_one_has(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     first = slots.slot("research", 1)
     second = slots.slot("research", 2)  # beside the first, which drains
@@ -84,7 +84,7 @@ def test_a_generation_gets_a_slot_that_no_live_one_has(tmp_path: Path):
     assert slots.slot("research", 5) == first, "no more slots than processes at once"
 
 
-def test_a_slot_that_an_unknown_process_holds_is_not_given_away(tmp_path: Path):
+def test_a_slot_that_an_unknown_process_holds_is_not_given_away(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     first = slots.slot("research", 1)
     hold = (
@@ -100,7 +100,7 @@ def test_a_slot_that_an_unknown_process_holds_is_not_given_away(tmp_path: Path):
     assert slots.slot("research", 3) == first
 
 
-def test_counters_outlive_a_process_and_gauges_do_not(tmp_path: Path):
+def test_counters_outlive_a_process_and_gauges_do_not(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     count(slots, "research", 2)
     count(slots, "jarvis", 5)
@@ -115,7 +115,7 @@ def test_counters_outlive_a_process_and_gauges_do_not(tmp_path: Path):
     assert 'jobs_done_total{agent="research"} 5.0' in series(slots)
 
 
-def test_a_drained_generations_gauges_vanish_and_the_live_ones_stay(tmp_path: Path):
+def test_a_drained_generations_gauges_vanish_and_the_live_ones_stay(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     count(slots, "research", 2, generation=1)
     count(slots, "research", 3, generation=2)
@@ -127,7 +127,7 @@ def test_a_drained_generations_gauges_vanish_and_the_live_ones_stay(tmp_path: Pa
     assert series(slots) == counted
 
 
-def test_nothing_is_left_of_a_removed_agent(tmp_path: Path):
+def test_nothing_is_left_of_a_removed_agent(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     count(slots, "research", 2)
     (slots.directory / f"{slots.slot('research', 1)}.lock").touch()
@@ -140,7 +140,7 @@ def test_nothing_is_left_of_a_removed_agent(tmp_path: Path):
 
 def test_what_is_no_sound_file_of_an_agent_is_left_out_and_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     slots = Slots(tmp_path)
     count(slots, "jarvis", 5)
     slot = slots.slot("research", 1)
@@ -170,7 +170,7 @@ def test_what_is_no_sound_file_of_an_agent_is_left_out_and_told_once(
 
 def test_a_file_that_is_spoilt_between_scrapes_is_left_out_until_it_is_sound(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     slots = Slots(tmp_path)
     count(slots, "jarvis", 5)
     count(slots, "research", 2)
@@ -189,7 +189,7 @@ def test_a_file_that_is_spoilt_between_scrapes_is_left_out_until_it_is_sound(
 
 def test_a_directory_that_is_gone_costs_the_workers_series_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     slots = Slots(tmp_path / "metrics")
     count(slots, "jarvis", 5)
     shutil.rmtree(tmp_path / "metrics")
@@ -197,7 +197,7 @@ def test_a_directory_that_is_gone_costs_the_workers_series_only(
     assert len(caplog.records) == 1
 
 
-def test_an_agent_may_leave_during_a_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_agent_may_leave_during_a_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slots = Slots(tmp_path)
     count(slots, "research", 2)
     count(slots, "jarvis", 5)
@@ -233,7 +233,7 @@ input()
 """
 
 
-def test_what_children_of_a_worker_counted_is_kept_in_one_file(tmp_path: Path):
+def test_what_children_of_a_worker_counted_is_kept_in_one_file(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     counted = 0
     for generation in (1, 2):
@@ -260,7 +260,7 @@ def test_what_children_of_a_worker_counted_is_kept_in_one_file(tmp_path: Path):
     }
 
 
-def test_what_children_left_is_folded_after_the_end_of_their_worker(tmp_path: Path):
+def test_what_children_left_is_folded_after_the_end_of_their_worker(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
     subprocess.run(command, input=b"\n", check=True)
@@ -273,7 +273,7 @@ def test_what_children_left_is_folded_after_the_end_of_their_worker(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_was_removed_is_not_taken_for_the_next_of_its_name(tmp_path: Path):
+def test_a_file_that_was_removed_is_not_taken_for_the_next_of_its_name(tmp_path: Path) -> None:
     """Even if it has the same inode and keys of the same lengths."""
     merged = MergedFiles(tmp_path)
     file = tmp_path / "gauge_livesum_a1s0.db"
@@ -286,7 +286,9 @@ def test_a_file_that_was_removed_is_not_taken_for_the_next_of_its_name(tmp_path:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_what_was_counted_outlives_its_files(tmp_path: Path, caplog: pytest.LogCaptureFixture, whole: bool):
+def test_what_was_counted_outlives_its_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, whole: bool
+) -> None:
     """Those of a live worker are its own affair, and what was read of them is shown until then."""
     slots = Slots(tmp_path / "metrics")
     count(slots, "jarvis", 5)
@@ -317,7 +319,7 @@ def test_what_was_counted_outlives_its_files(tmp_path: Path, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("kind", ["a FIFO", "a link", "a directory"])
-def test_what_an_agent_has_put_in_a_new_files_place_is_not_written_to(tmp_path: Path, kind: str):
+def test_what_an_agent_has_put_in_a_new_files_place_is_not_written_to(tmp_path: Path, kind: str) -> None:
     """To open a FIFO would hold up the supervisor until somebody reads it."""
     slots = Slots(tmp_path / "metrics")
     count(slots, "research", 2)
@@ -346,7 +348,7 @@ def test_what_an_agent_has_put_in_a_new_files_place_is_not_written_to(tmp_path: 
     assert not os.path.lexists(place)
 
 
-def test_what_children_counted_outlives_its_file(tmp_path: Path):
+def test_what_children_counted_outlives_its_file(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
     subprocess.run(command, input=b"\n", check=True)
@@ -356,7 +358,7 @@ def test_what_children_counted_outlives_its_file(tmp_path: Path):
     assert (tmp_path / "counter_a1s0.p0.db").exists()
 
 
-def test_no_directory_and_nothing_in_it_can_raise_at_a_workers_end(tmp_path: Path):
+def test_no_directory_and_nothing_in_it_can_raise_at_a_workers_end(tmp_path: Path) -> None:
     slots = Slots(tmp_path / "metrics")
     slot = slots.slot("research", 1)
     (slots.directory / f"gauge_livesum_{slot}.db" / "full").mkdir(parents=True)
@@ -372,7 +374,7 @@ def test_no_directory_and_nothing_in_it_can_raise_at_a_workers_end(tmp_path: Pat
     assert slots.directory.is_dir()
 
 
-def test_children_may_leave_anything(tmp_path: Path):
+def test_children_may_leave_anything(tmp_path: Path) -> None:
     slots = Slots(tmp_path)
     count(slots, "research", 2)
     slot = slots.slot("research", 1)
@@ -386,7 +388,7 @@ def test_children_may_leave_anything(tmp_path: Path):
     assert not list(tmp_path.glob("*.p9*"))
 
 
-def test_a_file_may_change_while_it_is_read(tmp_path: Path):
+def test_a_file_may_change_while_it_is_read(tmp_path: Path) -> None:
     """Cut short, grown, replaced: the reader is never killed by it, and nobody else's series are missing."""
     slots = Slots(tmp_path)
     count(slots, "jarvis", 5)

@@ -44,7 +44,7 @@ def server(name: str = "library", token: str = "one", **fields: object) -> Downs
     return Downstream(name=name, **{**facts, **fields})  # type: ignore[arg-type]
 
 
-def test_what_is_shared():
+def test_what_is_shared() -> None:
     target = downstream_target(KEY, server())
     assert target is not None
     assert target == downstream_target(KEY, server("another name", headers={"authorization": "Bearer one"}))
@@ -55,7 +55,7 @@ def test_what_is_shared():
     assert downstream_target(None, server()) is None
 
 
-def test_checks_of_providers_are_shared_by_address_key_and_model():
+def test_checks_of_providers_are_shared_by_address_key_and_model() -> None:
     def target(key: str | None = "sk-1", url: str = "http://llm/v1", model: str = "good") -> str | None:
         return provider_target(KEY, ProviderSettings(name="openai", api_key=key, base_url=url), model)
 
@@ -149,7 +149,7 @@ class Worker:
         return report
 
 
-def test_workers_with_the_same_server_make_one_probe_and_all_follow(monkeypatch: pytest.MonkeyPatch):
+def test_workers_with_the_same_server_make_one_probe_and_all_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "SILENCE", 3600.0)  # a machine that stands still is no silence
 
     async def run() -> None:
@@ -184,7 +184,7 @@ def test_workers_with_the_same_server_make_one_probe_and_all_follow(monkeypatch:
     asyncio.run(run())
 
 
-def test_whoever_hears_of_a_provider_calls_it_by_its_name(monkeypatch: pytest.MonkeyPatch):
+def test_whoever_hears_of_a_provider_calls_it_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also once those before it have gone and the check is its own."""
     monkeypatch.setattr(subjects, "SILENCE", 3600.0)
     gauges: dict[str, bool] = {}
@@ -211,7 +211,7 @@ def test_whoever_hears_of_a_provider_calls_it_by_its_name(monkeypatch: pytest.Mo
     asyncio.run(run())
 
 
-def test_different_credentials_are_probed_apart_and_two_names_for_the_same_together():
+def test_different_credentials_are_probed_apart_and_two_names_for_the_same_together() -> None:
     async def run() -> None:
         supervisor = Supervisor()
         one = Worker(supervisor, "one", 60, server("a"), server("b"))
@@ -224,7 +224,7 @@ def test_different_credentials_are_probed_apart_and_two_names_for_the_same_toget
     asyncio.run(run())
 
 
-def test_a_worker_that_hears_nothing_probes_by_itself(monkeypatch: pytest.MonkeyPatch):
+def test_a_worker_that_hears_nothing_probes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "SILENCE", 0.02)
     monkeypatch.setattr(subjects, "SPREAD", 0.01)
 
@@ -246,7 +246,7 @@ def test_a_worker_that_hears_nothing_probes_by_itself(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
-def test_without_a_supervisor_each_worker_probes_at_once():
+def test_without_a_supervisor_each_worker_probes_at_once() -> None:
     async def run() -> None:
         reading, writing = os.pipe()
         os.close(writing)
@@ -276,7 +276,7 @@ def test_without_a_supervisor_each_worker_probes_at_once():
 
 def test_the_reader_takes_lines_as_they_come_and_passes_over_what_it_does_not_know(
     caplog: pytest.LogCaptureFixture,
-):
+) -> None:
     async def run() -> None:
         reading, writing = os.pipe()
         reader = NoticeReader(reading)
@@ -308,7 +308,7 @@ def result(at: float, up: bool = True) -> ProbeResult:
     return ProbeResult(target="t", up=up, latency=0.01, at=at, checked="2026-03-12T12:00:00Z")
 
 
-def test_what_is_heard_too_late_is_no_news_and_old_results_never_replace_newer_ones():
+def test_what_is_heard_too_late_is_no_news_and_old_results_never_replace_newer_ones() -> None:
     now = time.monotonic()
     it = subject()
     assert not it.heard(result(now - 15 - subjects.SILENCE - 1), now)

@@ -87,7 +87,9 @@ def own(keeper: Keeper) -> psutil.Process:
     return psutil.Process(keeper.pid)
 
 
-def test_a_program_gets_its_descriptors_by_their_numbers_and_nothing_else(keeper: Keeper, tmp_path: Path):
+def test_a_program_gets_its_descriptors_by_their_numbers_and_nothing_else(
+    keeper: Keeper, tmp_path: Path
+) -> None:
     told = tmp_path / "told"
     output = os.open(tmp_path / "output", os.O_CREAT | os.O_WRONLY)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -117,7 +119,7 @@ open({str(told)!r}, "w").write(repr((found, os.getsid(0) == os.getpid(), os.envi
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_keeper_that_starts_sooner_than_its_limits_are_set_hands_on_those(keeper: Keeper):
+def test_a_keeper_that_starts_sooner_than_its_limits_are_set_hands_on_those(keeper: Keeper) -> None:
     process = own(keeper)
     while process.name() != "pallas-keeper" or process.status() != psutil.STATUS_SLEEPING:
         pass
@@ -136,7 +138,7 @@ def test_a_keeper_that_starts_sooner_than_its_limits_are_set_hands_on_those(keep
         ("pass", Exit(status=0)),
     ],
 )
-def test_an_exit_is_seen_without_reaping(keeper: Keeper, source: str, exit_: Exit):
+def test_an_exit_is_seen_without_reaping(keeper: Keeper, source: str, exit_: Exit) -> None:
     pid = run(keeper, source)
     until_ended(pid)
     assert exit_of(keeper, pid) == exit_of(keeper, pid) == exit_
@@ -144,7 +146,7 @@ def test_an_exit_is_seen_without_reaping(keeper: Keeper, source: str, exit_: Exi
     assert is_gone(pid)
 
 
-def test_one_that_runs_has_no_exit_and_is_not_reaped(keeper: Keeper):
+def test_one_that_runs_has_no_exit_and_is_not_reaped(keeper: Keeper) -> None:
     pid = run(keeper, SLEEP)
     assert exit_of(keeper, pid) is None
     keeper.reap([pid])
@@ -154,14 +156,14 @@ def test_one_that_runs_has_no_exit_and_is_not_reaped(keeper: Keeper):
 
 
 @pytest.mark.parametrize("path", ["/nowhere/python", "/"])
-def test_what_cannot_be_executed_says_why(keeper: Keeper, path: str):
+def test_what_cannot_be_executed_says_why(keeper: Keeper, path: str) -> None:
     with pytest.raises((FileNotFoundError, PermissionError), match=path):
         keeper.execute([path], {}, [], None)
     assert keeper.pid is not None
 
 
 @pytest.mark.parametrize("room", range(5))
-def test_a_keeper_without_room_for_all_descriptors_says_so_and_keeps_none(keeper: Keeper, room: int):
+def test_a_keeper_without_room_for_all_descriptors_says_so_and_keeps_none(keeper: Keeper, room: int) -> None:
     run(keeper, SLEEP)  # after its first answer it does not change its limit any more
     process = own(keeper)
     held = {int(entry.name) for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
@@ -177,7 +179,7 @@ def test_a_keeper_without_room_for_all_descriptors_says_so_and_keeps_none(keeper
     assert keeper.pid == process.pid
 
 
-def test_orphans_come_to_the_keeper_and_not_to_us(keeper: Keeper, tmp_path: Path):
+def test_orphans_come_to_the_keeper_and_not_to_us(keeper: Keeper, tmp_path: Path) -> None:
     before = set(children())
     parent = run(keeper, HIDE, str(tmp_path / "told"))
     orphan = int(until_written(tmp_path / "told"))
@@ -193,7 +195,7 @@ def test_orphans_come_to_the_keeper_and_not_to_us(keeper: Keeper, tmp_path: Path
 
 def test_those_to_reap_are_looked_for_once_however_many_they_are(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     ended = [run(keeper, "pass") for _ in range(5)]
     for pid in ended:
         until_ended(pid)
@@ -209,7 +211,7 @@ def test_those_to_reap_are_looked_for_once_however_many_they_are(
     assert keeper.pids() == set()
 
 
-def test_a_group_below_the_keeper_is_killed_and_reaped(keeper: Keeper, tmp_path: Path):
+def test_a_group_below_the_keeper_is_killed_and_reaped(keeper: Keeper, tmp_path: Path) -> None:
     source = (
         f"import os, time; os.fork(); open({str(tmp_path / 'told')!r}, 'a').write('x\\n'); time.sleep(3600)"
     )
@@ -221,7 +223,7 @@ def test_a_group_below_the_keeper_is_killed_and_reaped(keeper: Keeper, tmp_path:
     assert keeper.pids() == set()
 
 
-def test_the_end_takes_everything_along_that_has_hidden(keeper: Keeper, tmp_path: Path):
+def test_the_end_takes_everything_along_that_has_hidden(keeper: Keeper, tmp_path: Path) -> None:
     run(keeper, HIDE, str(tmp_path / "told"))
     stopped = run(keeper, SLEEP)
     os.kill(stopped, signal.SIGSTOP)
@@ -233,7 +235,7 @@ def test_the_end_takes_everything_along_that_has_hidden(keeper: Keeper, tmp_path
     keeper.end()
 
 
-def test_deaths_are_told(keeper: Keeper):
+def test_deaths_are_told(keeper: Keeper) -> None:
     async def wait() -> None:
         died = asyncio.Event()
         keeper.watch(died.set, lambda: None)
@@ -245,7 +247,7 @@ def test_deaths_are_told(keeper: Keeper):
     asyncio.run(wait())
 
 
-def test_the_children_of_a_keeper_that_was_killed_are_ours_and_another_comes(keeper: Keeper):
+def test_the_children_of_a_keeper_that_was_killed_are_ours_and_another_comes(keeper: Keeper) -> None:
     async def lose() -> None:
         pids = [run(keeper, SLEEP), run(keeper, "raise SystemExit(3)")]
         until_ended(pids[1])
@@ -271,7 +273,7 @@ def test_the_children_of_a_keeper_that_was_killed_are_ours_and_another_comes(kee
     asyncio.run(lose())
 
 
-def test_a_keeper_that_does_not_answer_is_given_up(keeper: Keeper, monkeypatch: pytest.MonkeyPatch):
+def test_a_keeper_that_does_not_answer_is_given_up(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_TIMEOUT", 0.05)
     pid = run(keeper, SLEEP)
     process = own(keeper)
@@ -285,7 +287,7 @@ def test_a_keeper_that_does_not_answer_is_given_up(keeper: Keeper, monkeypatch: 
     assert is_gone(pid)
 
 
-def test_a_start_that_a_keeper_does_not_answer_may_have_happened(keeper: Keeper):
+def test_a_start_that_a_keeper_does_not_answer_may_have_happened(keeper: Keeper) -> None:
     run(keeper, SLEEP)
     own(keeper).kill()
     with pytest.raises(KeeperError):
@@ -294,7 +296,9 @@ def test_a_start_that_a_keeper_does_not_answer_may_have_happened(keeper: Keeper)
     assert keeper.pid is not None
 
 
-def test_where_no_keeper_can_run_we_start_programs_ourselves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_where_no_keeper_can_run_we_start_programs_ourselves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     broken = tmp_path / "subreaper.py"
     broken.write_text("raise SystemExit(1)")
     monkeypatch.setattr(keeping, "__file__", str(broken))
@@ -320,7 +324,7 @@ time.sleep(3600)
 """
 
 
-def test_when_the_supervisor_is_killed_nothing_of_its_children_is_left(tmp_path: Path):
+def test_when_the_supervisor_is_killed_nothing_of_its_children_is_left(tmp_path: Path) -> None:
     told = tmp_path / "told"
     reader, writer = os.pipe()
     pid = os.posix_spawn(
@@ -341,10 +345,10 @@ def test_when_the_supervisor_is_killed_nothing_of_its_children_is_left(tmp_path:
     os.waitpid(keeper, 0)
 
 
-def test_what_is_packed_is_what_was_wanted():
+def test_what_is_packed_is_what_was_wanted() -> None:
     packed = keeping.pack(["a", ""], {"B": "c=d", "E": ""}, [7, 9], 9)
     assert packed == b"2 9 7 9\0a\0\0B=c=d\0E=\0"
 
 
-def test_our_own_children_are_never_certain():
+def test_our_own_children_are_never_certain() -> None:
     assert not OWN.is_certain(os.getpid())

@@ -67,7 +67,9 @@ def ended(process: subprocess.Popen[bytes]) -> bool:
     return process.wait(PATIENCE) == -signal.SIGKILL
 
 
-def test_what_bears_the_word_is_killed_and_told(tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]):
+def test_what_bears_the_word_is_killed_and_told(
+    tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     processes = [run(), run(start_new_session=True), run()]
     os.kill(processes[2].pid, signal.SIGSTOP)
     trail().write(tmp_path)
@@ -90,7 +92,7 @@ def test_what_bears_the_word_is_killed_and_told(tmp_path: Path, run: Callable[..
 )
 def test_whoever_bears_something_else_lives(
     environment: dict[str, str], tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
-):
+) -> None:
     """Say a shell in which somebody looks into a worker's trouble, or another deployment."""
     process = run(env=environment)
     trail().write(tmp_path)
@@ -98,7 +100,7 @@ def test_whoever_bears_something_else_lives(
     assert process.poll() is None
 
 
-def test_a_title_is_no_sign(tmp_path: Path):
+def test_a_title_is_no_sign(tmp_path: Path) -> None:
     command = ["pallas-worker research 1 [demo]", "-ISc", SLEEP]
     with subprocess.Popen(command, executable=sys.executable, env={}) as process:
         trail().write(tmp_path)
@@ -107,7 +109,9 @@ def test_a_title_is_no_sign(tmp_path: Path):
         process.kill()
 
 
-def test_whoever_holds_the_lifeline_is_killed(tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]):
+def test_whoever_holds_the_lifeline_is_killed(
+    tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     reader, writer = os.pipe()
     other, other_writer = os.pipe()
     holder, stranger = run(env={}, pass_fds=[reader]), run(env={}, pass_fds=[other])
@@ -119,7 +123,9 @@ def test_whoever_holds_the_lifeline_is_killed(tmp_path: Path, run: Callable[...,
     assert stranger.poll() is None
 
 
-def test_descendants_go_along_whatever_they_bear(tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]):
+def test_descendants_go_along_whatever_they_bear(
+    tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     told = tmp_path / "told"
     source = """
 import os, sys, time
@@ -143,7 +149,7 @@ time.sleep(3600)
 
 def test_whoever_is_older_than_the_earlier_supervisor_is_none_of_its_processes(
     tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
-):
+) -> None:
     process = run()
     begun = procfs.started(process.pid)
     assert begun is not None
@@ -153,7 +159,7 @@ def test_whoever_is_older_than_the_earlier_supervisor_is_none_of_its_processes(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: needs root, who could kill everybody's")
-def test_another_users_process_is_not_touched(tmp_path: Path):
+def test_another_users_process_is_not_touched(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "3600"], env={**os.environ, VARIABLE: WORD}, user=65534) as process:
         trail().write(tmp_path)
         assert end_predecessor(tmp_path) == []
@@ -161,7 +167,7 @@ def test_another_users_process_is_not_touched(tmp_path: Path):
         process.kill()
 
 
-def test_whoever_starts_the_next_supervisor_is_spared(tmp_path: Path):
+def test_whoever_starts_the_next_supervisor_is_spared(tmp_path: Path) -> None:
     """An agent's tool may have done it: its shell bears the word, and so does the new supervisor itself."""
     trail().write(tmp_path)
     source = (
@@ -186,7 +192,7 @@ def test_whoever_starts_the_next_supervisor_is_spared(tmp_path: Path):
 @pytest.mark.parametrize("changes", [{"boot": "another"}, {"fleet": ""}, {"lifeline": None}, {"since": "0"}])
 def test_a_note_of_another_boot_or_that_makes_no_sense_says_nothing(
     changes: dict[str, Any], tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
-):
+) -> None:
     process = run(env={VARIABLE: changes.get("fleet", WORD)})
     trail(**changes).write(tmp_path)
     assert end_predecessor(tmp_path) == []
@@ -194,12 +200,12 @@ def test_a_note_of_another_boot_or_that_makes_no_sense_says_nothing(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '"x"', "[" * 4000, '{"boot": "x", "more": 1}', "\0\xff"])
-def test_a_note_that_cannot_be_read_says_nothing(text: str, tmp_path: Path):
+def test_a_note_that_cannot_be_read_says_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "fleet.json").write_text(text)
     assert end_predecessor(tmp_path) == []
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path):
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fleet.json")
     assert end_predecessor(tmp_path) == []
     forget(tmp_path)
@@ -207,7 +213,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path):
     assert end_predecessor(tmp_path) == []
 
 
-def test_the_note_is_private_and_forgotten_after_a_clean_end(tmp_path: Path):
+def test_the_note_is_private_and_forgotten_after_a_clean_end(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     mine = Trail.of_this_process(WORD, reader, os.getpid())
     mine.write(tmp_path)
@@ -223,7 +229,7 @@ def test_the_note_is_private_and_forgotten_after_a_clean_end(tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", ["a FIFO", "a link"])
-def test_what_an_agent_has_put_in_the_notes_place_is_not_written_to(tmp_path: Path, kind: str):
+def test_what_an_agent_has_put_in_the_notes_place_is_not_written_to(tmp_path: Path, kind: str) -> None:
     directory, other = tmp_path / "run", tmp_path / "other"
     directory.mkdir()
     other.write_text("another's")
@@ -263,7 +269,7 @@ def keeper(
 
 def test_a_keeper_that_is_still_at_it_is_hurried_and_not_killed(
     tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
-):
+) -> None:
     process = keeper(tmp_path, run)
     os.kill(process.pid, signal.SIGSTOP)
     trail(keeper=process.pid, keeper_since=procfs.started(process.pid)).write(tmp_path)
@@ -274,7 +280,7 @@ def test_a_keeper_that_is_still_at_it_is_hurried_and_not_killed(
 
 def test_one_that_does_not_end_is_killed_like_the_others(
     tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(predecessor, "KEEPER_PATIENCE", 0.05)
     told = tmp_path / "told"
     deaf = (
@@ -289,7 +295,7 @@ def test_one_that_does_not_end_is_killed_like_the_others(
 
 def test_however_long_the_keeper_took_those_that_are_killed_then_have_their_time(
     tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     now = [0.0]
 
     def take_all_its_time(_trail: Trail) -> None:
@@ -307,7 +313,7 @@ def test_however_long_the_keeper_took_those_that_are_killed_then_have_their_time
 @pytest.mark.parametrize("case", ["another start", "another word"])
 def test_whoever_has_the_keepers_number_now_lives(
     case: str, tmp_path: Path, run: Callable[..., subprocess.Popen[bytes]]
-):
+) -> None:
     process = keeper(tmp_path, run, env={} if case == "another word" else {VARIABLE: WORD[::-1]})
     begun = procfs.started(process.pid)
     assert begun is not None

@@ -76,7 +76,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
         ("pallas-worker research 3 [demo]", {OWNER_VARIABLE: "jarvis/1"}, WorkerId("research", 3)),
     ],
 )
-def test_owner(title: str, env: dict[str, str], owner: WorkerId | None):
+def test_owner(title: str, env: dict[str, str], owner: WorkerId | None) -> None:
     process = sleeper(title=title, env=env)
     try:
         assert owner_of(process.pid) == owner
@@ -84,14 +84,14 @@ def test_owner(title: str, env: dict[str, str], owner: WorkerId | None):
         ended(process)
 
 
-def test_owner_of_a_process_that_is_gone():
+def test_owner_of_a_process_that_is_gone() -> None:
     process = sleeper()
     ended(process)
     assert owner_of(process.pid) is None
     assert session_of(process.pid) is None
 
 
-def test_exit_is_seen_without_reaping():
+def test_exit_is_seen_without_reaping() -> None:
     process = subprocess.Popen([sys.executable, "-ISc", "raise SystemExit(78)"])
     descriptor = pidfd_of(process.pid)
     os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOWAIT)
@@ -101,7 +101,7 @@ def test_exit_is_seen_without_reaping():
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_exit_by_a_signal(number: signal.Signals):
+def test_exit_by_a_signal(number: signal.Signals) -> None:
     process = sleeper()
     descriptor = pidfd_of(process.pid)
     assert OWN.exit_of(process.pid, descriptor) is None
@@ -113,7 +113,7 @@ def test_exit_by_a_signal(number: signal.Signals):
     os.close(descriptor)
 
 
-def test_a_child_that_cannot_be_watched_does_not_live(monkeypatch: pytest.MonkeyPatch):
+def test_a_child_that_cannot_be_watched_does_not_live(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(_pid: int) -> int:
         raise OSError(24, "Too many open files")
 
@@ -150,7 +150,7 @@ def until_empty(group: int) -> None:
         pass
 
 
-def test_a_group_is_killed_and_reaped_with_all_that_is_in_it(tmp_path: Path):
+def test_a_group_is_killed_and_reaped_with_all_that_is_in_it(tmp_path: Path) -> None:
     process, grandchild = family(tmp_path, "")
     until_empty(process.pid)
     assert is_gone(process.pid)
@@ -159,7 +159,7 @@ def test_a_group_is_killed_and_reaped_with_all_that_is_in_it(tmp_path: Path):
     process.returncode = -9
 
 
-def test_strays_in_sessions_of_their_own_are_found_by_their_environment(tmp_path: Path):
+def test_strays_in_sessions_of_their_own_are_found_by_their_environment(tmp_path: Path) -> None:
     process, stray = family(tmp_path, f"os.setsid(); os.environ['{OWNER_VARIABLE}'] = 'research/1'")
     until_empty(process.pid)
     process.returncode = -9
@@ -171,7 +171,7 @@ def test_strays_in_sessions_of_their_own_are_found_by_their_environment(tmp_path
     assert is_gone(stray)
 
 
-def test_children_of_a_stray_are_looked_for_as_well(tmp_path: Path):
+def test_children_of_a_stray_are_looked_for_as_well(tmp_path: Path) -> None:
     told = tmp_path / "strays"
     fork_on = "os.setsid(); os.fork() == 0 and os.setsid(); os.fork() == 0 and os.setsid()"
     process = subprocess.Popen(
@@ -192,7 +192,7 @@ def test_children_of_a_stray_are_looked_for_as_well(tmp_path: Path):
     assert all(map(is_gone, strays))
 
 
-def test_another_look_is_asked_for_while_there_was_a_stray(tmp_path: Path):
+def test_another_look_is_asked_for_while_there_was_a_stray(tmp_path: Path) -> None:
     process, stray = family(tmp_path, "os.setsid()")
     until_empty(process.pid)
     process.returncode = -9
@@ -203,7 +203,7 @@ def test_another_look_is_asked_for_while_there_was_a_stray(tmp_path: Path):
     assert kill_strays(set(), lambda pid, _owner: pid == stray)
 
 
-def test_known_processes_are_never_strays():
+def test_known_processes_are_never_strays() -> None:
     others = set(children.children())  # of this test process, which are nobody's strays either
     process = sleeper()
     assert kill_strays({process.pid, *others}, lambda _pid, _owner: True)
@@ -211,7 +211,7 @@ def test_known_processes_are_never_strays():
     ended(process)
 
 
-def test_zombies_are_reaped_unless_known():
+def test_zombies_are_reaped_unless_known() -> None:
     mine, other = (subprocess.Popen([sys.executable, "-ISc", ""]) for _ in range(2))
     for process in (mine, other):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -222,7 +222,7 @@ def test_zombies_are_reaped_unless_known():
     other.returncode = 0
 
 
-def test_orphans_are_adopted(tmp_path: Path):
+def test_orphans_are_adopted(tmp_path: Path) -> None:
     process, orphan = family(tmp_path, "os.setsid()")
     assert orphan not in children.children()
     process.kill()

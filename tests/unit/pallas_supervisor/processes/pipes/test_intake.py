@@ -123,7 +123,7 @@ REPORTS = [
 ]
 
 
-def test_reports_come_by_themselves_and_in_order():
+def test_reports_come_by_themselves_and_in_order() -> None:
     async def do(bench: Bench) -> None:
         os.write(bench.report, b"".join(map(encode_report, REPORTS)))
         while len(bench.reports) < len(REPORTS):
@@ -134,7 +134,7 @@ def test_reports_come_by_themselves_and_in_order():
     on_bench(do)
 
 
-def test_torn_lines_are_put_together():
+def test_torn_lines_are_put_together() -> None:
     async def do(bench: Bench) -> None:
         for byte in encode_report(REPORTS[0]):
             os.write(bench.report, bytes([byte]))
@@ -145,7 +145,7 @@ def test_torn_lines_are_put_together():
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b'{"kind": "unheard of"}\n', b"[]\n", b"\xff\n", b"\n"])
-def test_what_is_no_report_is_told_and_passed_over(line: bytes, caplog: pytest.LogCaptureFixture):
+def test_what_is_no_report_is_told_and_passed_over(line: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         os.write(bench.report, line + encode_report(REPORTS[0]))
         bench.drain()
@@ -155,7 +155,7 @@ def test_what_is_no_report_is_told_and_passed_over(line: bytes, caplog: pytest.L
     on_bench(do)
 
 
-def test_records_go_through_and_raw_output_becomes_a_record():
+def test_records_go_through_and_raw_output_becomes_a_record() -> None:
     async def do(bench: Bench) -> None:
         record = {
             "time": timestamp(time.time()),
@@ -189,7 +189,7 @@ def test_records_go_through_and_raw_output_becomes_a_record():
     on_bench(do)
 
 
-def test_a_line_without_end_is_cut_and_never_collected():
+def test_a_line_without_end_is_cut_and_never_collected() -> None:
     async def do(bench: Bench) -> None:
         written = 0
         while written < 40 * LONGEST_OUTPUT:
@@ -204,7 +204,7 @@ def test_a_line_without_end_is_cut_and_never_collected():
     on_bench(do)
 
 
-def test_the_last_words_of_a_worker_are_kept():
+def test_the_last_words_of_a_worker_are_kept() -> None:
     async def do(bench: Bench) -> None:
         os.write(bench.output, b"Segmentation fault")
         bench.drain()
@@ -217,7 +217,7 @@ def test_the_last_words_of_a_worker_are_kept():
     on_bench(do)
 
 
-def test_the_last_words_of_a_worker_cannot_be_those_of_another_process():
+def test_the_last_words_of_a_worker_cannot_be_those_of_another_process() -> None:
     async def do(bench: Bench) -> None:
         pids = {("research", 1): 42}
         bench.intake._pid = lambda name, generation: pids.get((name, generation))
@@ -231,7 +231,7 @@ def test_the_last_words_of_a_worker_cannot_be_those_of_another_process():
     on_bench(do)
 
 
-def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogCaptureFixture):
+def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         for _ in range(BURST // 100 + 30):
             os.write(bench.output, b"line\n" * 100)
@@ -249,7 +249,7 @@ def test_a_flood_is_read_on_and_costs_lines_that_are_counted(caplog: pytest.LogC
         on_bench(do)
 
 
-def test_a_flood_leaves_the_loop_to_others_after_a_moment(monkeypatch: pytest.MonkeyPatch):
+def test_a_flood_leaves_the_loop_to_others_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     count_looks(monkeypatch)
 
     async def do(bench: Bench) -> None:
@@ -259,7 +259,9 @@ def test_a_flood_leaves_the_loop_to_others_after_a_moment(monkeypatch: pytest.Mo
     on_bench(do)
 
 
-def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(monkeypatch: pytest.MonkeyPatch):
+def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     count_looks(monkeypatch)
 
     async def do(bench: Bench) -> None:
@@ -277,7 +279,7 @@ def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(monk
     on_bench(do)
 
 
-def test_a_flood_of_one_worker_lets_the_lines_of_others_through():
+def test_a_flood_of_one_worker_lets_the_lines_of_others_through() -> None:
     async def do(bench: Bench) -> None:
         ends = bench.intake.open("jarvis", 1)
         os.write(bench.report, b"nonsense\n" * 50_000)
@@ -294,7 +296,7 @@ def test_a_flood_of_one_worker_lets_the_lines_of_others_through():
     on_bench(do)
 
 
-def test_what_waits_for_its_turn_is_neither_lost_nor_out_of_order():
+def test_what_waits_for_its_turn_is_neither_lost_nor_out_of_order() -> None:
     async def do(bench: Bench) -> None:
         os.write(bench.output, b"".join(b"%d\n" % number for number in range(1_000)))
         while not bench.lines:  # noqa: ASYNC110
@@ -308,7 +310,7 @@ def test_what_waits_for_its_turn_is_neither_lost_nor_out_of_order():
     on_bench(do)
 
 
-def test_a_flood_beyond_what_is_allowed_is_counted_to_the_line():
+def test_a_flood_beyond_what_is_allowed_is_counted_to_the_line() -> None:
     async def do(bench: Bench) -> None:
         bench.worker.allowance = 0.0
         os.write(bench.output, b"\n".join([b"line"] * 30_000) + b"\nbegun")
@@ -322,7 +324,7 @@ def test_a_flood_beyond_what_is_allowed_is_counted_to_the_line():
     on_bench(do)
 
 
-def test_a_line_without_end_is_not_collected_while_lines_are_dropped():
+def test_a_line_without_end_is_not_collected_while_lines_are_dropped() -> None:
     async def do(bench: Bench) -> None:
         bench.worker.allowance = 0.0
         for _ in range(40):
@@ -334,7 +336,7 @@ def test_a_line_without_end_is_not_collected_while_lines_are_dropped():
     on_bench(do)
 
 
-def test_what_is_no_report_is_told_once_and_counted(caplog: pytest.LogCaptureFixture):
+def test_what_is_no_report_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         os.write(bench.report, b"nonsense\n" * 150)
         bench.drain()
@@ -344,7 +346,7 @@ def test_what_is_no_report_is_told_once_and_counted(caplog: pytest.LogCaptureFix
     on_bench(do)
 
 
-def test_long_lines_count_as_several():
+def test_long_lines_count_as_several() -> None:
     async def do(bench: Bench) -> None:
         line = b"x" * (COUNTED_LENGTH * 9) + b"\n"
         for _ in range(BURST // 10 + 50):
@@ -360,7 +362,7 @@ def test_long_lines_count_as_several():
     on_bench(do)
 
 
-def test_drops_are_told_at_the_end_at_the_latest(caplog: pytest.LogCaptureFixture):
+def test_drops_are_told_at_the_end_at_the_latest(caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         bench.worker.allowance = 0.0
         os.write(bench.output, b"one\ntwo\n")
@@ -371,7 +373,7 @@ def test_drops_are_told_at_the_end_at_the_latest(caplog: pytest.LogCaptureFixtur
     on_bench(do)
 
 
-def test_reports_are_never_dropped():
+def test_reports_are_never_dropped() -> None:
     async def do(bench: Bench) -> None:
         bench.worker.allowance = 0.0
         os.write(bench.report, encode_report(REPORTS[0]))
@@ -381,7 +383,7 @@ def test_reports_are_never_dropped():
     on_bench(do)
 
 
-def test_a_writer_that_is_gone_is_not_looked_at_any_more():
+def test_a_writer_that_is_gone_is_not_looked_at_any_more() -> None:
     async def run() -> None:
         with nothing_leaked():
             intake = Intake(lambda *_: None, LogRouter(lambda _: None))
@@ -398,7 +400,7 @@ def test_a_writer_that_is_gone_is_not_looked_at_any_more():
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
-def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.MonkeyPatch):
+def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     real, remaining = os.pipe, left
 
     def limited() -> tuple[int, int]:
@@ -419,7 +421,7 @@ def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.M
     asyncio.run(run())
 
 
-def test_a_second_opening_replaces_the_first():
+def test_a_second_opening_replaces_the_first() -> None:
     async def do(bench: Bench) -> None:
         again = bench.intake.open("research", 1)
         os.write(again[0], encode_report(REPORTS[0]))
@@ -431,7 +433,9 @@ def test_a_second_opening_replaces_the_first():
     on_bench(do)
 
 
-def test_nothing_that_a_worker_writes_keeps_the_next_line_from_being_taken(caplog: pytest.LogCaptureFixture):
+def test_nothing_that_a_worker_writes_keeps_the_next_line_from_being_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     lines = [
         b'{"kind":"watch","targets":[[1]]}',
         b"[" * 60_000,
@@ -457,7 +461,7 @@ def test_nothing_that_a_worker_writes_keeps_the_next_line_from_being_taken(caplo
     on_bench(do)
 
 
-def test_a_handler_that_fails_is_told_once_with_its_traceback(caplog: pytest.LogCaptureFixture):
+def test_a_handler_that_fails_is_told_once_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
         def fail(*_: object) -> None:
             raise RuntimeError("a defect")
@@ -476,7 +480,7 @@ def test_a_handler_that_fails_is_told_once_with_its_traceback(caplog: pytest.Log
     on_bench(do)
 
 
-def test_a_secret_is_not_cut_in_two_by_the_length_of_a_line():
+def test_a_secret_is_not_cut_in_two_by_the_length_of_a_line() -> None:
     secret = "hunter2-" + "Zq7" * 30
 
     async def do(bench: Bench) -> None:
@@ -497,7 +501,9 @@ def test_a_secret_is_not_cut_in_two_by_the_length_of_a_line():
     on_bench(do)
 
 
-def test_what_a_dead_worker_has_left_is_taken_in_slices_and_none_is_lost(monkeypatch: pytest.MonkeyPatch):
+def test_what_a_dead_worker_has_left_is_taken_in_slices_and_none_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     count_looks(monkeypatch)
 
     async def do(bench: Bench) -> None:
