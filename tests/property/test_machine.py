@@ -612,7 +612,7 @@ def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list
     for exit_ in exits_:
         if not world.of("research"):
             break
-        process = world.last_generation("research")
+        process = world.newest("research")
         engine.post("research", Spawned(process.generation, 7))
         process.dead = process.spawned = True
         engine.post("research", Died(process.generation, exit_))

@@ -306,12 +306,12 @@ def test_a_removed_agent_that_cannot_be_killed_is_watched_until_it_is_gone(world
     world.loop.advance(20.0)
     assert world.agent().state is State.FAILED
     world.engine.redefine(Graph({}), {})
-    assert list(world.engine.leaving) == ["library"]
+    assert list(world.engine.unkillable) == ["library"]
     world.processes.took()
     world.die()
     assert world.processes.took() == [("sweep", "library", 1)]
     world.reap()
-    assert not world.engine.leaving
+    assert not world.engine.unkillable
 
 
 def test_the_stages_are_those_that_the_status_names() -> None:
