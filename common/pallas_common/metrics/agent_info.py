@@ -9,7 +9,7 @@ from pallas_common.metrics.exposition import Family, encoded, number, sample_pre
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_common.protocol.messages import Status
+    from pallas_common.protocol.reports import Status
 
 INFO = "pallas_agent_info"
 INFO_HELP = "1 per configured agent."

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.messages import (
+from pallas_common.protocol.reports import (
     FailedReport,
     HealthReport,
     Heartbeat,
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pallas_common.logs.setup import Levels
-    from pallas_common.protocol.messages import Status, WorkerSpec
+    from pallas_common.protocol.reports import Status
+    from pallas_common.protocol.spec import WorkerSpec
     from pallas_registry.deployment.model import Deployment, ModelSettings
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.logs.router import LogRouter

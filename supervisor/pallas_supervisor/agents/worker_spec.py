@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_common.http.hosts import served_hosts
-from pallas_common.protocol.messages import WorkerSpec
 from pallas_common.protocol.notices import probe_interval
+from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_supervisor.lifecycle.states import Policy
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE

@@ -9,7 +9,7 @@ from pallas_supervisor.lifecycle.states import Desired, State
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_common.protocol.messages import DownstreamHealth, HealthReport, ProviderHealth, Status
+    from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
     from pallas_supervisor.health.history import HealthHistory, Past
     from pallas_supervisor.lifecycle.states import Agent
 

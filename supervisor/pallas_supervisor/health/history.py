@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.messages import DownstreamHealth, HealthReport, ProviderHealth, Status
+    from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.messages import HealthReport, ReadyReport
+    from pallas_common.protocol.reports import HealthReport, ReadyReport
     from pallas_supervisor.lifecycle.states import Agent
 
 

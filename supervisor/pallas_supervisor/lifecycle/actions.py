@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pallas_common.protocol.messages import EXIT_PERMANENT
+from pallas_common.protocol.spec import EXIT_PERMANENT
 from pallas_supervisor.lifecycle import second_worker as replacement
 from pallas_supervisor.lifecycle.backoff import backoff_seconds, budget_spent
 from pallas_supervisor.lifecycle.effects import (

@@ -13,7 +13,7 @@ from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import State
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.messages import HealthReport
+    from pallas_common.protocol.reports import HealthReport
     from pallas_supervisor.lifecycle.states import Agent
 
 _LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}

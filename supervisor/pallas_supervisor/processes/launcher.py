@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.messages import EXIT_FAILURE, Descriptors
+from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
 from pallas_supervisor.lifecycle.events import Died, Event, Reaped, Spawned, SpawnFailed
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.processes.keeper.client import Keeper, KeeperError
@@ -37,7 +37,7 @@ from pallas_supervisor.processes.zygote_client import Zygote, ZygoteError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from pallas_common.protocol.messages import WorkerSpec
+    from pallas_common.protocol.spec import WorkerSpec
     from pallas_supervisor.processes.linux.cgroups import Groups, WorkerGroup
     from pallas_supervisor.processes.pipes.notices import NoticePipes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pallas_common.protocol.messages import EXIT_OUT_OF_MEMORY
+from pallas_common.protocol.spec import EXIT_OUT_OF_MEMORY
 from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY
 
 if TYPE_CHECKING:

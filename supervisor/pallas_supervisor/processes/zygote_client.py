@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.messages import EXIT_FAILURE
+from pallas_common.protocol.spec import EXIT_FAILURE
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import Exit
@@ -25,7 +25,7 @@ from pallas_supervisor.processes.linux.process_tree import OWN, Offspring, pidfd
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_common.protocol.messages import Descriptors
+    from pallas_common.protocol.spec import Descriptors
     from pallas_registry.deployment.model import Deployment
 
 START_TIMEOUT = 60.0

@@ -29,7 +29,7 @@ from pallas_supervisor.telemetry.tallies import Durations, States, Tally
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pallas_common.protocol.messages import Status
+    from pallas_common.protocol.reports import Status
     from pallas_supervisor.lifecycle.states import Agent
 
 RESTART_REASONS = (

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common import __version__
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.messages import FailedReport, ReadyReport, StageReport
+from pallas_common.protocol.reports import FailedReport, ReadyReport, StageReport
 from pallas_common.tracing.settings import tracing_settings
 from pallas_supervisor.lifecycle.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_common.protocol.messages import Report
+    from pallas_common.protocol.reports import Report
     from pallas_common.secrets.values import KnownSecrets
     from pallas_common.tracing.provider import Tracing
     from pallas_supervisor.lifecycle.states import Agent

@@ -65,7 +65,7 @@ from mcp_types import (
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
-from pallas_common.protocol.messages import WorkerSpec
+from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.http.mcp_app import WorkerApp
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
     from mcp.server.context import ServerRequestContext
 
-    from pallas_common.protocol.messages import HealthReport
+    from pallas_common.protocol.reports import HealthReport
 
     Context = ServerRequestContext[Any]
 

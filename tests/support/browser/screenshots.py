@@ -32,7 +32,7 @@ from support.repository import ROOT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pallas_common.protocol.messages import Status
+    from pallas_common.protocol.reports import Status
 
 IMAGES = ROOT / "docs" / "images"
 SHOTS = {

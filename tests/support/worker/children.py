@@ -26,7 +26,7 @@ from pallas_supervisor.processes.linux.process_tree import become_subreaper
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pallas_common.protocol.messages import Descriptors
+    from pallas_common.protocol.spec import Descriptors
 
 PROGRAM = str(Path(__file__).with_name("main.py"))
 

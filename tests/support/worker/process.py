@@ -14,7 +14,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.messages import Descriptors, ReadyReport, Report, WorkerSpec, decode_report
+from pallas_common.protocol.reports import ReadyReport, Report, decode_report
+from pallas_common.protocol.spec import Descriptors, WorkerSpec
 from support.worker.children import SMALL_ENVIRONMENT, Child, forked
 
 if TYPE_CHECKING:

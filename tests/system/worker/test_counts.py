@@ -16,7 +16,7 @@ from mcp.server.mcpserver import MCPServer
 from fakes.downstream import Fault, Recorded, run_downstream
 from fakes.llm_stub import Call, Turn, Usage, run_llm_stub
 from fakes.loopback import serve
-from pallas_common.protocol.messages import HealthReport
+from pallas_common.protocol.reports import HealthReport
 from support.ports import free_ports
 from support.worker.census import series, until
 from support.worker.process import RunningWorker, run_worker

@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from pallas_common.protocol.messages import HealthReport, Heartbeat, ReadyReport, StageReport
+from pallas_common.protocol.reports import HealthReport, Heartbeat, ReadyReport, StageReport
 from support.data.image_data import PNG
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, ask, call, project, text

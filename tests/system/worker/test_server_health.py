@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fakes import stdio_server
 from fakes.downstream import Fault, run_downstream
-from pallas_common.protocol.messages import HealthReport
+from pallas_common.protocol.reports import HealthReport
 from support.ports import free_ports
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.messages import DownstreamHealth
+    from pallas_common.protocol.reports import DownstreamHealth
 
 SECRET = "the-servers-secret"
 WELL = [sys.executable, "-IS", str(Path(stdio_server.__file__))]

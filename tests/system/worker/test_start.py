@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fakes.downstream import run_downstream
-from pallas_common.protocol.messages import EXIT_FAILURE, EXIT_PERMANENT, FailedReport, ReadyReport
+from pallas_common.protocol.reports import FailedReport, ReadyReport
+from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT
 from support.worker.children import executed, forked
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pallas_common.protocol.messages import Descriptors
+    from pallas_common.protocol.spec import Descriptors
     from support.worker.children import Child
 
 HEAD = "from fast_agent import FastAgent\nfast = FastAgent('tests')\n"

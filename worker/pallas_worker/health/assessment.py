@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pallas_common.protocol.messages import DownstreamHealth, HealthReport, ProviderHealth, Status
+    from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
 
 
 def assess(

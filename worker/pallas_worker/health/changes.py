@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.messages import DownstreamHealth
+from pallas_common.protocol.reports import DownstreamHealth
 from pallas_worker.telemetry import metrics
 
 if TYPE_CHECKING:

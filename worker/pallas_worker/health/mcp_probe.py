@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 import httpx
 
-from pallas_common.protocol.messages import DownstreamHealth
+from pallas_common.protocol.reports import DownstreamHealth
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.health.handshakes import (
     AnswerError,

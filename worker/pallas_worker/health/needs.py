@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pallas_common.protocol.messages import DownstreamHealth, ProviderHealth
+from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
 from pallas_worker.agent.models.capabilities import model_reference
 from pallas_worker.health.provider_probe import checks_for
 from pallas_worker.health.subjects import Subject

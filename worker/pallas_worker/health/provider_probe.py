@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import httpx
 
-from pallas_common.protocol.messages import ProviderHealth
+from pallas_common.protocol.reports import ProviderHealth
 from pallas_worker.agent.models.capabilities import model_reference
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.health.http_errors import HTTP_FAILURES, describe

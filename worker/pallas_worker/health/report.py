@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Never, Protocol
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.limits import SLOW_AFTER
-from pallas_common.protocol.messages import (
+from pallas_common.protocol.notices import PROBE_INTERVAL
+from pallas_common.protocol.reports import (
     DownstreamHealth,
     HealthReport,
     ProbedReport,
     ProviderHealth,
     WatchReport,
 )
-from pallas_common.protocol.notices import PROBE_INTERVAL
 from pallas_worker.health.assessment import assess
 from pallas_worker.health.changes import tell_change
 from pallas_worker.health.mcp_probe import Prober
@@ -33,8 +33,8 @@ from pallas_worker.telemetry import metrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pallas_common.protocol.messages import Status
     from pallas_common.protocol.notices import Notice
+    from pallas_common.protocol.reports import Status
     from pallas_worker.agent.models.failures import ModelFailure
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.health.needs import Probe, Provider

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pallas_common.protocol.limits import SLOW_AFTER
-from pallas_common.protocol.messages import DownstreamHealth, ProviderHealth
 from pallas_common.protocol.notices import LONGEST_ERROR, ProbeResult
+from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from pallas_common.protocol.messages import HealthReport, Status, WorkerSpec
+    from pallas_common.protocol.reports import HealthReport, Status
+    from pallas_common.protocol.spec import WorkerSpec
     from pallas_worker.agent.progress import Send as SendProgress
 
 _log = get_logger("pallas.worker.app")

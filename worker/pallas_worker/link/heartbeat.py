@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pallas_common.protocol.messages import Heartbeat, Report
+    from pallas_common.protocol.reports import Heartbeat, Report
 
 MOMENTS = 8
 """Moments within an interval at which workers beat."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.own_loggers import own_logger
-from pallas_common.protocol.messages import EXIT_OUT_OF_MEMORY, FailedReport, encode_report
+from pallas_common.protocol.reports import FailedReport, encode_report
+from pallas_common.protocol.spec import EXIT_OUT_OF_MEMORY
 from pallas_common.sizes import describe_size
 
 if TYPE_CHECKING:

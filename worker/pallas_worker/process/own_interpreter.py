@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from pallas_common.protocol.messages import Descriptors
+from pallas_common.protocol.spec import Descriptors
 from pallas_worker.process.run import run_worker
 
 

@@ -26,16 +26,8 @@ from typing import TYPE_CHECKING
 import setproctitle
 
 from pallas_common.logs.setup import Levels, configure_logging, get_logger
-from pallas_common.protocol.messages import (
-    EXIT_FAILURE,
-    EXIT_PERMANENT,
-    Descriptors,
-    FailedReport,
-    ReadyReport,
-    Report,
-    WorkerSpec,
-    encode_report,
-)
+from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
+from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors, WorkerSpec
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.link.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.link.line_writer import LineWriter

@@ -21,7 +21,7 @@ from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.llm import ModelCapabilities
-from pallas_common.protocol.messages import Heartbeat, ReadyReport, StageReport
+from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
 from pallas_worker.agent.models.capabilities import (
     model_reference,
     published_capabilities,
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from fast_agent import FastAgent
     from fast_agent.config import Settings
 
-    from pallas_common.protocol.messages import Report, WorkerSpec
+    from pallas_common.protocol.reports import Report
+    from pallas_common.protocol.spec import WorkerSpec
     from pallas_worker.agent.models.providers import ProviderSettings
     from pallas_worker.agent.runtime import AgentRuntime
     from pallas_worker.link.notice_reader import NoticeReader

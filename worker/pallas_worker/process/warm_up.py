@@ -17,7 +17,7 @@ from fast_agent.config import Settings
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
-from pallas_common.protocol.messages import WorkerSpec
+from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import complaint_of
@@ -26,7 +26,7 @@ from pallas_worker.process.run import loop_factory
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-    from pallas_common.protocol.messages import HealthReport, Status
+    from pallas_common.protocol.reports import HealthReport, Status
 
 PORT = 1
 """Of nobody; it only stands in the Host header."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
-from pallas_common.protocol.messages import Descriptors
+from pallas_common.protocol.spec import Descriptors
 from pallas_common.tracing.settings import tracing_settings
 from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.double_fork import fork_adopted

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fast_agent.config import OpenTelemetrySettings, Settings
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-    from pallas_common.protocol.messages import WorkerSpec
+    from pallas_common.protocol.spec import WorkerSpec
     from pallas_common.secrets.values import KnownSecrets
     from pallas_common.tracing.provider import Tracing
 

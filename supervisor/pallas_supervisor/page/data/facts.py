@@ -17,7 +17,7 @@ from pallas_supervisor.page.data.history import Count, together
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_common.protocol.messages import ReadyReport, Status
+    from pallas_common.protocol.reports import ReadyReport, Status
     from pallas_registry.deployment.model import Agent as DeployedAgent
     from pallas_supervisor.agents.manager import Fleet
     from pallas_supervisor.lifecycle.states import Agent

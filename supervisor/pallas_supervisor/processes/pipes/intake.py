@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger, parse_record
-from pallas_common.protocol.messages import decode_report
+from pallas_common.protocol.reports import decode_report
 from pallas_supervisor.logs.attribution import Writer, attributed, raw_record
 from pallas_supervisor.processes.pipes.line_reader import (
     CHUNK,
@@ -28,7 +28,7 @@ from pallas_supervisor.processes.pipes.line_reader import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pallas_common.protocol.messages import Report
+    from pallas_common.protocol.reports import Report
     from pallas_supervisor.logs.router import LogRouter
 
 COUNTED_LENGTH = 1024

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
-from pallas_common.protocol.messages import (
+from pallas_common.protocol.notices import ProbeResult
+from pallas_common.protocol.reports import (
     FailedReport,
     HealthReport,
     ProbedReport,
@@ -23,7 +24,6 @@ from pallas_common.protocol.messages import (
     StageReport,
     WatchReport,
 )
-from pallas_common.protocol.notices import ProbeResult
 from pallas_supervisor.agents import manager as module
 from pallas_supervisor.http.catalogue_feed import Directory
 from pallas_supervisor.http.public_api import public_api

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from pallas_common.logs.levels import Levels
-from pallas_common.protocol.messages import WorkerSpec
+from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
 from pallas_supervisor.agents.worker_spec import worker_spec
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.messages import ProbedReport, WatchReport, decode_report, encode_report
 from pallas_common.protocol.notices import (
     LONGEST_ERROR,
     MOST_TARGETS,
@@ -20,6 +19,7 @@ from pallas_common.protocol.notices import (
     probe_interval,
     target_name,
 )
+from pallas_common.protocol.reports import ProbedReport, WatchReport, decode_report, encode_report
 from pallas_supervisor.health.shared_probes import SharedProbes
 from pallas_supervisor.processes.pipes.notices import NoticePipes
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_common.protocol.messages import DownstreamHealth, HealthReport, ProviderHealth
+from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth
 from pallas_registry.deployment.model import Agent as Facts
 from pallas_registry.deployment.model import Deployment
 from pallas_supervisor.agents.status import agent_status, say_why, timestamp

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from pallas_common.protocol.messages import FailedReport, HealthReport, ReadyReport
+from pallas_common.protocol.reports import FailedReport, HealthReport, ReadyReport
 from pallas_supervisor.http.catalogue_feed import Directory
 from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.lifecycle.states import Exit

@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_common.protocol.messages import (
-    EXIT_FAILURE,
-    EXIT_OUT_OF_MEMORY,
-    FailedReport,
-    Report,
-    WorkerSpec,
-    encode_report,
-)
+from pallas_common.protocol.reports import FailedReport, Report, encode_report
+from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY, WorkerSpec
 from pallas_supervisor.lifecycle.events import Died, Reaped, Spawned, SpawnFailed
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.logs.router import LogRouter
@@ -46,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pallas_common.protocol.messages import Descriptors
+    from pallas_common.protocol.spec import Descriptors
     from pallas_supervisor.processes.linux.cgroups import Groups
 
 WORKER = """

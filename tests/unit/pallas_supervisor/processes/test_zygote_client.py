@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_common.protocol.messages import Descriptors
+from pallas_common.protocol.spec import Descriptors
 from pallas_supervisor.processes import zygote_client as module
 from pallas_supervisor.processes.linux import process_tree as children
 from pallas_supervisor.processes.linux.posix_spawn import execute

@@ -23,7 +23,7 @@ from pallas_supervisor.telemetry.process_metrics import WorkerProcess, _Spent
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pallas_common.protocol.messages import Status
+    from pallas_common.protocol.reports import Status
 
 
 @dataclass

@@ -11,14 +11,14 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pallas_common.protocol.messages import FailedReport, ReadyReport, StageReport
+from pallas_common.protocol.reports import FailedReport, ReadyReport, StageReport
 from pallas_supervisor.lifecycle.states import Agent, Policy, State
 from pallas_supervisor.telemetry.start_traces import StartTraces
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-    from pallas_common.protocol.messages import Stage
+    from pallas_common.protocol.reports import Stage
     from pallas_common.tracing.provider import Tracing
 
 STAGES: tuple[Stage, ...] = ("importing", "creating", "serving")

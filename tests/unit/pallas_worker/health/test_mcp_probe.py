@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pallas_common.protocol.messages import DownstreamHealth
+    from pallas_common.protocol.reports import DownstreamHealth
 
 
 def http(url: str, **fields: Any) -> Downstream:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pallas_common.protocol.messages import ProviderHealth
+    from pallas_common.protocol.reports import ProviderHealth
 
 KEY = "sk-s3cret"
 

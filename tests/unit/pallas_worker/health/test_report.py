@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fakes.downstream import Fault, run_downstream
-from pallas_common.protocol.messages import (
+from pallas_common.protocol.reports import (
     DownstreamHealth,
     HealthReport,
     ProviderHealth,

@@ -8,14 +8,14 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from pallas_common.protocol.messages import (
+from pallas_common.protocol.notices import Notice, ProbeResult, encode_notice
+from pallas_common.protocol.reports import (
     DownstreamHealth,
     HealthReport,
     ProbedReport,
     ProviderHealth,
     WatchReport,
 )
-from pallas_common.protocol.notices import Notice, ProbeResult, encode_notice
 from pallas_supervisor.health.shared_probes import SharedProbes
 from pallas_worker.agent.models.providers import ProviderSettings
 from pallas_worker.downstreams.facts import Downstream

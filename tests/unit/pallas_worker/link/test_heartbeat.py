@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_common.protocol.messages import Heartbeat, Report
+from pallas_common.protocol.reports import Heartbeat, Report
 from pallas_worker.link import heartbeat
 from pallas_worker.link.heartbeat import MOMENTS, beat
 

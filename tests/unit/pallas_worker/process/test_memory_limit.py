@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from pallas_common.protocol.messages import EXIT_OUT_OF_MEMORY, FailedReport, Report, decode_report
+from pallas_common.protocol.reports import FailedReport, Report, decode_report
+from pallas_common.protocol.spec import EXIT_OUT_OF_MEMORY
 
 MIB = 1024**2
 

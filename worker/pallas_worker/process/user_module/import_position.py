@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.messages import EXIT_FAILURE, FailedReport
+from pallas_common.protocol.reports import FailedReport
+from pallas_common.protocol.spec import EXIT_FAILURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

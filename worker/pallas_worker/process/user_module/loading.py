@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from pallas_common.protocol.messages import FailedReport
+    from pallas_common.protocol.reports import FailedReport
     from pallas_worker.process.user_module.errors import UserCode
 
 NAME = "fast"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pallas_common.logs.records import record_line, timestamp
-from pallas_common.protocol.messages import (
+from pallas_common.protocol.reports import (
     FailedReport,
     HealthReport,
     ReadyReport,

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pallas_common.protocol.llm import ModelCapabilities
-from pallas_common.protocol.messages import (
+from pallas_common.protocol.notices import Notice, ProbeResult, decode_notice, encode_notice
+from pallas_common.protocol.reports import (
     DownstreamHealth,
     FailedReport,
     HealthReport,
@@ -27,7 +28,6 @@ from pallas_common.protocol.messages import (
     decode_report,
     encode_report,
 )
-from pallas_common.protocol.notices import Notice, ProbeResult, decode_notice, encode_notice
 
 RESULT = ProbeResult(target="t", up=False, latency=0.1, at=1.0, checked="2026-03-12T12:00:00Z", error="no")
 REPORTS: list[Report] = [

@@ -1,0 +1,145 @@
+"""What a worker reports to the supervisor: `Report` messages on the `report` pipe, as JSON objects, one a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pallas_common.protocol.limits import MINIMUM_LIVENESS_INTERVAL
+from pallas_common.protocol.llm import ModelCapabilities  # noqa: TC001 - `decode_report` looks it up
+from pallas_common.protocol.notices import ProbeResult  # noqa: TC001 - as well
+from pallas_common.protocol.typed_json import build, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Stage = Literal["importing", "creating", "serving"]
+Status = Literal["ok", "degraded", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """The worker has begun this stage of its start."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyReport:
+    """The agent's module is imported, one instance was made and disposed of, and the port is served."""
+
+    model: str | None
+    """The model of the served agent, `provider.model-name`, or None if it has none."""
+    capabilities: ModelCapabilities | None
+    """What the registry may publish for this agent's own model."""
+    served: str | None = None
+    """What the served agent is called in its module, where that may be another name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReport:
+    """The worker gives up; its exit follows."""
+
+    message: str
+    """One line for people: the last line of the traceback, without secrets."""
+    permanent: bool
+    """A restart cannot mend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamHealth:
+    """The newest probe of one downstream MCP server."""
+
+    name: str
+    up: bool
+    latency: float
+    """Seconds that the probe took."""
+    error: str | None = None
+    checked: str | None = None
+    """When it ended, as RFC 3339."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderHealth:
+    """The newest check of the active LLM provider."""
+
+    name: str
+    up: bool
+    latency: float | None = None
+    """Seconds that the check took."""
+    error: str | None = None
+    checked: str | None = None
+    """When it ended, as RFC 3339."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReport:
+    """One round of background probes, as `get_health` answers it."""
+
+    status: Status
+    timestamp: str
+    message: str | None = None
+    downstreams: tuple[DownstreamHealth, ...] = ()
+    provider: ProviderHealth | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """The serving loop turns. The first one comes before `ReadyReport`, the last one before the drain."""
+
+    interval: float
+    """Seconds until the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchReport:
+    """What the worker looks at and others may look at, too: it wants to hear of it, or to be told to probe it."""
+
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedReport:
+    """What the worker has found by probes of its own, of targets that it shares."""
+
+    results: tuple[ProbeResult, ...]
+
+
+Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat | WatchReport | ProbedReport
+
+_KINDS: Mapping[str, type[Report]] = {
+    "stage": StageReport,
+    "ready": ReadyReport,
+    "failed": FailedReport,
+    "health": HealthReport,
+    "heartbeat": Heartbeat,
+    "watch": WatchReport,
+    "probed": ProbedReport,
+}
+_NAMES = {type_: name for name, type_ in _KINDS.items()}
+
+
+def encode_report(report: Report) -> bytes:
+    """The report as one line of JSON, with its line feed."""
+    return json.dumps({"kind": _NAMES[type(report)], **dataclasses.asdict(report)}).encode() + b"\n"
+
+
+def decode_report(line: bytes) -> Report:
+    """The report in one line that `encode_report` wrote.
+
+    Whoever wrote it, every field of what is returned is of its type, numbers are finite, and texts can be written.
+
+    Raises:
+        ValueError: the line is not a known report; the message says why, in a few words.
+    """
+    fields = read_object(line)
+    name = fields.pop("kind", None)
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ValueError("not of a known kind")
+    report = build(kind, fields)
+    if isinstance(report, Heartbeat) and report.interval < MINIMUM_LIVENESS_INTERVAL:
+        raise ValueError(f"interval: {report.interval:g} is below {MINIMUM_LIVENESS_INTERVAL:g}")
+    return report

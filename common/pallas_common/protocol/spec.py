@@ -1,0 +1,124 @@
+"""What the supervisor passes to a worker, and the exit statuses by which the worker answers.
+
+A `WorkerSpec` goes down as JSON in an anonymous memory file, beside the descriptors of `Descriptors`. The lifeline is
+never written to: its end of file means that the supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pallas_common.protocol.limits import (
+    LIVENESS_INTERVAL,
+    MAX_CONCURRENCY,
+    MAX_QUEUE,
+    MAX_REQUEST_BYTES,
+    SLOW_AFTER,
+)
+from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.notices import PROBE_INTERVAL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXIT_PERMANENT = 78
+"""Exit status of a worker whose failure a restart cannot mend (EX_CONFIG of sysexits.h)."""
+
+EXIT_FAILURE = 70
+"""Exit status of a worker that failed for a reason of the moment (EX_SOFTWARE of sysexits.h)."""
+
+
+EXIT_OUT_OF_MEMORY = 71
+"""Exit status of a worker that ran into its memory limit (EX_OSERR of sysexits.h)."""
+
+
+class Descriptors(NamedTuple):
+    """The descriptors that a worker inherits, in the order in which they are passed."""
+
+    spec: int
+    """Memory file that holds the JSON of a `WorkerSpec`."""
+    listen: int
+    """The agent's listening TCP socket; the supervisor keeps its own copy."""
+    lifeline: int
+    """Read end of a pipe; end of file when the supervisor is gone."""
+    report: int
+    """Write end of a pipe for `Report` messages."""
+    records: int
+    """Write end of a pipe for log records; non-blocking."""
+    output: int
+    """Write end of a pipe that becomes stdout and stderr."""
+    notices: int
+    """Read end of a pipe for `Notice` messages; at its end of file nobody shares probes with the worker any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """All that one worker is told. Times are in seconds."""
+
+    agent: str
+    module: str
+    title: str
+    description: str
+    version: str
+    deployment: str
+    port: int
+    generation: int
+    """Number of this start of the agent, from 1; unique while the supervisor lives."""
+    directory: str
+    """Working directory, where the module and the fast-agent configuration are looked up."""
+    listener_outlives: bool = False
+    """Whether the service manager keeps the listening socket for the next supervisor: it must not be shut down."""
+    allowed_hosts: tuple[str, ...]
+    """Names and addresses that a Host header may have, with any port, and the origins of pages that may ask."""
+    metrics_directory: str
+    metrics_slot: str
+    """Names this worker's metrics files; letters and digits only."""
+    stop_timeout: float
+    """How long a drain may take after SIGTERM."""
+    log_level: str
+    root_log_level: str
+    default_model: str | None = None
+    capabilities: ModelCapabilities | None = None
+    max_concurrency: int = MAX_CONCURRENCY
+    """Calls that run at a time; the others wait."""
+    max_queue: int = MAX_QUEUE
+    """Calls that wait at most; those beyond are refused."""
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    """Bytes of one request's body."""
+    liveness_interval: float = LIVENESS_INTERVAL
+    """From one heartbeat to the next."""
+    memory_limit: int | None = None
+    """Bytes that it may take; None if that is not limited."""
+    probe_interval: float = PROBE_INTERVAL
+    """From one probe of what the agent needs to the next."""
+    slow_after: float = SLOW_AFTER
+    """Beyond which such a probe counts as slow."""
+    probe_key: str | None = field(default=None, repr=False)
+    """Names the targets of probes that workers share; None to share none."""
+    cgroup: str | None = None
+    """Path of the control group that the worker is to join; None if it has none of its own."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The whole environment of the worker."""
+
+    def to_json(self) -> bytes:
+        """The spec as UTF-8 JSON."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> WorkerSpec:
+        """The spec that `to_json` wrote.
+
+        Raises:
+            ValueError: `data` is not such JSON.
+        """
+        try:
+            fields = json.loads(data)
+            if (capabilities := fields["capabilities"]) is not None:
+                fields["capabilities"] = ModelCapabilities(**capabilities)
+            fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
+            return cls(**fields)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"not a worker specification: {error}") from error
