@@ -35,7 +35,7 @@ from pallas_supervisor.lifecycle.events import (
     Start,
     Stop,
 )
-from pallas_supervisor.lifecycle.states import Agent, Desired, SecondWorkerState, State, Transition
+from pallas_supervisor.lifecycle.states import Agent, Desired, SecondWorkerState, State, Transition, WorkerId
 from pallas_supervisor.lifecycle.table import step
 
 if TYPE_CHECKING:
@@ -53,16 +53,16 @@ _log = get_logger("pallas.supervisor.engine")
 class Processes(Protocol):
     """What the engine needs done; each call returns at once and answers with events."""
 
-    def spawn(self, name: str, generation: int) -> None:
+    def spawn(self, worker_id: WorkerId) -> None:
         """Answer with exactly one `Spawned` or `SpawnFailed`, later with `Ready`, `Died`."""
 
-    def terminate(self, name: str, generation: int) -> None:
+    def terminate(self, worker_id: WorkerId) -> None:
         """Send SIGTERM."""
 
-    def kill(self, name: str, generation: int) -> None:
+    def kill(self, worker_id: WorkerId) -> None:
         """Send SIGKILL to the whole group."""
 
-    def reap(self, name: str, generation: int) -> None:
+    def reap(self, worker_id: WorkerId) -> None:
         """Answer with `Reaped` once nothing is left."""
 
 
@@ -226,13 +226,13 @@ class Engine:
     def _carry_out(self, name: str, effect: Effect) -> None:
         match effect:
             case Spawn(generation):
-                self._processes.spawn(name, generation)
+                self._processes.spawn(WorkerId(name, generation))
             case Terminate(generation):
-                self._processes.terminate(name, generation)
+                self._processes.terminate(WorkerId(name, generation))
             case Kill(generation):
-                self._processes.kill(name, generation)
+                self._processes.kill(WorkerId(name, generation))
             case Reap(generation):
-                self._processes.reap(name, generation)
+                self._processes.reap(WorkerId(name, generation))
             case SetTimer(timer_epoch, seconds):
                 self._set(self._timers, name, seconds, Elapsed(timer_epoch))
             case SetSecondWorkerTimer(generation, state, seconds):

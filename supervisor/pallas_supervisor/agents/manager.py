@@ -34,11 +34,11 @@ from pallas_supervisor.health.reports import WorkerReports
 from pallas_supervisor.health.shared_probes import SharedProbes
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.events import Ready, StartFailureReported
-from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, State, Transition
+from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, State, Transition, WorkerId
 from pallas_supervisor.logs.transitions import tell_inability, tell_replacement, tell_state
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
-from pallas_supervisor.processes.linux.process_tree import OWN, WorkerId
+from pallas_supervisor.processes.linux.process_tree import OWN
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.pipes.notices import NoticePipes
 from pallas_supervisor.sockets.listeners import connectable
@@ -119,19 +119,19 @@ class Fleet:
         self._directory = directory
         self.outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
-        self.intake = Intake(self._reported, hub, self._pid)
+        self.intake = Intake(lambda worker_id, report: self._reported(*worker_id, report), hub, self._pid)
         self.notices = NoticePipes()
         self.shared_probes = SharedProbes(self.notices.send)
         self._probe_key = secrets.token_hex(32)
         self.launcher = Launcher(
             zygote=zygote,
-            describe=self._describe,
+            describe=lambda worker_id: self._describe(*worker_id),
             interpreter=lambda name: self.deployment.agents[name].python,
             listener=lambda name: self.listeners[name].fileno(),
             pipes=self.intake,
             notices=self.notices,
             emit=lambda name, event: self.engine.post(name, event),
-            gone=self._gone,
+            gone=lambda worker_id: self._gone(*worker_id),
             groups=groups,
             offspring=offspring,
         )
@@ -262,7 +262,7 @@ class Fleet:
         """End every worker without grace."""
         for name, agent in self.agents.items():
             for generation in agent.generations:
-                self.launcher.kill(name, generation)
+                self.launcher.kill(WorkerId(name, generation))
 
     async def _describe(self, name: str, generation: int) -> WorkerSpec:
         files = await asyncio.to_thread(self.provenance.fingerprints, name)
@@ -287,13 +287,13 @@ class Fleet:
     def _learn_secrets(self, environment: Mapping[str, str]) -> None:
         self.hub.secrets.add(configured_secrets(Path(self._directory), environment))
 
-    def _pid(self, name: str, generation: int) -> int | None:
-        worker = self.launcher.worker(WorkerId(name, generation))
+    def _pid(self, worker_id: WorkerId) -> int | None:
+        worker = self.launcher.worker(worker_id)
         return None if worker is None else worker.pid
 
     def _gone(self, name: str, generation: int) -> None:
         self.guards.forget(name, generation)
-        self.shared_probes.leave((name, generation))
+        self.shared_probes.leave(WorkerId(name, generation))
         self.slots.process_gone(name, generation)
 
     def _reported(self, name: str, generation: int, report: Report) -> None:
@@ -314,11 +314,11 @@ class Fleet:
                 said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self.hub.secrets)
                 self.engine.post(name, StartFailureReported(generation, said))
             case WatchReport(targets=targets):
-                self.shared_probes.watch((name, generation), targets)
+                self.shared_probes.watch(WorkerId(name, generation), targets)
             case ProbedReport(results=results):
                 # One of the future would be believed for as long as that.
                 begun = [result for result in results if result.at <= time.monotonic()]
-                self.shared_probes.take((name, generation), begun)
+                self.shared_probes.take(WorkerId(name, generation), begun)
             case HealthReport():
                 before = self.reports.take_health(name, generation, report)
                 if generation == agent.generation:

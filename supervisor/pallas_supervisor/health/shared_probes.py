@@ -16,16 +16,16 @@ from pallas_common.protocol.notices import LONGEST_ERROR, LONGEST_TARGET, MOST_T
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    type Worker = tuple[str, int]
-    """Agent and generation."""
-    type Send = Callable[[str, int, Notice], None]
+    from pallas_supervisor.lifecycle.states import WorkerId
+
+    type Send = Callable[[WorkerId, Notice], None]
 
 
 @dataclass(slots=True)
 class _Target:
-    holder: Worker
+    holder: WorkerId
     """Whose turn it is."""
-    watchers: dict[Worker, None] = field(default_factory=dict)
+    watchers: dict[WorkerId, None] = field(default_factory=dict)
     """All who want to hear of it, the holder included, in the order in which they came."""
     newest: ProbeResult | None = None
 
@@ -41,7 +41,7 @@ class SharedProbes:
         self._send = send
         self._targets: dict[str, _Target] = {}
 
-    def watch(self, worker: Worker, targets: Iterable[str]) -> None:
+    def watch(self, worker: WorkerId, targets: Iterable[str]) -> None:
         """A worker wants to hear of these targets: it does at once, or it is to probe them itself."""
         results: list[ProbeResult] = []
         turns: list[str] = []
@@ -56,12 +56,12 @@ class SharedProbes:
             target.watchers[worker] = None
         self._tell(worker, results, turns)
 
-    def take(self, worker: Worker, results: Iterable[ProbeResult]) -> None:
+    def take(self, worker: WorkerId, results: Iterable[ProbeResult]) -> None:
         """A worker has probed: the others that watch the same hear of it, and the turn stays, or becomes, its own.
 
         It was not its turn if whoever has it was not heard of for too long.
         """
-        news: defaultdict[Worker, list[ProbeResult]] = defaultdict(list)
+        news: defaultdict[WorkerId, list[ProbeResult]] = defaultdict(list)
         turns: list[str] = []
         for result in results:
             target = self._targets.get(result.target)
@@ -79,9 +79,9 @@ class SharedProbes:
             self._tell(other, heard, [])
         self._tell(worker, [], turns)
 
-    def leave(self, worker: Worker) -> None:
+    def leave(self, worker: WorkerId) -> None:
         """A worker is gone: its turns go to others."""
-        turns: defaultdict[Worker, list[str]] = defaultdict(list)
+        turns: defaultdict[WorkerId, list[str]] = defaultdict(list)
         for name, target in list(self._targets.items()):
             if worker not in target.watchers:
                 continue
@@ -94,9 +94,9 @@ class SharedProbes:
         for heir, names in turns.items():
             self._tell(heir, [], names)
 
-    def _tell(self, worker: Worker, results: list[ProbeResult], turns: list[str]) -> None:
+    def _tell(self, worker: WorkerId, results: list[ProbeResult], turns: list[str]) -> None:
         if results or turns:
-            self._send(*worker, Notice(results=tuple(results), turns=tuple(turns)))
+            self._send(worker, Notice(results=tuple(results), turns=tuple(turns)))
 
 
 def _bounded(result: ProbeResult) -> ProbeResult:

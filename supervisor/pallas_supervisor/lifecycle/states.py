@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pallas_registry.deployment.model import DependencyLossPolicy, RestartPolicy
+
+
+class WorkerId(NamedTuple):
+    """One start of an agent, and so one worker; generations count an agent's starts."""
+
+    name: str
+    generation: int
 
 
 class State(StrEnum):

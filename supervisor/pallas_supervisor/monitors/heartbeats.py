@@ -14,7 +14,7 @@ from pallas_supervisor.monitors.cpu_silence import Silence
 from pallas_supervisor.processes.linux import procfs
 
 if TYPE_CHECKING:
-    from pallas_supervisor.processes.linux.process_tree import WorkerId
+    from pallas_supervisor.lifecycle.states import WorkerId
 
 LOOKS = 0.25
 """Part of an interval between two looks: well below what counts as late."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from pallas_supervisor.processes.linux import procfs
 
 if TYPE_CHECKING:
+    from pallas_supervisor.lifecycle.states import WorkerId
     from pallas_supervisor.processes.launcher import Launcher
-    from pallas_supervisor.processes.linux.process_tree import WorkerId
     from pallas_supervisor.processes.worker import Worker
 
 INTERVAL = 2.0
@@ -82,13 +82,13 @@ class MemoryMonitor:
         self._footprints: dict[WorkerId, MemoryUse] = {}
         self._timer = self._loop.call_later(INTERVAL, self._look_again)
 
-    def settle(self, owner: WorkerId) -> None:
+    def settle(self, worker_id: WorkerId) -> None:
         """The worker says that it is ready: what it takes now, it takes from the start.
 
         The next look would be too late, for a call may have come before it.
         """
-        worker = self._launcher.worker(owner)
-        if worker is not None and (measured := self._measure(owner, worker)) is not None:
+        worker = self._launcher.worker(worker_id)
+        if worker is not None and (measured := self._measure(worker_id, worker)) is not None:
             footprint, used = measured
             footprint.settle(used)
 
@@ -100,8 +100,8 @@ class MemoryMonitor:
     def newest(self) -> dict[str, tuple[int, int]]:
         """Bytes taken and allowed, of each agent with a limit; of two of its workers the one that takes more."""
         found: dict[str, tuple[int, int]] = {}
-        for owner, footprint in self._footprints.copy().items():
-            found[owner.name] = max(found.get(owner.name, (0, 0)), (footprint.used, footprint.limit))
+        for worker_id, footprint in self._footprints.copy().items():
+            found[worker_id.name] = max(found.get(worker_id.name, (0, 0)), (footprint.used, footprint.limit))
         return found
 
     def close(self) -> None:
@@ -114,19 +114,19 @@ class MemoryMonitor:
 
     def look(self) -> None:
         """Look at every worker that has a limit and has not been killed for it yet."""
-        for owner, worker in self._launcher.workers.items():
-            if worker.reason is not None or (measured := self._measure(owner, worker)) is None:
+        for worker_id, worker in self._launcher.workers.items():
+            if worker.reason is not None or (measured := self._measure(worker_id, worker)) is None:
                 continue
             footprint, used = measured
-            verdict = footprint.judge(used, serving=self._judge.is_serving(owner))
+            verdict = footprint.judge(used, serving=self._judge.is_serving(worker_id))
             if verdict is not Verdict.FINE:
-                self._judge.judged(owner, verdict, footprint)
+                self._judge.judged(worker_id, verdict, footprint)
 
-    def _measure(self, owner: WorkerId, worker: Worker) -> tuple[MemoryUse, int] | None:
+    def _measure(self, worker_id: WorkerId, worker: Worker) -> tuple[MemoryUse, int] | None:
         limit = worker.launch_info.memory_limit
         if limit is None or (used := _used(worker)) is None:
             return None
-        return self._footprints.setdefault(owner, MemoryUse(limit)), used
+        return self._footprints.setdefault(worker_id, MemoryUse(limit)), used
 
 
 def _used(worker: Worker) -> int | None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 from pallas_common.logs.setup import get_logger
 from pallas_common.sizes import describe_size
 from pallas_supervisor.lifecycle.events import RollingRestart, Unhealthy
-from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, State
+from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, State, WorkerId
 from pallas_supervisor.monitors.heartbeats import HeartbeatMonitor
 from pallas_supervisor.monitors.memory import SOFT, MemoryMonitor, MemoryUse, Verdict
-from pallas_supervisor.processes.linux.process_tree import WorkerId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +95,7 @@ class Reactions:
 
     def take_in(self, worker: WorkerId) -> None:
         """Read what lies in the worker's pipes."""
-        self._fleet.intake.drain(*worker)
+        self._fleet.intake.drain(worker)
 
     def lost(self, worker: WorkerId, message: str) -> None:
         """Its serving loop has stopped: have it killed and started again."""
@@ -116,7 +115,7 @@ class Reactions:
         if verdict is Verdict.OVER:
             text = "%s: takes %s and may take %s: killed"
             _log.error(text, worker.name, used, limit, extra=extra)
-            self._fleet.launcher.kill(*worker, reason=OUT_OF_MEMORY)
+            self._fleet.launcher.kill(worker, reason=OUT_OF_MEMORY)
         elif verdict is Verdict.UNDERSIZED:
             text = "%s: takes %s from the start, more than %d %% of its memory_limit, %s: raise the limit"
             _log.warning(text, worker.name, used, SOFT * 100, limit, extra=extra)

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
 from pallas_supervisor.lifecycle.events import Died, Event, Reaped, Spawned, SpawnFailed
-from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.processes.keeper.client import Keeper, KeeperError
 from pallas_supervisor.processes.linux import procfs
 from pallas_supervisor.processes.linux.process_tree import (
     NASCENT,
     OWN,
     Offspring,
-    WorkerId,
     is_unreaped,
     pidfd_of,
     send,
@@ -60,13 +59,13 @@ class CalledOffError(Exception):
 class WorkerPipes(Protocol):
     """Where a worker's pipes end; see `intake`."""
 
-    def open(self, name: str, generation: int) -> tuple[int, int, int]:
+    def open(self, worker_id: WorkerId) -> tuple[int, int, int]:
         """Write ends for report, records and output; the caller closes them after the spawn."""
 
-    def drain(self, name: str, generation: int) -> None:
+    def drain(self, worker_id: WorkerId) -> None:
         """Take in what the worker wrote before it died."""
 
-    def close(self, name: str, generation: int) -> None:
+    def close(self, worker_id: WorkerId) -> None:
         """Stop reading; nothing more can come."""
 
 
@@ -90,13 +89,13 @@ class Launcher:
         self,
         *,
         zygote: Zygote | None,
-        describe: Callable[[str, int], Awaitable[WorkerSpec]],
+        describe: Callable[[WorkerId], Awaitable[WorkerSpec]],
         interpreter: Callable[[str], str | None],
         listener: Callable[[str], int],
         pipes: WorkerPipes,
         notices: NoticePipes,
         emit: Callable[[str, Event], None],
-        gone: Callable[[str, int], None],
+        gone: Callable[[WorkerId], None],
         groups: Groups | None = None,
         offspring: Offspring = OWN,
     ) -> None:
@@ -131,11 +130,11 @@ class Launcher:
     @property
     def pids(self) -> dict[str, int]:
         """The process ID of every live worker by agent."""
-        return {owner.name: worker.pid for owner, worker in self._workers.copy().items()}
+        return {worker_id.name: worker.pid for worker_id, worker in self._workers.copy().items()}
 
-    def worker(self, owner: WorkerId) -> Worker | None:
+    def worker(self, worker_id: WorkerId) -> Worker | None:
         """The live worker of this start of an agent."""
-        return self._workers.get(owner)
+        return self._workers.get(worker_id)
 
     @property
     def workers(self) -> dict[WorkerId, Worker]:
@@ -153,21 +152,21 @@ class Launcher:
 
     # --- the engine's calls -------------------------------------------------------------------------------
 
-    def spawn(self, name: str, generation: int) -> None:
+    def spawn(self, worker_id: WorkerId) -> None:
         """Start a worker; answers with `Spawned` or `SpawnFailed`."""
-        task = self._loop.create_task(self._spawn(WorkerId(name, generation)), name=f"spawn {name}")
+        task = self._loop.create_task(self._spawn(worker_id), name=f"spawn {worker_id.name}")
         self._spawning.add(task)
         task.add_done_callback(self._spawned)
 
-    def terminate(self, name: str, generation: int) -> None:
+    def terminate(self, worker_id: WorkerId) -> None:
         """Ask the worker to drain and exit."""
-        self._call_off(WorkerId(name, generation))
-        self._signal(WorkerId(name, generation), signal.SIGTERM)
+        self._call_off(worker_id)
+        self._signal(worker_id, signal.SIGTERM)
 
-    def kill(self, name: str, generation: int, reason: str | None = None) -> None:
+    def kill(self, worker_id: WorkerId, reason: str | None = None) -> None:
         """Kill the worker and all that it has started; `reason` goes into its exit."""
-        self._call_off(WorkerId(name, generation))
-        worker = self._workers.get(WorkerId(name, generation))
+        self._call_off(worker_id)
+        worker = self._workers.get(worker_id)
         if worker is not None:
             worker.reason = worker.reason or reason
             if worker.launch_info.group is not None:
@@ -177,9 +176,9 @@ class Launcher:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(worker.pid, signal.SIGKILL)
 
-    def reap(self, name: str, generation: int) -> None:
+    def reap(self, worker_id: WorkerId) -> None:
         """Kill what is left of the group and of strays, reap, and say `Reaped` when nothing is left."""
-        self._sweep(self._workers[WorkerId(name, generation)], 0)
+        self._sweep(self._workers[worker_id], 0)
 
     async def close(self) -> None:
         """Let go of the lifeline and end all that is left of agents and zygote, once no worker is left."""
@@ -190,13 +189,13 @@ class Launcher:
 
     # --- how it is done -----------------------------------------------------------------------------------
 
-    def _signal(self, owner: WorkerId, number: signal.Signals) -> None:
-        if (worker := self._workers.get(owner)) is not None:
+    def _signal(self, worker_id: WorkerId, number: signal.Signals) -> None:
+        if (worker := self._workers.get(worker_id)) is not None:
             send(worker.pidfd, number)
 
-    def _call_off(self, owner: WorkerId) -> None:
+    def _call_off(self, worker_id: WorkerId) -> None:
         """Let a start that has not come so far as a process come to nothing."""
-        if (waiting := self._waiting.get(owner)) is not None:
+        if (waiting := self._waiting.get(worker_id)) is not None:
             waiting.cancel()
 
     def _keeper_replaced(self) -> None:
@@ -209,105 +208,112 @@ class Launcher:
         self._spawning.discard(task)
         self.reap_adopted()  # what ended meanwhile had to be left alone
 
-    async def _spawn(self, owner: WorkerId) -> None:
+    async def _spawn(self, worker_id: WorkerId) -> None:
         try:
-            pid = await self._make(owner)
-            pidfd, launch_info = pidfd_of(pid), self._launch_infos.pop(owner)
-            worker = self._workers[owner] = Worker(owner, pid, pidfd, launch_info)
+            pid = await self._make(worker_id)
+            pidfd, launch_info = pidfd_of(pid), self._launch_infos.pop(worker_id)
+            worker = self._workers[worker_id] = Worker(worker_id, pid, pidfd, launch_info)
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
             if not isinstance(error, OSError | CalledOffError):
-                _log.exception("%s: cannot be started", owner.name, extra={"agent": owner.name})
-            self._close_pipes(owner)
-            if (group := self._launch_infos.pop(owner, LaunchInfo()).group) is not None:
+                _log.exception("%s: cannot be started", worker_id.name, extra={"agent": worker_id.name})
+            self._close_pipes(worker_id)
+            if (group := self._launch_infos.pop(worker_id, LaunchInfo()).group) is not None:
                 group.kill()
                 group.remove()
-            self._tell_gone(owner)
+            self._tell_gone(worker_id)
             message = f"cannot be started: {error}"
             permanent = isinstance(error, _UNUSABLE_INTERPRETER)
             exhausted = isinstance(error, OSError) and error.errno in _EXHAUSTED
-            self._emit(owner.name, SpawnFailed(owner.generation, message, permanent, exhausted))
+            self._emit(worker_id.name, SpawnFailed(worker_id.generation, message, permanent, exhausted))
             return
         self._loop.add_reader(worker.pidfd, self._ended, worker)
-        self._emit(owner.name, Spawned(owner.generation, pid))
+        self._emit(worker_id.name, Spawned(worker_id.generation, pid))
 
-    async def _make(self, owner: WorkerId) -> int:
-        spec = await self._unless_called_off(owner, self._describe(*owner), "its files were still being read")
-        launch_info = self._launch_infos[owner] = LaunchInfo(spec.memory_limit)
-        if (group := self._group_for(owner, spec.memory_limit)) is not None:
+    async def _make(self, worker_id: WorkerId) -> int:
+        spec = await self._unless_called_off(
+            worker_id, self._describe(worker_id), "its files were still being read"
+        )
+        launch_info = self._launch_infos[worker_id] = LaunchInfo(spec.memory_limit)
+        if (group := self._group_for(worker_id, spec.memory_limit)) is not None:
             launch_info.group = group
             spec = replace(spec, cgroup=str(group.path))
-        interpreter = self._interpreter(owner.name)
+        interpreter = self._interpreter(worker_id.name)
         if interpreter is None and self._zygote is not None:
             for _ in range(2):
                 try:
-                    return await self._fork(self._zygote, owner, spec)
+                    return await self._fork(self._zygote, worker_id, spec)
                 except ZygoteError as error:
                     # It may have been forked without our having heard of it, and comes to us once its parent is dead.
-                    await self._reaper.kill_unclaimed(owner, NASCENT)
+                    await self._reaper.kill_unclaimed(worker_id, NASCENT)
                     if group is not None:
                         group.kill()
-                    _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
+                    _log.warning("%s: %s", worker_id.name, error, extra={"agent": worker_id.name})
         try:
-            return self._execute(interpreter or sys.executable, owner, spec)
+            return self._execute(interpreter or sys.executable, worker_id, spec)
         except KeeperError as error:
-            await self._reaper.kill_unclaimed(owner)  # it may have been started
-            _log.warning("%s: %s", owner.name, error, extra={"agent": owner.name})
-            return self._execute(interpreter or sys.executable, owner, spec)
+            await self._reaper.kill_unclaimed(worker_id)  # it may have been started
+            _log.warning("%s: %s", worker_id.name, error, extra={"agent": worker_id.name})
+            return self._execute(interpreter or sys.executable, worker_id, spec)
 
-    def _group_for(self, owner: WorkerId, memory_limit: int | None) -> WorkerGroup | None:
+    def _group_for(self, worker_id: WorkerId, memory_limit: int | None) -> WorkerGroup | None:
         if self._groups is None:
             return None
         try:
-            return self._groups.make(owner, memory_limit)
+            return self._groups.make(worker_id, memory_limit)
         except OSError as error:
             _log.warning(
-                "%s: starts without a control group: %s", owner.name, error, extra={"agent": owner.name}
+                "%s: starts without a control group: %s",
+                worker_id.name,
+                error,
+                extra={"agent": worker_id.name},
             )
             return None
 
-    async def _fork(self, zygote: Zygote, owner: WorkerId, spec: WorkerSpec) -> int:
-        await self._unless_called_off(owner, zygote.ready(), "the zygote, which forks it, was not ready yet")
-        with self._descriptors(owner, spec) as descriptors:
+    async def _fork(self, zygote: Zygote, worker_id: WorkerId, spec: WorkerSpec) -> int:
+        await self._unless_called_off(
+            worker_id, zygote.ready(), "the zygote, which forks it, was not ready yet"
+        )
+        with self._descriptors(worker_id, spec) as descriptors:
             return await zygote.spawn(descriptors)
 
-    async def _unless_called_off[T](self, owner: WorkerId, step: Awaitable[T], why: str) -> T:
+    async def _unless_called_off[T](self, worker_id: WorkerId, step: Awaitable[T], why: str) -> T:
         """Wait for a step of a start.
 
         Raises:
             CalledOffError: the start is not wanted any more; `why` says how far it had come.
         """
         waiting: asyncio.Future[T] = asyncio.ensure_future(step)
-        self._waiting[owner] = waiting
+        self._waiting[worker_id] = waiting
         try:
             return await waiting
         except asyncio.CancelledError:
             raise CalledOffError(why) from None
         finally:
-            del self._waiting[owner]
+            del self._waiting[worker_id]
 
-    def _execute(self, interpreter: str, owner: WorkerId, spec: WorkerSpec) -> int:
-        with self._descriptors(owner, spec) as descriptors:
+    def _execute(self, interpreter: str, worker_id: WorkerId, spec: WorkerSpec) -> int:
+        with self._descriptors(worker_id, spec) as descriptors:
             numbers = ",".join(map(str, descriptors))
             arguments = [interpreter, "-P", "-m", "pallas_worker.process.own_interpreter", numbers]
             return self._offspring.execute(arguments, spec.environment, descriptors, descriptors.output)
 
     @contextlib.contextmanager
-    def _descriptors(self, owner: WorkerId, spec: WorkerSpec) -> Iterator[Descriptors]:
+    def _descriptors(self, worker_id: WorkerId, spec: WorkerSpec) -> Iterator[Descriptors]:
         ours: list[int] = []
         try:
             memory = os.memfd_create("pallas-worker")
             ours.append(memory)
             os.write(memory, spec.to_json())
-            listener = os.dup(self._listener(owner.name))
+            listener = os.dup(self._listener(worker_id.name))
             ours.append(listener)
             lifeline = os.dup(self._lifeline)
             ours.append(lifeline)
-            pipes = self._pipes.open(*owner)
+            pipes = self._pipes.open(worker_id)
             ours.extend(pipes)
             links = [f"pipe:[{os.fstat(pipe).st_ino}]" for pipe in pipes]
-            launch_info = self._launch_infos[owner]
+            launch_info = self._launch_infos[worker_id]
             launch_info.pipes, launch_info.at, launch_info.ticks = frozenset(links), time.time(), procfs.now()
-            notices = self._notices.open(*owner)
+            notices = self._notices.open(worker_id)
             ours.append(notices)
             yield Descriptors(memory, listener, lifeline, *pipes, notices)
         finally:
@@ -319,10 +325,10 @@ class Launcher:
         if exit_ is None:
             return
         self._loop.remove_reader(worker.pidfd)
-        with self._telling_anyway(worker.owner):
+        with self._telling_anyway(worker.id):
             exit_ = replace(exit_, reason=reason_of(worker, exit_))
-            self._pipes.drain(*worker.owner)
-        self._emit(worker.owner.name, Died(worker.owner.generation, exit_))
+            self._pipes.drain(worker.id)
+        self._emit(worker.id.name, Died(worker.id.generation, exit_))
 
     def _exit_of(self, worker: Worker) -> Exit | None:
         try:
@@ -331,12 +337,12 @@ class Launcher:
             return Exit(status=EXIT_FAILURE)
 
     @contextlib.contextmanager
-    def _telling_anyway(self, owner: WorkerId) -> Iterator[None]:
+    def _telling_anyway(self, worker_id: WorkerId) -> Iterator[None]:
         """Let nothing that a dead worker has left in its pipes keep the engine from hearing of its end."""
         try:
             yield
         except Exception:  # noqa: BLE001 - whatever it is, the engine waits for the event
-            _log.exception("%s: cannot be settled", owner.name, extra={"agent": owner.name})
+            _log.exception("%s: cannot be settled", worker_id.name, extra={"agent": worker_id.name})
 
     def _sweep(self, worker: Worker, attempt: int) -> None:
         delay = SWEEP_INTERVALS[min(attempt, len(SWEEP_INTERVALS) - 1)]
@@ -349,22 +355,22 @@ class Launcher:
         if not clean:
             self._loop.call_later(delay, self._sweep, worker, attempt + 1)
             return
-        del self._workers[worker.owner]
+        del self._workers[worker.id]
         os.close(worker.pidfd)
-        with self._telling_anyway(worker.owner):
+        with self._telling_anyway(worker.id):
             if worker.launch_info.group is not None:
                 worker.launch_info.group.remove()
-            self._pipes.drain(*worker.owner)
-        self._close_pipes(worker.owner)
-        self._tell_gone(worker.owner)
-        self._emit(worker.owner.name, Reaped(worker.owner.generation))
+            self._pipes.drain(worker.id)
+        self._close_pipes(worker.id)
+        self._tell_gone(worker.id)
+        self._emit(worker.id.name, Reaped(worker.id.generation))
 
-    def _close_pipes(self, owner: WorkerId) -> None:
-        with self._telling_anyway(owner):
-            self._pipes.close(*owner)
-        with self._telling_anyway(owner):
-            self._notices.close(*owner)
+    def _close_pipes(self, worker_id: WorkerId) -> None:
+        with self._telling_anyway(worker_id):
+            self._pipes.close(worker_id)
+        with self._telling_anyway(worker_id):
+            self._notices.close(worker_id)
 
-    def _tell_gone(self, owner: WorkerId) -> None:
-        with self._telling_anyway(owner):
-            self._gone(*owner)
+    def _tell_gone(self, worker_id: WorkerId) -> None:
+        with self._telling_anyway(worker_id):
+            self._gone(worker_id)

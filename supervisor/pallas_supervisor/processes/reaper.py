@@ -12,7 +12,6 @@ from pallas_supervisor.processes.linux import procfs
 from pallas_supervisor.processes.linux.process_tree import (
     NASCENT,
     Offspring,
-    WorkerId,
     children,
     kill_group,
     kill_strays,
@@ -24,6 +23,7 @@ from pallas_supervisor.processes.linux.process_tree import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pallas_supervisor.lifecycle.states import WorkerId
     from pallas_supervisor.processes.worker import Worker
     from pallas_supervisor.processes.zygote_client import Zygote
 
@@ -85,7 +85,7 @@ class Reaper:
         worker whose session or pipes it has inherited, or else may belong to any that was there before it.
         """
         session = session_of(pid)
-        if whose == worker.owner or session == worker.pid:
+        if whose == worker.id or session == worker.pid:
             return True
         if worker.launch_info.group is not None:
             return worker.launch_info.group.holds(pid)
@@ -98,10 +98,10 @@ class Reaper:
         begun = procfs.started(pid)
         return begun is None or begun >= worker.launch_info.ticks
 
-    async def kill_unclaimed(self, *owners: WorkerId) -> None:
+    async def kill_unclaimed(self, *worker_ids: WorkerId) -> None:
         """Kill what bears the sign of these and is no worker that we know."""
         for interval in SWEEP_INTERVALS:
-            if kill_strays(self._known(), lambda _pid, whose: whose in owners, self._offspring):
+            if kill_strays(self._known(), lambda _pid, whose: whose in worker_ids, self._offspring):
                 return
             await asyncio.sleep(interval)
 

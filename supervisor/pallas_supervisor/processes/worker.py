@@ -9,9 +9,8 @@ from pallas_common.protocol.spec import EXIT_OUT_OF_MEMORY
 from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY
 
 if TYPE_CHECKING:
-    from pallas_supervisor.lifecycle.states import Exit
+    from pallas_supervisor.lifecycle.states import Exit, WorkerId
     from pallas_supervisor.processes.linux.cgroups import WorkerGroup
-    from pallas_supervisor.processes.linux.process_tree import WorkerId
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class LaunchInfo:
 class Worker:
     """One live process. `pidfd` stays open until the sweep is done."""
 
-    owner: WorkerId
+    id: WorkerId
     pid: int
     pidfd: int
     launch_info: LaunchInfo

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from pallas_supervisor.agents.engine import Engine
 from pallas_supervisor.lifecycle.dependencies import Graph
-from pallas_supervisor.lifecycle.states import Agent, Policy
+from pallas_supervisor.lifecycle.states import Agent, Policy, WorkerId
 
 if TYPE_CHECKING:
     import random
@@ -101,7 +101,6 @@ class FakeProcesses:
 
     def __init__(self) -> None:
         self.live: dict[tuple[str, int], FakeProcess] = {}
-        """By agent and generation."""
         self.calls: list[tuple[str, str, int]] = []
         self.broken: list[str] = []
         """Promises that the engine has broken. It survives a failing driver, so raising would not do."""
@@ -121,30 +120,32 @@ class FakeProcesses:
         if not kept:
             self.broken.append(promise)
 
-    def spawn(self, name: str, generation: int) -> None:
+    def spawn(self, worker_id: WorkerId) -> None:
+        name, generation = worker_id
         self.calls.append(("spawn", name, generation))
         others = self.of(name)
         self.insist(len(others) <= 1, f"{name} is spawned a third time beside {others}")
         for other in others:
             beside = other.serving or other.asked or other.dead
             self.insist(bool(beside), f"{name} is spawned again beside {other}, which does not serve")
-        self.insist((name, generation) not in self.live, f"{name} {generation} is spawned twice")
-        self.live[name, generation] = FakeProcess(name, generation)
+        self.insist(worker_id not in self.live, f"{name} {generation} is spawned twice")
+        self.live[worker_id] = FakeProcess(name, generation)
 
-    def terminate(self, name: str, generation: int) -> None:
-        self._note("terminate", name, generation)
+    def terminate(self, worker_id: WorkerId) -> None:
+        self._note("terminate", worker_id)
 
-    def kill(self, name: str, generation: int) -> None:
-        self._note("kill", name, generation)
+    def kill(self, worker_id: WorkerId) -> None:
+        self._note("kill", worker_id)
 
-    def reap(self, name: str, generation: int) -> None:
-        self._note("sweep", name, generation)
-        process = self.live.get((name, generation))
-        self.insist(process is not None and process.dead, f"{name} is swept while it lives")
+    def reap(self, worker_id: WorkerId) -> None:
+        self._note("sweep", worker_id)
+        process = self.live.get(worker_id)
+        self.insist(process is not None and process.dead, f"{worker_id.name} is swept while it lives")
 
-    def _note(self, what: str, name: str, generation: int) -> None:
+    def _note(self, what: str, worker_id: WorkerId) -> None:
+        name, generation = worker_id
         self.calls.append((what, name, generation))
-        process = self.live.get((name, generation))
+        process = self.live.get(worker_id)
         self.insist(process is not None, f"{what} of {name} {generation}, of which nothing is left")
         if process is not None:
             process.asked.add(what if process.spawned else f"{what} too early")

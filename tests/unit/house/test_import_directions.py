@@ -66,7 +66,7 @@ ROOMS = {
     "pallas_supervisor.sockets": "lifecycle",
     "pallas_supervisor.telemetry": "lifecycle",
     "pallas_supervisor.processes.keeper": "lifecycle processes.linux",
-    "pallas_supervisor.processes.pipes": "logs",
+    "pallas_supervisor.processes.pipes": "lifecycle logs",
     "pallas_supervisor.processes": "lifecycle processes.keeper processes.linux processes.pipes",
     "pallas_supervisor.monitors": "lifecycle processes processes.linux processes.pipes",
     "pallas_supervisor.agents": (

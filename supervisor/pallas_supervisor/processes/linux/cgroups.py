@@ -21,7 +21,7 @@ from pallas_registry.environment.variables import CGROUP_VARIABLE, control_group
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pallas_supervisor.processes.linux.process_tree import WorkerId
+    from pallas_supervisor.lifecycle.states import WorkerId
 
 LEFTOVERS_PATIENCE = 5.0
 """Seconds that killed processes may take to disappear."""
@@ -101,7 +101,7 @@ class Groups:
                 (self.root / "cgroup.subtree_control").write_text("+memory")
                 self._bounds_memory = True
 
-    def make(self, owner: WorkerId, memory_limit: int | None) -> WorkerGroup:
+    def make(self, worker_id: WorkerId, memory_limit: int | None) -> WorkerGroup:
         """A group for a worker that is about to start.
 
         Raises:
@@ -109,7 +109,7 @@ class Groups:
         """
         # A name that an earlier supervisor has left is never used again: what bears it is to be killed.
         for suffix in ("", *(f".{number}" for number in range(1, 100))):
-            path = self.root / f"worker-{owner.name}.{owner.generation}{suffix}"
+            path = self.root / f"worker-{worker_id.name}.{worker_id.generation}{suffix}"
             with contextlib.suppress(FileExistsError):
                 path.mkdir()
                 break

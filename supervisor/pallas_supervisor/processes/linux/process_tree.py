@@ -11,9 +11,9 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.processes.linux.posix_spawn import execute
 
 if TYPE_CHECKING:
@@ -26,13 +26,6 @@ _WORKER_TITLE = re.compile(rb"pallas-worker ([^ ]+) (\d+) ")
 _ZYGOTE_TITLE = b"pallas-zygote"
 _TITLES = b"pallas-"
 _PR_SET_CHILD_SUBREAPER = 36
-
-
-class WorkerId(NamedTuple):
-    """The start of an agent that a process belongs to."""
-
-    name: str
-    generation: int
 
 
 def become_subreaper() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_common.protocol.reports import Report
+    from pallas_supervisor.lifecycle.states import WorkerId
     from pallas_supervisor.logs.router import LogRouter
 
 COUNTED_LENGTH = 1024
@@ -60,8 +61,7 @@ class _Pipe:
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    name: str
-    generation: int
+    id: WorkerId
     pid: int | None = None
     """The process ID, None until it is known. Kept, as lines are taken in still when the process is forgotten."""
     pipes: list[_Pipe] = field(default_factory=list)
@@ -79,14 +79,14 @@ class Intake:
     Args:
         reported: takes a worker's reports.
         hub: takes its records.
-        pid: the process ID of a worker, by name and generation, once it is known.
+        pid: the process ID of a worker, once it is known.
     """
 
     def __init__(
         self,
-        reported: Callable[[str, int, Report], None],
+        reported: Callable[[WorkerId, Report], None],
         hub: LogRouter,
-        pid: Callable[[str, int], int | None] = lambda _name, _generation: None,
+        pid: Callable[[WorkerId], int | None] = lambda _worker_id: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._reported = reported
@@ -96,7 +96,7 @@ class Intake:
         """Lines of each agent that were dropped, and told."""
         self.unreadable: Counter[str] = Counter()
         """Lines of each agent that nobody could read, most of them no reports."""
-        self._workers: dict[tuple[str, int], _Worker] = {}
+        self._workers: dict[WorkerId, _Worker] = {}
         self._queue: deque[_Pipe] = deque()
         """Those that have lines to be taken."""
         self._slice: asyncio.Handle | None = None
@@ -106,10 +106,10 @@ class Intake:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def open(self, name: str, generation: int) -> tuple[int, int, int]:
+    def open(self, worker_id: WorkerId) -> tuple[int, int, int]:
         """Make the pipes; the write ends for report, records and output, which the caller closes."""
-        self.close(name, generation)
-        worker = self._workers[name, generation] = _Worker(name, generation, refilled=self._loop.time())
+        self.close(worker_id)
+        worker = self._workers[worker_id] = _Worker(worker_id, refilled=self._loop.time())
         theirs: list[int] = []
         try:
             # One by one: what was opened must be known.
@@ -119,7 +119,7 @@ class Intake:
         except OSError:
             for descriptor in theirs:
                 os.close(descriptor)
-            self.close(name, generation)
+            self.close(worker_id)
             raise
         report, records, output = theirs
         return report, records, output
@@ -132,9 +132,9 @@ class Intake:
         self._listen(pipe)
         return pipe.source.theirs
 
-    def drain(self, name: str, generation: int) -> None:
+    def drain(self, worker_id: WorkerId) -> None:
         """Take in what has been written so far; of a flood the beginning, and the rest when its turn comes."""
-        if (worker := self._workers.get((name, generation))) is not None:
+        if (worker := self._workers.get(worker_id)) is not None:
             self._learn_pid(worker)
             end = time.thread_time() + SLICE
             for pipe in worker.pipes:  # reports first
@@ -142,9 +142,9 @@ class Intake:
                 if pipe.source.lines:
                     self._enqueue(pipe)
 
-    def close(self, name: str, generation: int) -> None:
+    def close(self, worker_id: WorkerId) -> None:
         """Take in the rest and close the pipes; what was an unfinished line becomes one."""
-        if (worker := self._workers.pop((name, generation), None)) is None:
+        if (worker := self._workers.pop(worker_id, None)) is None:
             return
         worker.left = PIPE_SIZE
         end = time.thread_time() + SLICE
@@ -282,14 +282,14 @@ class Intake:
         except ValueError as error:
             self._note_unreadable(worker, str(error))
             return
-        self._reported(worker.name, worker.generation, report)
+        self._reported(worker.id, report)
 
     def _note_unreadable(self, worker: _Worker, why: str, defect: Exception | None = None) -> None:
-        self.unreadable[worker.name] += 1
+        self.unreadable[worker.id.name] += 1
         worker.unreadable += 1
         if worker.unreadable == 1:
             text = "%s: its worker wrote what cannot be read (%s); more of that is only counted"
-            _log.warning(text, worker.name, why, exc_info=defect, extra={"agent": worker.name})
+            _log.warning(text, worker.id.name, why, exc_info=defect, extra={"agent": worker.id.name})
 
     def _take_record(self, worker: _Worker, line: bytes) -> None:
         if not line or not self._admit(worker, line):
@@ -298,7 +298,7 @@ class Intake:
         if record is None:
             self._put_raw(worker, line)
         else:
-            self._hub.put(worker.name, attributed(record, self._writer(worker), time.time()))
+            self._hub.put(worker.id.name, attributed(record, self._writer(worker), time.time()))
 
     def _take_output(self, worker: _Worker, line: bytes) -> None:
         if line and self._admit(worker, line):
@@ -306,15 +306,15 @@ class Intake:
 
     def _put_raw(self, worker: _Worker, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip("\r")
-        self._hub.put(worker.name, raw_record(text, self._writer(worker), time.time()))
+        self._hub.put(worker.id.name, raw_record(text, self._writer(worker), time.time()))
 
     def _writer(self, worker: _Worker) -> Writer:
         self._learn_pid(worker)
-        return Writer(worker.name, worker.generation, worker.pid)
+        return Writer(*worker.id, worker.pid)
 
     def _learn_pid(self, worker: _Worker) -> None:
         if worker.pid is None:
-            worker.pid = self._pid(worker.name, worker.generation)
+            worker.pid = self._pid(worker.id)
 
     def _admit(self, worker: _Worker, line: bytes) -> bool:
         """Spend some of the worker's allowance, which refills by the second; a long line counts as several."""
@@ -335,12 +335,12 @@ class Intake:
 
     def _tell_dropped(self, worker: _Worker) -> None:
         if worker.dropped:
-            self.lost[worker.name] += worker.dropped
+            self.lost[worker.id.name] += worker.dropped
             _log.warning(
                 "%s: %d log lines dropped, more than %d a second came",
-                worker.name,
+                worker.id.name,
                 worker.dropped,
                 LINES_PER_SECOND,
-                extra={"agent": worker.name, "dropped": worker.dropped},
+                extra={"agent": worker.id.name, "dropped": worker.dropped},
             )
             worker.dropped = 0

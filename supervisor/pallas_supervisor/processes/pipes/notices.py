@@ -15,25 +15,27 @@ from pallas_common.protocol.notices import RESULTS_AT_ONCE, Notice, encode_notic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pallas_supervisor.lifecycle.states import WorkerId
+
 
 class NoticePipes:
     """One pipe down to each worker."""
 
     def __init__(self) -> None:
-        self._writers: dict[tuple[str, int], int] = {}
+        self._writers: dict[WorkerId, int] = {}
 
-    def open(self, name: str, generation: int) -> int:
+    def open(self, worker_id: WorkerId) -> int:
         """Make the worker's pipe; the end to read from, which the caller closes."""
-        self.close(name, generation)
+        self.close(worker_id)
         theirs, ours = os.pipe()
         os.set_blocking(theirs, False)
         os.set_blocking(ours, False)
-        self._writers[name, generation] = ours
+        self._writers[worker_id] = ours
         return theirs
 
-    def send(self, name: str, generation: int, notice: Notice) -> None:
+    def send(self, worker_id: WorkerId, notice: Notice) -> None:
         """Tell the worker, if it is there and reads what it is told."""
-        if (writer := self._writers.get((name, generation))) is None:
+        if (writer := self._writers.get(worker_id)) is None:
             return
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             for part in _parts(notice):
@@ -43,9 +45,9 @@ class NoticePipes:
                 ):  # else it might be taken in part, and what follows be part of it
                     os.write(writer, line)
 
-    def close(self, name: str, generation: int) -> None:
+    def close(self, worker_id: WorkerId) -> None:
         """Let go of the pipe, if there is one."""
-        if (writer := self._writers.pop((name, generation), None)) is not None:
+        if (writer := self._writers.pop(worker_id, None)) is not None:
             os.close(writer)
 
 

@@ -21,9 +21,10 @@ from pallas_common.protocol.notices import (
 )
 from pallas_common.protocol.reports import ProbedReport, WatchReport, decode_report, encode_report
 from pallas_supervisor.health.shared_probes import SharedProbes
+from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_supervisor.processes.pipes.notices import NoticePipes
 
-ONE, TWO, THREE = ("one", 1), ("two", 1), ("three", 4)
+ONE, TWO, THREE = WorkerId("one", 1), WorkerId("two", 1), WorkerId("three", 4)
 
 
 def result(target: str = "library", up: bool = True, at: float = 1.0) -> ProbeResult:
@@ -35,7 +36,7 @@ class Told(list[tuple[str, Notice]]):
     """What each worker was told, as `(agent, notice)`."""
 
     def __init__(self) -> None:
-        self.shared = SharedProbes(lambda name, _generation, notice: self.append((name, notice)))
+        self.shared = SharedProbes(lambda worker_id, notice: self.append((worker_id.name, notice)))
 
     def taken(self) -> list[tuple[str, Notice]]:
         """What was told since the last time."""
@@ -119,13 +120,13 @@ def test_names_of_targets_tell_nothing_and_depend_on_every_part() -> None:
 
 def test_a_worker_that_does_not_read_loses_notices_and_holds_nobody_up() -> None:
     pipes = NoticePipes()
-    reader = pipes.open("one", 1)
+    reader = pipes.open(ONE)
     try:
         assert not os.get_inheritable(reader)
         longest = replace(result(up=False), error="x" * LONGEST_ERROR)
         notice = Notice(results=(longest,) * 12, turns=("library",) * 12)
         for _ in range(100):
-            pipes.send("one", 1, notice)
+            pipes.send(ONE, notice)
         read = b""
         while len(chunk := os.read(reader, 1 << 16)) == 1 << 16:
             read += chunk
@@ -134,14 +135,14 @@ def test_a_worker_that_does_not_read_loses_notices_and_holds_nobody_up() -> None
         for line in read.splitlines():
             decode_notice(line)
             assert len(line) < 4096, "a pipe takes it whole or not at all"
-        pipes.send("one", 1, Notice(turns=("library",)))
+        pipes.send(ONE, Notice(turns=("library",)))
         assert decode_notice(os.read(reader, 4096)) == Notice(turns=("library",))
     finally:
         os.close(reader)
-    pipes.send("one", 1, notice)
-    pipes.close("one", 1)
-    pipes.send("one", 1, notice)
-    pipes.close("one", 1)
+    pipes.send(ONE, notice)
+    pipes.close(ONE)
+    pipes.send(ONE, notice)
+    pipes.close(ONE)
 
 
 def test_the_interval_is_15_seconds_or_what_the_variable_says() -> None:
@@ -169,10 +170,10 @@ def test_a_worker_can_neither_fill_the_memory_nor_tear_the_notices_of_others() -
 
 def test_a_notice_that_a_pipe_would_take_in_part_is_not_sent() -> None:
     pipes = NoticePipes()
-    reader = pipes.open("one", 1)
+    reader = pipes.open(ONE)
     try:
-        pipes.send("one", 1, Notice(results=(result("x" * 5_000),), turns=("library",)))
+        pipes.send(ONE, Notice(results=(result("x" * 5_000),), turns=("library",)))
         assert decode_notice(os.read(reader, 1 << 16)) == Notice(turns=("library",))
     finally:
         os.close(reader)
-        pipes.close("one", 1)
+        pipes.close(ONE)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_supervisor.monitors.heartbeats import HeartbeatMonitor
 from pallas_supervisor.processes.linux import procfs
-from pallas_supervisor.processes.linux.process_tree import WorkerId
 from support.supervisor.processes import PATIENCE
 
 if TYPE_CHECKING:

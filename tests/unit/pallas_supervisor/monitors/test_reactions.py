@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, Exit
+from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, Exit, WorkerId
 from pallas_supervisor.monitors.memory import MemoryUse, Verdict
 from pallas_supervisor.processes.linux import procfs
-from pallas_supervisor.processes.linux.process_tree import WorkerId
 from support.ports import free_ports
 from support.supervisor.fleet import Rig, rig
 

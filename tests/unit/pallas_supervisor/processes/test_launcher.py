@@ -15,13 +15,13 @@ import pytest
 from pallas_common.protocol.reports import FailedReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY, WorkerSpec
 from pallas_supervisor.lifecycle.events import Died, Reaped, Spawned, SpawnFailed
-from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes import launcher as launch
 from pallas_supervisor.processes.launcher import Launcher
 from pallas_supervisor.processes.linux import posix_spawn as executing
 from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
-from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, WorkerId, children, owner_of
+from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, children, owner_of
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.pipes.notices import NoticePipes
 from pallas_supervisor.processes.zygote_client import ZygoteError
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pallas_common.protocol.spec import Descriptors
     from pallas_supervisor.processes.linux.cgroups import Groups
 
+RESEARCH, JARVIS = WorkerId("research", 1), WorkerId("jarvis", 1)
+
 WORKER = """
 import os, signal, sys, time
 spec, listener, lifeline, report, records, output, notices = map(int, sys.argv[-1].split(","))
@@ -62,26 +64,29 @@ class Bench:
         self.events = Events()
         self.reports: list[Report] = []
         self.lines: list[bytes] = []
-        self.gone: list[tuple[str, int]] = []
+        self.gone: list[WorkerId] = []
         self.interpreter = interpreter
-        self.intake = Intake(lambda _name, _generation, report: self.reports.append(report), self.hub())
+        self.intake = Intake(lambda _worker_id, report: self.reports.append(report), self.hub())
         self.launcher = Launcher(
             zygote=zygote,
-            describe=self.describe,
+            describe=lambda worker_id: self.describe(worker_id),
             interpreter=lambda _name: self.interpreter,
             listener=lambda _name: 0,
             pipes=self.intake,
             notices=NoticePipes(),
             emit=lambda _name, event: self.events.put(event),
-            gone=lambda name, generation: self.gone.append((name, generation)),
+            gone=lambda worker_id: self.take_gone(worker_id),
             groups=groups,
         )
         self.memory_limit: int | None = None
+        self.describe: Callable[[WorkerId], Awaitable[WorkerSpec]] = self.specification
+        self.take_gone: Callable[[WorkerId], None] = self.gone.append
 
     def hub(self) -> LogRouter:
         return LogRouter(self.lines.append)
 
-    async def describe(self, name: str, generation: int) -> WorkerSpec:
+    async def specification(self, worker_id: WorkerId) -> WorkerSpec:
+        name, generation = worker_id
         return WorkerSpec(
             agent=name,
             module="agents.research",
@@ -103,7 +108,7 @@ class Bench:
         )
 
     async def spawned(self, name: str = "research", generation: int = 1) -> int:
-        self.launcher.spawn(name, generation)
+        self.launcher.spawn(WorkerId(name, generation))
         event = await self.events.next()
         assert isinstance(event, Spawned), event
         assert event.generation == generation
@@ -112,7 +117,7 @@ class Bench:
 
     async def reaped(self, exit_: Exit, generation: int = 1, name: str = "research") -> None:
         assert await self.events.next() == Died(generation, exit_)
-        self.launcher.reap(name, generation)
+        self.launcher.reap(WorkerId(name, generation))
         assert await self.events.next() == Reaped(generation)
         assert name not in self.launcher.pids
         assert self.gone[-1] == (name, generation)
@@ -209,12 +214,12 @@ def test_terminate_asks_and_kill_does_not(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         await bench.spawned()
         until_written(told)
-        bench.launcher.terminate("research", 2)
-        bench.launcher.kill("jarvis", 1)
-        bench.launcher.terminate("research", 1)
+        bench.launcher.terminate(WorkerId("research", 2))
+        bench.launcher.kill(JARVIS)
+        bench.launcher.terminate(RESEARCH)
         await bench.reaped(Exit(status=0))
         await bench.spawned(generation=2)
-        bench.launcher.kill("research", 2)
+        bench.launcher.kill(WorkerId("research", 2))
         await bench.reaped(Exit(signal=signal.SIGKILL), generation=2)
 
     on_bench(do, polite)
@@ -257,7 +262,7 @@ time.sleep(3600)
         pid = await bench.spawned()
         while len(lingering := until_written(told).split()) < 5:
             pass
-        bench.launcher.kill("research", 1)
+        bench.launcher.kill(RESEARCH)
         await bench.reaped(Exit(signal=signal.SIGKILL))
         assert all(is_gone(int(process)) for process in (pid, *lingering))
 
@@ -270,11 +275,11 @@ def test_a_sweep_leaves_other_workers_alone(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
         await bench.spawned("research")
         jarvis = await bench.spawned("jarvis")
-        bench.launcher.kill("research", 1)
+        bench.launcher.kill(RESEARCH)
         await bench.reaped(Exit(signal=signal.SIGKILL))
         assert not is_gone(jarvis)
         assert bench.events.empty
-        bench.launcher.kill("jarvis", 1)
+        bench.launcher.kill(JARVIS)
         await bench.reaped(Exit(signal=signal.SIGKILL), name="jarvis")
 
     on_bench(do, worker)
@@ -338,10 +343,10 @@ def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
 
     async def do(bench: Bench) -> None:
         daemon = await daemon_of_research(bench, told, first, then)
-        bench.launcher.kill("jarvis", 1)
+        bench.launcher.kill(JARVIS)
         await bench.reaped(Exit(signal=signal.SIGKILL), name="jarvis")
         assert not is_gone(daemon)
-        bench.launcher.kill("research", 1)
+        bench.launcher.kill(RESEARCH)
         await bench.reaped(Exit(signal=signal.SIGKILL))
         assert is_gone(daemon)
 
@@ -354,7 +359,7 @@ def test_a_daemon_without_a_sign_outlives_other_workers_but_not_its_own(
 @needs_control_groups
 def test_whatever_goes_wrong_leaves_no_group_behind(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
-        bench.launcher.spawn("research", 1)
+        bench.launcher.spawn(RESEARCH)
         assert isinstance(await bench.events.next(), SpawnFailed)
 
     with groups_of_a_test() as groups:
@@ -379,8 +384,8 @@ def test_a_kill_may_have_a_reason(tmp_path: Path) -> None:
 
     async def do(bench: Bench) -> None:
         await bench.spawned()
-        bench.launcher.kill("research", 1, reason="out of memory")
-        bench.launcher.kill("research", 1)
+        bench.launcher.kill(RESEARCH, reason="out of memory")
+        bench.launcher.kill(RESEARCH)
         await bench.reaped(Exit(signal=signal.SIGKILL, reason="out of memory"))
 
     on_bench(do, worker)
@@ -404,7 +409,7 @@ def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path) -> Non
 
 def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
-        bench.launcher.spawn("research", 1)
+        bench.launcher.spawn(RESEARCH)
         event = await bench.events.next()
         assert isinstance(event, SpawnFailed)
         assert event.permanent
@@ -416,11 +421,11 @@ def test_an_interpreter_that_is_not_there_is_no_matter_of_patience(tmp_path: Pat
 
 def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture) -> None:
     async def do(bench: Bench) -> None:
-        async def refuse(_name: str, _generation: int) -> WorkerSpec:
+        async def refuse(_worker_id: WorkerId) -> WorkerSpec:
             raise ValueError("embedded null byte")
 
-        bench.launcher._describe = refuse
-        bench.launcher.spawn("research", 1)
+        bench.describe = refuse
+        bench.launcher.spawn(RESEARCH)
         assert await bench.events.next() == SpawnFailed(1, "cannot be started: embedded null byte")
 
     on_bench(do, sys.executable)
@@ -448,19 +453,19 @@ def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
     async def do(bench: Bench) -> None:
         for name in ("memfd_create", "dup", "pipe", "pidfd_open"):
             monkeypatch.setattr(os, name, limited(getattr(os, name)))
-        bench.launcher.spawn("research", 1)
+        bench.launcher.spawn(RESEARCH)
         event = await bench.events.next()
         monkeypatch.undo()
         if isinstance(event, Spawned):
             assert left >= 8
-            bench.launcher.kill("research", 1)
+            bench.launcher.kill(RESEARCH)
             await bench.reaped(Exit(signal=signal.SIGKILL))
         else:
             assert left < 8
             assert event == SpawnFailed(
                 1, "cannot be started: [Errno 24] Too many open files", exhausted=True
             )
-            assert bench.gone == [("research", 1)], "it holds nothing any more"
+            assert bench.gone == [RESEARCH], "it holds nothing any more"
 
     on_bench(do, worker)
 
@@ -506,15 +511,15 @@ def test_a_start_that_waits_for_the_zygote_can_be_called_off(end: str) -> None:
     zygote = ZygoteThatImports(0)
 
     async def do(bench: Bench) -> None:
-        bench.launcher.spawn("research", 1)
-        bench.launcher.spawn("jarvis", 1)
+        bench.launcher.spawn(RESEARCH)
+        bench.launcher.spawn(JARVIS)
         while zygote.awaited < 2:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0)
-        getattr(bench.launcher, end)("research", 1)
+        getattr(bench.launcher, end)(RESEARCH)
         event = await bench.events.next()
         assert event == SpawnFailed(1, "cannot be started: the zygote, which forks it, was not ready yet")
-        assert bench.gone == [("research", 1)]
-        bench.launcher.kill("jarvis", 1)
+        assert bench.gone == [RESEARCH]
+        bench.launcher.kill(JARVIS)
         await bench.events.next()
         assert zygote.asked == 0
 
@@ -528,17 +533,17 @@ def test_a_start_whose_files_are_still_read_can_be_called_off(end: str) -> None:
     async def do(bench: Bench) -> None:
         reading = asyncio.Event()
 
-        async def describe(_name: str, _generation: int) -> WorkerSpec:
+        async def describe(_worker_id: WorkerId) -> WorkerSpec:
             reading.set()
             return await asyncio.get_running_loop().create_future()
 
-        bench.launcher._describe = describe
-        bench.launcher.spawn("research", 1)
+        bench.describe = describe
+        bench.launcher.spawn(RESEARCH)
         await reading.wait()
-        getattr(bench.launcher, end)("research", 1)
+        getattr(bench.launcher, end)(RESEARCH)
         event = await bench.events.next()
         assert event == SpawnFailed(1, "cannot be started: its files were still being read")
-        assert bench.gone == [("research", 1)]
+        assert bench.gone == [RESEARCH]
         assert zygote.awaited == 0
 
     on_bench(do, None, zygote)
@@ -553,7 +558,7 @@ def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
     async def do(bench: Bench) -> None:
         await bench.spawned()
         assert await bench.events.next() == Died(1, Exit(status=0))
-        worker = bench.launcher.worker(WorkerId("research", 1))
+        worker = bench.launcher.worker(RESEARCH)
         assert worker is not None
         while not worker.group_empty:
             bench.launcher._reaper.is_clean(worker)
@@ -561,9 +566,9 @@ def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
         killed: list[int] = []
         with monkeypatch.context() as patch:
             patch.setattr(os, "killpg", lambda group, _number: killed.append(group))
-            bench.launcher.kill("research", 1)
+            bench.launcher.kill(RESEARCH)
         assert killed == []
-        bench.launcher.reap("research", 1)
+        bench.launcher.reap(RESEARCH)
         assert await bench.events.next() == Reaped(1)
 
     on_bench(do, path)
@@ -583,7 +588,7 @@ def test_a_sweep_outlasts_a_time_without_descriptors(
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
-            bench.launcher.reap("research", 1)
+            bench.launcher.reap(RESEARCH)
             bench.launcher.reap_adopted()
             await asyncio.sleep(0.05)
             assert "research" in bench.launcher.pids
@@ -607,7 +612,7 @@ def test_a_zygote_that_fails_twice_is_done_without(
     async def do(bench: Bench) -> None:
         await bench.spawned()
         assert zygote.asked == asked
-        bench.launcher.kill("research", 1)
+        bench.launcher.kill(RESEARCH)
         await bench.reaped(Exit(signal=signal.SIGKILL))
 
     on_bench(do, None, zygote)
@@ -617,13 +622,13 @@ def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path) ->
     worker = program(tmp_path / "worker", "")
 
     async def do(bench: Bench) -> None:
-        def fail(_name: str, _generation: int) -> None:
+        def fail(_worker_id: WorkerId) -> None:
             raise OSError(30, "Read-only file system")
 
-        bench.launcher._gone = fail
+        bench.take_gone = fail
         await bench.spawned()
         assert await bench.events.next() == Died(1, Exit(status=0))
-        bench.launcher.reap("research", 1)
+        bench.launcher.reap(RESEARCH)
         assert await bench.events.next() == Reaped(1)
 
     on_bench(do, worker)
@@ -638,13 +643,13 @@ def test_a_death_is_told_whatever_is_wrong_with_the_pipes(
     async def do(bench: Bench) -> None:
         good = getattr(bench.intake, method)
 
-        def fail(name: str, generation: int) -> None:
-            good(name, generation)
+        def fail(worker_id: WorkerId) -> None:
+            good(worker_id)
             raise RecursionError("maximum recursion depth exceeded")
 
         await bench.spawned()
         monkeypatch.setattr(bench.intake, method, fail)
-        bench.launcher.kill("research", 1)
+        bench.launcher.kill(RESEARCH)
         await bench.reaped(Exit(signal=signal.SIGKILL))
 
     on_bench(do, worker)

@@ -17,6 +17,7 @@ from pallas_common.protocol.reports import (
     WatchReport,
 )
 from pallas_supervisor.health.shared_probes import SharedProbes
+from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_worker.agent.models.providers import ProviderSettings
 from pallas_worker.downstreams.facts import Downstream
 from pallas_worker.health import subjects
@@ -70,7 +71,7 @@ class Supervisor:
 
     def __init__(self) -> None:
         self.workers: dict[str, Worker] = {}
-        self.shared = SharedProbes(lambda name, _generation, notice: self.workers[name].hear(notice))
+        self.shared = SharedProbes(lambda worker_id, notice: self.workers[worker_id.name].hear(notice))
         self.probes: list[str] = []
         self.up = True
         self.probed = asyncio.Event()
@@ -78,9 +79,9 @@ class Supervisor:
     def published(self, name: str, report: HealthReport | WatchReport | ProbedReport) -> None:
         match report:
             case WatchReport(targets=targets):
-                self.shared.watch((name, 1), targets)
+                self.shared.watch(WorkerId(name, 1), targets)
             case ProbedReport(results=results):
-                self.shared.take((name, 1), results)
+                self.shared.take(WorkerId(name, 1), results)
             case HealthReport():
                 self.workers[name].reports.put_nowait(report)
 

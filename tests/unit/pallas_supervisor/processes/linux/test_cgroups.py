@@ -12,9 +12,9 @@ import pytest
 
 from pallas_common.problems import ConfigurationError
 from pallas_registry.environment.variables import CGROUP_VARIABLE as VARIABLE
+from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_supervisor.processes.linux import cgroups
 from pallas_supervisor.processes.linux.cgroups import Groups, delegated_groups
-from pallas_supervisor.processes.linux.process_tree import WorkerId
 from support.fleet.control_groups import groups_of_a_test, needs_control_groups, subtree
 
 if TYPE_CHECKING:

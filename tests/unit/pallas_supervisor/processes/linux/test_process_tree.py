@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.processes.linux import process_tree as children
 from pallas_supervisor.processes.linux.process_tree import (
     NASCENT,
     OWN,
     OWNER_VARIABLE,
-    WorkerId,
     kill_group,
     kill_strays,
     owner_of,

@@ -22,6 +22,7 @@ from pallas_common.protocol.reports import (
     StageReport,
     encode_report,
 )
+from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes.pipes import intake as module
 from pallas_supervisor.processes.pipes.intake import BURST, COUNTED_LENGTH, LINES_PER_SECOND, SLICE, Intake
@@ -30,6 +31,8 @@ from support.supervisor.processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+RESEARCH, JARVIS = WorkerId("research", 1), WorkerId("jarvis", 1)
 
 
 class Bench:
@@ -41,14 +44,14 @@ class Bench:
         self.lines: list[bytes] = []
         self.intake = Intake(self._reported, LogRouter(self.lines.append))
         self.changed = asyncio.Event()
-        self.report, self.records, self.output = self.intake.open("research", 1)
-        worker = self.intake._workers["research", 1]
+        self.report, self.records, self.output = self.intake.open(RESEARCH)
+        worker = self.intake._workers[RESEARCH]
         worker.refilled = self.now
         self.worker = worker
         self.intake._loop = _Clock(self.intake._loop, self)  # type: ignore[assignment]
 
-    def _reported(self, name: str, generation: int, report: Report) -> None:
-        self.reports.append((name, generation, report))
+    def _reported(self, worker_id: WorkerId, report: Report) -> None:
+        self.reports.append((*worker_id, report))
         self.changed.set()
 
     def logged(self) -> list[dict[str, Any]]:
@@ -59,9 +62,9 @@ class Bench:
 
     def drain(self) -> None:
         """Take in all that was written, in however many slices of the processor's time."""
-        self.intake.drain("research", 1)
+        self.intake.drain(RESEARCH)
         while any(pipe.source.lines for pipe in self.worker.pipes):
-            self.intake.drain("research", 1)
+            self.intake.drain(RESEARCH)
 
 
 class _Clock:
@@ -109,7 +112,7 @@ def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
             finally:
                 for descriptor in (bench.report, bench.records, bench.output):
                     os.close(descriptor)
-                bench.intake.close("research", 1)
+                bench.intake.close(RESEARCH)
                 await bench.intake.finish()
 
     asyncio.run(run())
@@ -198,7 +201,7 @@ def test_a_line_without_end_is_cut_and_never_collected() -> None:
             assert max(map(held, bench.worker.pipes)) <= LONGEST_OUTPUT + LOOKAHEAD
         assert len(bench.lines) >= 10
         assert max(map(len, bench.messages())) <= LONGEST_OUTPUT
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         assert "".join(bench.messages()) == "x" * written
 
     on_bench(do)
@@ -209,9 +212,9 @@ def test_the_last_words_of_a_worker_are_kept() -> None:
         os.write(bench.output, b"Segmentation fault")
         bench.drain()
         assert bench.lines == []
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         assert bench.messages() == ["Segmentation fault"]
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         bench.drain()
 
     on_bench(do)
@@ -220,11 +223,11 @@ def test_the_last_words_of_a_worker_are_kept() -> None:
 def test_the_last_words_of_a_worker_cannot_be_those_of_another_process() -> None:
     async def do(bench: Bench) -> None:
         pids = {("research", 1): 42}
-        bench.intake._pid = lambda name, generation: pids.get((name, generation))
+        bench.intake._pid = pids.get
         bench.drain()  # at its end
         pids.clear()
         os.write(bench.records, record_line({"message": "oh", "pid": 1}))
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         [record] = bench.logged()
         assert (record["pid"], record["pid_"]) == (42, 1)
 
@@ -265,7 +268,7 @@ def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(
     count_looks(monkeypatch)
 
     async def do(bench: Bench) -> None:
-        ends = [bench.intake.open(f"agent{number}", 1) for number in range(20)]
+        ends = [bench.intake.open(WorkerId(f"agent{number}", 1)) for number in range(20)]
         bench.now += 60  # of calm, after which lines are taken as they come
         for _, _, output in ends:
             os.write(output, b"x\n")
@@ -273,7 +276,7 @@ def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(
         for end in itertools.chain.from_iterable(ends):
             os.close(end)
         for number in range(20):
-            bench.intake.close(f"agent{number}", 1)
+            bench.intake.close(WorkerId(f"agent{number}", 1))
         await bench.intake.finish()
 
     on_bench(do)
@@ -281,7 +284,7 @@ def test_lines_that_come_at_once_from_many_leave_the_loop_to_others_as_well(
 
 def test_a_flood_of_one_worker_lets_the_lines_of_others_through() -> None:
     async def do(bench: Bench) -> None:
-        ends = bench.intake.open("jarvis", 1)
+        ends = bench.intake.open(JARVIS)
         os.write(bench.report, b"nonsense\n" * 50_000)
         os.write(ends[2], b"here\n")
         async with asyncio.timeout(PATIENCE):
@@ -290,7 +293,7 @@ def test_a_flood_of_one_worker_lets_the_lines_of_others_through() -> None:
         assert bench.intake.unreadable["research"] < 50_000
         for end in ends:
             os.close(end)
-        bench.intake.close("jarvis", 1)
+        bench.intake.close(JARVIS)
         await bench.intake.finish()
 
     on_bench(do)
@@ -303,7 +306,7 @@ def test_what_waits_for_its_turn_is_neither_lost_nor_out_of_order() -> None:
             await asyncio.sleep(0)
         os.write(bench.output, b"1000\n1001")
         bench.drain()
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         await bench.intake.finish()
         assert bench.messages() == [str(number) for number in range(1_002)]
 
@@ -367,7 +370,7 @@ def test_drops_are_told_at_the_end_at_the_latest(caplog: pytest.LogCaptureFixtur
         bench.worker.allowance = 0.0
         os.write(bench.output, b"one\ntwo\n")
         bench.drain()
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         assert "research: 2 log lines dropped, more than 2000 a second came" in caplog.messages
 
     on_bench(do)
@@ -387,14 +390,14 @@ def test_a_writer_that_is_gone_is_not_looked_at_any_more() -> None:
     async def run() -> None:
         with nothing_leaked():
             intake = Intake(lambda *_: None, LogRouter(lambda _: None))
-            ends = intake.open("research", 1)
+            ends = intake.open(RESEARCH)
             for end in ends:
                 os.close(end)
             loop = asyncio.get_running_loop()
-            pipes = intake._workers["research", 1].pipes
+            pipes = intake._workers[RESEARCH].pipes
             while any(pipe.source.descriptor in loop._selector.get_map() for pipe in pipes):  # type: ignore[attr-defined]  # noqa: ASYNC110
                 await asyncio.sleep(0)
-            intake.close("research", 1)
+            intake.close(RESEARCH)
 
     asyncio.run(run())
 
@@ -415,7 +418,7 @@ def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.M
             intake = Intake(lambda *_: None, LogRouter(lambda _: None))
             monkeypatch.setattr(module.os, "pipe", limited)
             with pytest.raises(OSError, match="Too many open files"):
-                intake.open("research", 1)
+                intake.open(RESEARCH)
             assert intake._workers == {}
 
     asyncio.run(run())
@@ -423,7 +426,7 @@ def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.M
 
 def test_a_second_opening_replaces_the_first() -> None:
     async def do(bench: Bench) -> None:
-        again = bench.intake.open("research", 1)
+        again = bench.intake.open(RESEARCH)
         os.write(again[0], encode_report(REPORTS[0]))
         bench.drain()
         assert len(bench.reports) == 1
@@ -449,7 +452,7 @@ def test_nothing_that_a_worker_writes_keeps_the_next_line_from_being_taken(
             os.write(bench.report, line + b"\n")
             os.write(bench.records, line + b"\n")
             bench.drain()
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         await bench.intake.finish()
         assert [report for _, _, report in bench.reports] == [
             FailedReport(message="?", permanent=False),
@@ -492,7 +495,7 @@ def test_a_secret_is_not_cut_in_two_by_the_length_of_a_line() -> None:
             )
             os.write(bench.output, b"\n")
             bench.drain()
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         await bench.intake.finish()
         said = "".join(bench.messages())
         assert "[redacted]" in said
@@ -509,7 +512,7 @@ def test_what_a_dead_worker_has_left_is_taken_in_slices_and_none_is_lost(
     async def do(bench: Bench) -> None:
         os.write(bench.output, b"".join(b"%d\n" % number for number in range(500)))
         os.write(bench.report, encode_report(REPORTS[0]))
-        bench.intake.close("research", 1)
+        bench.intake.close(RESEARCH)
         assert len(bench.reports) == 1, "reports come first"
         assert len(bench.lines) < 10
         await bench.intake.finish()
