@@ -1,7 +1,7 @@
 """HTTP over the supervisor's unix socket: requests, answers, and what can go wrong between.
 
-Knows no verb and no output. The standard library's client on purpose: it loads in a tenth of the time of
-the alternatives, and a command line is started often.
+Knows no verb and no output. It is the standard library's client because that loads in a tenth of the time of the
+alternatives, and a command line is started often.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from pallas_control.errors import Failure, Forbidden, Refused, Unreachable
+from pallas_control.errors import ControlError, ForbiddenError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,8 +47,8 @@ class Control:
         """The answer's JSON object.
 
         Raises:
-            Unreachable: nobody answers on the socket.
-            Refused: the answer's status is not in `accept`.
+            UnreachableError: nothing answers on the socket.
+            RefusedError: the answer's status is not in `accept`.
         """
         with self._exchange("GET", path, timeout=timeout) as response:
             return _object(response, accept)
@@ -78,24 +78,26 @@ class Control:
             connection.request(method, target, json.dumps(body) if body is not None else None, headers)
             yield connection.getresponse()
         except FileNotFoundError:
-            raise Unreachable(not_running(self.path)) from None
+            raise UnreachableError(not_running(self.path)) from None
         except ConnectionRefusedError:
-            raise Unreachable(
+            raise UnreachableError(
                 f"pallas is not running here: nobody listens on {self.path}, it was left behind; "
                 "start it with `pallas` or name another socket with --socket"
             ) from None
         except PermissionError:
-            raise Forbidden(
+            raise ForbiddenError(
                 f"no permission for {self.path}: join the group that owns it, or use sudo"
             ) from None
         except TimeoutError:
-            raise Failure(
+            raise ControlError(
                 f"the supervisor on {self.path} did not answer within {timeout:g} s: it is overloaded or "
                 "stuck; its log says more"
             ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
-            raise Unreachable(f"the connection to the supervisor on {self.path} failed: {reason}") from error
+            raise UnreachableError(
+                f"the connection to the supervisor on {self.path} failed: {reason}"
+            ) from error
         finally:
             connection.close()
 
@@ -112,10 +114,10 @@ def _object(response: http.client.HTTPResponse, accept: Sequence[int]) -> dict[s
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise Failure(
+        raise ControlError(
             f"what answered on the control socket is not pallas (HTTP status {response.status}, no JSON "
             "object): check --socket and PALLAS_CONTROL_SOCKET"
         )
     if response.status not in accept:
-        raise Refused(response.status, document)
+        raise RefusedError(response.status, document)
     return document

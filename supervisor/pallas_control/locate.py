@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_control.client import Control, not_running
-from pallas_control.errors import Failure, Forbidden, Unreachable
+from pallas_control.errors import ControlError, ForbiddenError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ def control_socket_path(named: str | None, environ: Mapping[str, str] = os.envir
     other deployment's supervisor is taken for its own.
 
     Raises:
-        Unreachable: no place follows, and not exactly one supervisor lives in the usual ones.
+        UnreachableError: no place follows, and not exactly one supervisor lives in the usual ones.
     """
     if explicit := named or environ.get(SOCKET_VARIABLE):
         return Path(explicit)
@@ -46,12 +46,12 @@ def control_socket_path(named: str | None, environ: Mapping[str, str] = os.envir
         return living[0]
     if living:
         message = "more than one supervisor runs here; name one with --socket"
-        raise Unreachable(message, details=[str(path) for path in living])
+        raise UnreachableError(message, details=[str(path) for path in living])
     if forbidden is not None:
         raise forbidden
     if own is not None:
-        raise Unreachable(not_running(own))
-    raise Unreachable(
+        raise UnreachableError(not_running(own))
+    raise UnreachableError(
         "no running pallas found: no agents.yaml in this directory, and no live socket in the usual places; "
         f"start one with `pallas`, or name its socket with --socket or {SOCKET_VARIABLE}"
     )
@@ -66,7 +66,7 @@ def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
     try:
         here = working_directory()
     except ConfigurationError as error:
-        raise Failure(str(error)) from None
+        raise ControlError(str(error)) from None
     try:
         return {**load_dotenv(here, environ), **environ}
     except ConfigurationError:
@@ -87,10 +87,12 @@ def _by_rule(deployment: str, environ: Mapping[str, str]) -> Path:
     try:
         return control_socket(deployment, environ)
     except ConfigurationError as error:
-        raise Failure(str(error)) from None
+        raise ControlError(str(error)) from None
 
 
-def _look_around(environ: Mapping[str, str], deployment: str | None) -> tuple[list[Path], Forbidden | None]:
+def _look_around(
+    environ: Mapping[str, str], deployment: str | None
+) -> tuple[list[Path], ForbiddenError | None]:
     """The sockets in the usual places on which that deployment's supervisor answers, or any if it is None.
 
     And the failure of a place that this user may not look into.
@@ -102,9 +104,9 @@ def _look_around(environ: Mapping[str, str], deployment: str | None) -> tuple[li
     for path in [*sorted(of_this_user.glob(f"*/{SOCKET_NAME}")), SYSTEM_SOCKET]:
         try:
             status = Control(path).get("/v1/status", timeout=_PROBE_TIMEOUT)
-        except Forbidden as failure:
+        except ForbiddenError as failure:
             forbidden = failure
-        except Failure:
+        except ControlError:
             continue
         else:
             if deployment in (None, status.get("deployment")):

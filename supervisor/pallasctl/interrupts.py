@@ -13,7 +13,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from pallas_control.errors import EXIT_INTERRUPTED
+from pallasctl.failures import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,13 @@ Knows the names of the verbs and the options before them, and nothing of what th
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, override
+from typing import TYPE_CHECKING, Any, override
 
 import click
 
 from pallas_common.problems import did_you_mean, quoted
+from pallas_control.errors import ControlError
+from pallasctl.failures import Failure
 from pallasctl.options import socket_option
 
 if TYPE_CHECKING:
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 
 VERBS: Mapping[str, str] = {
     "status": "pallasctl.verbs.state.status",
-    "start": "pallasctl.verbs.agents.lifecycle",
-    "stop": "pallasctl.verbs.agents.lifecycle",
-    "restart": "pallasctl.verbs.agents.lifecycle",
+    "start": "pallasctl.verbs.agents.start",
+    "stop": "pallasctl.verbs.agents.stop",
+    "restart": "pallasctl.verbs.agents.restart",
     "wait": "pallasctl.verbs.agents.wait",
     "logs": "pallasctl.verbs.state.logs",
     "health": "pallasctl.verbs.state.health",
@@ -52,6 +54,13 @@ class _Verbs(click.Group):
             way_out = f"did you mean {near!r}?" if near else f"the verbs are: {', '.join(VERBS)}"
             ctx.fail(f"there is no verb {quoted(name)}; {way_out}")
         return super().resolve_command(ctx, args)
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ControlError as error:
+            raise Failure(error.message, details=error.details) from error
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

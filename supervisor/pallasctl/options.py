@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from pallas_control.client import Control
 
+    type Option = Callable[[Callable[..., Any] | click.Command], Any]
+    """What makes a function, or a command, take an option."""
+
 DEFAULT_TIMEOUT = 90.0
 
 _SOCKET = "pallasctl.socket"
@@ -46,12 +49,12 @@ def _remember_socket(ctx: click.Context, _: click.Parameter, value: str | None) 
 
 
 def _complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from pallas_control.errors import Failure
+    from pallas_control.errors import ControlError
 
     try:
         with ctx:
             names = [agent["name"] for agent in control().get("/v1/status", timeout=1.0)["agents"]]
-    except (Failure, KeyError):
+    except (ControlError, KeyError):
         return []
     return [name for name in names if name.startswith(incomplete)]
 
@@ -67,7 +70,7 @@ agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell
 all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
 
 
-def timeout_option(help_: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def timeout_option(help_: str) -> Option:
     """`--timeout SECONDS` of a verb that waits."""
     return click.option(
         "--timeout",
@@ -79,7 +82,7 @@ def timeout_option(help_: str) -> Callable[[Callable[..., Any]], Callable[..., A
     )
 
 
-def output_option(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def output_option(*formats: str) -> Option:
     """`-o FORMAT`; the first format is the default."""
     return click.option(
         "-o",

@@ -1,6 +1,7 @@
-"""Words and columns for people: durations, sizes, tables, colour.
+"""Text for people: durations, sizes, tables, colours.
 
-Knows no document and no verb. What comes from agents may hold what a terminal obeys or hides: `one_line`.
+Knows the names of states, and no document or verb. What comes from agents may hold what a terminal obeys or hides:
+`one_line`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,21 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pallas_common.terminal_text import terminal_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Colour = Literal["red", "green", "yellow", "dim", "bold"]
+
+STATE_COLOURS: Mapping[str, Colour] = {
+    "ready": "green",
+    "stopped": "dim",
+    "waiting": "yellow",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "backoff": "yellow",
+    "killing": "red",
+    "failed": "red",
+}
+HEALTH_COLOURS: Mapping[str, Colour] = {"ok": "green", "degraded": "yellow", "error": "red", "unknown": "dim"}
 
 _CODES = {"red": 31, "green": 32, "yellow": 33, "dim": 2, "bold": 1}
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")

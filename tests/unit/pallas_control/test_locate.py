@@ -17,7 +17,7 @@ import pytest
 from fakes.control_server import agent, run, serve, status
 from pallas_control import locate
 from pallas_control.client import Control
-from pallas_control.errors import Failure
+from pallas_control.errors import ControlError
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_supervisor_that_does_not_answer(tmp_path) -> None:
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
         mute.listen()
-        with pytest.raises(Failure, match=r"did not answer within 0\.2 s"):
+        with pytest.raises(ControlError, match=r"did not answer within 0\.2 s"):
             Control(path).get("/v1/status", timeout=0.2)
 
 

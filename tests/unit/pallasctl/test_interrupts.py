@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from pallas_control.errors import EXIT_INTERRUPTED
+from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
 
 BLOCKED = """

@@ -9,7 +9,7 @@ import time
 
 import click
 
-from pallas_control.errors import Unreachable
+from pallas_control.errors import UnreachableError
 from pallasctl.options import (
     agents_argument,
     all_option,
@@ -18,7 +18,7 @@ from pallasctl.options import (
     socket_option,
     timeout_option,
 )
-from pallasctl.verbs.agents.lifecycle import ask, report
+from pallasctl.verbs.agents.goals import ask, report
 
 _POLL = 0.1
 
@@ -49,7 +49,7 @@ def wait(agents: tuple[str, ...], *, every: bool, goal: str, timeout: float) -> 
         try:
             body = {"agents": names, "wait": True, "timeout": left, "for": goal}
             document = ask(control(), "/v1/wait", body, left, goal)
-        except Unreachable:
+        except UnreachableError:
             if goal != "ready" or time.monotonic() >= deadline:
                 raise
             time.sleep(_POLL)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from pallas_control.errors import InvalidConfiguration
+from pallasctl.failures import InvalidConfiguration
 
 
 @click.command()
@@ -38,9 +38,8 @@ def check(file: Path | None) -> None:
         count = "one problem" if len(error.found) == 1 else f"{len(error.found)} problems"
         dotenv = collect(lambda: load_dotenv(directory, os.environ), []) or {}
         path = file or deployment_path({**os.environ, **dotenv})
-        raise InvalidConfiguration(
-            f"{path}: {count}", details=[str(problem) for problem in error.problems]
-        ) from None
+        details = [str(problem) for problem in error.problems]
+        raise InvalidConfiguration(f"{path}: {count}", details=details) from None
     for warning in configuration.warnings:
         click.echo(f"pallasctl: warning: {warning}", err=True)
     deployment = configuration.deployment

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pallas_common.terminal_text import terminal_json
-from pallas_control.errors import EXIT_FAILED
+from pallasctl.failures import EXIT_FAILED
 from pallasctl.options import control, output_option, socket_option
-from pallasctl.text import Cell, format_duration, one_line, paint, table
-from pallasctl.verbs.state.status import HEALTH_COLOURS, STATE_COLOURS
+from pallasctl.text import HEALTH_COLOURS, STATE_COLOURS, Cell, format_duration, one_line, paint, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

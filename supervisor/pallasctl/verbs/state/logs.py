@@ -15,7 +15,7 @@ import click
 
 from pallas_common.logs.levels import LEVEL_NAMES, level_name
 from pallas_common.terminal_text import terminal_text
-from pallas_control.errors import EXIT_INTERRUPTED
+from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
 from pallasctl.options import agents_argument, control, output_option, socket_option
 from pallasctl.text import Colour, one_line, paint, parse_duration
@@ -55,9 +55,10 @@ def _since(_: click.Context, __: click.Parameter, value: str | None) -> str | No
 
 
 def _level(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value is None or (name := level_name(value)) is not None:
-        return None if value is None else name
-    raise click.BadParameter(f"`{value}` is not a log level; use one of {', '.join(LEVEL_NAMES)}")
+    name = None if value is None else level_name(value)
+    if value is not None and name is None:
+        raise click.BadParameter(f"`{value}` is not a log level; use one of {', '.join(LEVEL_NAMES)}")
+    return name
 
 
 def _pattern(_: click.Context, __: click.Parameter, value: str | None) -> re.Pattern[str] | None:

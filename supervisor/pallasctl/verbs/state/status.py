@@ -12,26 +12,23 @@ import click
 
 from pallas_common.problems import no_such_agent
 from pallas_common.terminal_text import terminal_json
-from pallas_control.errors import EXIT_NOT_RUNNING, Failure, StatusUnknown
+from pallas_control.errors import ControlError
+from pallasctl.failures import EXIT_NOT_RUNNING, StatusUnknown
 from pallasctl.options import agents_argument, control, output_option, socket_option
-from pallasctl.text import Cell, Colour, format_duration, format_size, one_line, table
+from pallasctl.text import (
+    HEALTH_COLOURS,
+    STATE_COLOURS,
+    Cell,
+    format_duration,
+    format_size,
+    one_line,
+    table,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pallas_control.documents import AgentStatus, StatusDocument
-
-STATE_COLOURS: Mapping[str, Colour] = {
-    "ready": "green",
-    "stopped": "dim",
-    "waiting": "yellow",
-    "starting": "yellow",
-    "stopping": "yellow",
-    "backoff": "yellow",
-    "killing": "red",
-    "failed": "red",
-}
-HEALTH_COLOURS: Mapping[str, Colour] = {"ok": "green", "degraded": "yellow", "error": "red", "unknown": "dim"}
 
 OUTDATED = "*"
 """Behind the state of an agent whose worker was started with an older configuration."""
@@ -53,9 +50,9 @@ def status(ctx: click.Context, agents: tuple[str, ...], output: str) -> None:
     """
     try:
         document: StatusDocument = control().get("/v1/status")
-        shown = _choose(document["agents"], agents)
-    except Failure as failure:
-        raise StatusUnknown(failure.message, details=failure.details) from failure
+    except ControlError as error:
+        raise StatusUnknown(error.message, details=error.details) from error
+    shown = _choose(document["agents"], agents)
     if output == "json":
         click.echo(terminal_json({**document, "agents": shown}))
     else:
@@ -72,7 +69,7 @@ def _choose(known: Sequence[AgentStatus], names: Sequence[str]) -> list[AgentSta
         return list(known)
     by_name = {agent["name"]: agent for agent in known}
     if unknown := [name for name in dict.fromkeys(names) if name not in by_name]:
-        raise Failure(no_such_agent(unknown, by_name))
+        raise StatusUnknown(no_such_agent(unknown, by_name))
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
