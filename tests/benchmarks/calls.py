@@ -22,8 +22,8 @@ import click
 import httpx
 import psutil
 import yaml
-from tests.benchmarks.fleet import cpu_seconds, machine
 
+from benchmarks.fleet import cpu_seconds, machine
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import BIN, Fleet
 from support.ports import free_ports
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE = 60.0
-PEERS = [sys.executable, "-m", "tests.benchmarks.call_peers"]
+PEERS = [sys.executable, "-m", "benchmarks.call_peers"]
 ROOT = Path(__file__).parents[2]
 
 

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import click
-from tests.benchmarks.fleet import machine
 
+from benchmarks.fleet import machine
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.load.load import Load

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import click
 import psutil
-from tests.benchmarks.fleet import machine
 
+from benchmarks.fleet import machine
 from support.load.soak import Soak, run_soak
 from support.worker.census import ASK_PASSTHROUGH, Census, settle
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import click
 import httpx
-from tests.benchmarks.fleet import machine, make_fleet
 
+from benchmarks.fleet import machine, make_fleet
 from support.fleet.fleet import Fleet
 from support.fleet.process_tree import await_end, cpu_nanoseconds, proportional_memory
 

@@ -46,12 +46,12 @@ def installed_unit(directory: Path) -> Path:
     return unit
 
 
-def test_the_unit_is_clean(tmp_path) -> None:
+def test_the_unit_is_clean(tmp_path: Path) -> None:
     result = run(need("systemd-analyze"), "verify", "--man=no", str(installed_unit(tmp_path)))
     assert (result.stderr, result.stdout, result.returncode) == ("", "", 0)
 
 
-def test_the_socket_unit_is_clean(tmp_path) -> None:
+def test_the_socket_unit_is_clean(tmp_path: Path) -> None:
     example = SYSTEMD / "pallas-supervisor.socket.example"
     socket_unit = tmp_path / example.name.removesuffix(".example")
     socket_unit.write_text(example.read_text())
@@ -69,7 +69,7 @@ def test_the_unit_exposes_little() -> None:
 
 
 @pytest.mark.parametrize("drop_in", DROP_INS, ids=lambda path: path.name)
-def test_drop_ins_are_clean(drop_in, tmp_path) -> None:
+def test_drop_ins_are_clean(drop_in: Path, tmp_path: Path) -> None:
     analyze = need("systemd-analyze")
     version = re.search(r"systemd (\d+)", run(analyze, "--version").stdout)
     wanted = re.fullmatch(r"systemd-(\d+)", drop_in.name.removesuffix(".conf.example"))
@@ -85,7 +85,7 @@ def test_drop_ins_are_clean(drop_in, tmp_path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="not run: needs root, as it makes users below a temporary root")
-def test_users_and_folders_are_made(tmp_path) -> None:
+def test_users_and_folders_are_made(tmp_path: Path) -> None:
     sysusers, tmpfiles = need("systemd-sysusers"), need("systemd-tmpfiles")
     (tmp_path / "etc").mkdir()
     made = run(sysusers, f"--root={tmp_path}", str(SYSTEMD / "sysusers.d/pallas.conf"))

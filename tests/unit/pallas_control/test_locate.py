@@ -11,6 +11,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -19,9 +20,18 @@ from pallas_control import locate
 from pallas_control.client import Control
 from pallas_control.errors import ControlError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Supervisors(Protocol):
+    """Starts a fake supervisor of a deployment, by default at its own place, and gives the path of its socket."""
+
+    def __call__(self, deployment: str, path: str | None = None) -> Path: ...
+
 
 @pytest.fixture
-def runtime(monkeypatch, tmp_path):
+def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Supervisors]:
     """A runtime directory with a path short enough for sockets; the working directory is an empty one."""
     for name in ("PALLAS_CONTROL_SOCKET", "PALLAS_RUNTIME_DIR", "RUNTIME_DIRECTORY", "PALLAS_AGENTS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
@@ -48,34 +58,36 @@ def deployment_file(name: str, rest: str = "") -> None:
     Path("agents.yaml").write_text(f"name: {name}\n{rest}", encoding="utf-8")
 
 
-def test_by_option_before_or_after_the_verb(runtime) -> None:
+def test_by_option_before_or_after_the_verb(runtime: Supervisors) -> None:
     path = runtime("a")
     runtime("b")
     assert run("--socket", str(path), "status").exit_code == 0
     assert run("status", "--socket", str(path)).exit_code == 0
 
 
-def test_by_variable_and_the_option_wins(runtime, monkeypatch) -> None:
+def test_by_variable_and_the_option_wins(runtime: Supervisors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALLAS_CONTROL_SOCKET", str(runtime("a")))
     assert run("status").exit_code == 0
     assert "/nowhere" in run("status", "--socket", "/nowhere").stderr
 
 
-def test_by_the_deployment_in_the_working_directory(runtime) -> None:
+def test_by_the_deployment_in_the_working_directory(runtime: Supervisors) -> None:
     runtime("a")
     path = runtime("b")
     deployment_file("b")
     assert locate.control_socket_path(None) == path
 
 
-def test_a_file_that_is_wrong_elsewhere_still_names_its_deployment(runtime) -> None:
+def test_a_file_that_is_wrong_elsewhere_still_names_its_deployment(runtime: Supervisors) -> None:
     runtime("a")
     path = runtime("b")
     deployment_file("b", "agents: {x: {prot: 1}}\n")
     assert locate.control_socket_path(None) == path
 
 
-def test_by_the_file_that_the_environment_names(runtime, monkeypatch, tmp_path) -> None:
+def test_by_the_file_that_the_environment_names(
+    runtime: Supervisors, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     runtime("a")
     path = runtime("b")
     file = tmp_path / "other.yaml"
@@ -84,19 +96,21 @@ def test_by_the_file_that_the_environment_names(runtime, monkeypatch, tmp_path) 
     assert locate.control_socket_path(None) == path
 
 
-def test_by_the_runtime_directory_whether_it_lives_or_not(runtime, monkeypatch) -> None:
+def test_by_the_runtime_directory_whether_it_lives_or_not(
+    runtime: Supervisors, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runtime("a")
     monkeypatch.setenv("PALLAS_RUNTIME_DIR", "/somewhere")
     assert locate.control_socket_path(None) == Path("/somewhere/control.sock")
     assert "/somewhere/control.sock" in run("status").stderr
 
 
-def test_by_dotenv_as_the_supervisor_reads_it(runtime) -> None:
+def test_by_dotenv_as_the_supervisor_reads_it(runtime: Supervisors) -> None:
     Path(".env").write_text("PALLAS_RUNTIME_DIR=/from/dotenv\n")
     assert locate.control_socket_path(None) == Path("/from/dotenv/control.sock")
 
 
-def test_the_only_one_that_lives(runtime) -> None:
+def test_the_only_one_that_lives(runtime: Supervisors) -> None:
     path = runtime("a")
     stale = path.parent.parent / "stale" / "control.sock"
     stale.parent.mkdir()
@@ -105,14 +119,14 @@ def test_the_only_one_that_lives(runtime) -> None:
     assert locate.control_socket_path(None) == path
 
 
-def test_the_systems_one(runtime) -> None:
+def test_the_systems_one(runtime: Supervisors) -> None:
     path = runtime("a", "system.sock")
     assert locate.control_socket_path(None) == path
     deployment_file("a")
     assert locate.control_socket_path(None) == path
 
 
-def test_never_another_deployments(runtime) -> None:
+def test_never_another_deployments(runtime: Supervisors) -> None:
     runtime("a")
     deployment_file("b")
     result = run("stop", "--all")
@@ -121,7 +135,7 @@ def test_never_another_deployments(runtime) -> None:
     assert "/pallas/b/control.sock" in result.stderr
 
 
-def test_more_than_one(runtime) -> None:
+def test_more_than_one(runtime: Supervisors) -> None:
     paths = [runtime("a"), runtime("b")]
     result = run("status")
     assert result.exit_code == 4
@@ -131,13 +145,13 @@ def test_more_than_one(runtime) -> None:
     ]
 
 
-def test_none(runtime) -> None:
+def test_none(runtime: Supervisors) -> None:
     result = run("status")
     assert result.exit_code == 4
     assert result.stderr.startswith("pallasctl: no running pallas found: no agents.yaml in this directory")
 
 
-def test_a_socket_that_was_left_behind(runtime, tmp_path) -> None:
+def test_a_socket_that_was_left_behind(runtime: Supervisors, tmp_path: Path) -> None:
     path = tmp_path / "stale"
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(path))
@@ -146,7 +160,7 @@ def test_a_socket_that_was_left_behind(runtime, tmp_path) -> None:
     assert f"nobody listens on {path}, it was left behind" in result.stderr
 
 
-def test_a_socket_of_others(runtime, monkeypatch) -> None:
+def test_a_socket_of_others(runtime: Supervisors, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -161,13 +175,13 @@ def test_a_socket_of_others(runtime, monkeypatch) -> None:
         )
 
 
-def test_a_path_that_is_too_long(runtime) -> None:
+def test_a_path_that_is_too_long(runtime: Supervisors) -> None:
     result = run("--socket", "/" + "x" * 200, "status")
     assert result.exit_code == 4
     assert "too long" in result.stderr
 
 
-def test_a_supervisor_that_does_not_answer(tmp_path) -> None:
+def test_a_supervisor_that_does_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "mute"
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
@@ -176,7 +190,7 @@ def test_a_supervisor_that_does_not_answer(tmp_path) -> None:
             Control(path).get("/v1/status", timeout=0.2)
 
 
-def test_completion_offers_the_agents(runtime) -> None:
+def test_completion_offers_the_agents(runtime: Supervisors) -> None:
     path = runtime("a")
     environment = os.environ | {
         "_PALLASCTL_COMPLETE": "bash_complete",

@@ -1,12 +1,16 @@
-"""`pallasctl check`, the help and the version."""
+"""`pallasctl check`: what it says of good files and of wrong ones."""
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from fakes.control_server import run
-from pallasctl.main import VERBS
 from support.repository import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 QUICKSTART = ROOT / "examples" / "quickstart" / "agents.yaml"
 
@@ -19,14 +23,14 @@ def test_a_good_file() -> None:
     )
 
 
-def test_one_agent_is_one(tmp_path) -> None:
+def test_one_agent_is_one(tmp_path: Path) -> None:
     file = tmp_path / "agents.yaml"
     (tmp_path / "one.py").touch()
     file.write_text("name: demo\nagents:\n  a: {module: one, port: 24201}\n")
     assert run("check", str(file)).stdout == f"{file}: good: deployment demo with 1 agent (a)\n"
 
 
-def test_all_problems_at_once(tmp_path) -> None:
+def test_all_problems_at_once(tmp_path: Path) -> None:
     file = tmp_path / "agents.yaml"
     file.write_text(
         "name: demo\nagents:\n  a: {module: agents.a, port: 24201, prot: 1}\n"
@@ -40,7 +44,7 @@ def test_all_problems_at_once(tmp_path) -> None:
     assert all(problem.startswith(f"  {file}:") for problem in problems)
 
 
-def test_the_other_files_of_its_folder_are_read_too(tmp_path) -> None:
+def test_the_other_files_of_its_folder_are_read_too(tmp_path: Path) -> None:
     file = tmp_path / "agents.yaml"
     file.write_text("name: demo\nagents:\n  a: {module: agents.a, port: 0}\n")
     (tmp_path / "fastagent.config.yaml").write_text("model_capabilities:\n  vision: perhaps\n")
@@ -54,31 +58,9 @@ def test_the_other_files_of_its_folder_are_read_too(tmp_path) -> None:
     ]
 
 
-def test_the_file_of_the_working_directory(tmp_path, monkeypatch) -> None:
+def test_the_file_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PALLAS_AGENTS_CONFIG", raising=False)
     result = run("check")
     assert result.exit_code == 2
     assert "agents.yaml: there is no such file" in result.stderr
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help(verb) -> None:
-    result = run(verb, "--help")
-    assert result.exit_code == 0
-    assert f"Usage: pallasctl {verb}" in result.stdout
-
-
-def test_help_lists_the_verbs() -> None:
-    listed = [line.split()[0] for line in run("--help").stdout.partition("Commands:")[2].splitlines() if line]
-    assert listed == list(VERBS)
-
-
-def test_version() -> None:
-    assert run("--version").stdout.startswith("pallasctl 0.")
-
-
-def test_unknown_verb() -> None:
-    result = run("sttus")
-    assert result.exit_code == 2
-    assert "sttus" in result.stderr

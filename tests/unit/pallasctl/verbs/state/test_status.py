@@ -1,20 +1,17 @@
-"""`pallasctl status` and `health`: what people read, what scripts read, and the exit status."""
+"""`pallasctl status`: what people read, what scripts read, and the exit status."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
-from fakes.control_server import FakeControl, agent, run, serve, status
-from pallasctl.text import format_duration
+from fakes.control_server import FakeControl, agent, run, status
 
-
-@pytest.fixture
-def fake(tmp_path):
-    with serve(tmp_path / "control.sock") as server:
-        yield server
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_table(fake: FakeControl) -> None:
@@ -45,14 +42,6 @@ def test_table(fake: FakeControl) -> None:
     assert research.index("ready") == jarvis.index("waiting") == header.index("STATE")
     assert "\x1b" not in result.stdout
     assert result.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(-1, "0s"), (5.9, "5s"), (192, "3m12s"), (14_700, "4h05m"), (183_600, "2d03h")],
-)
-def test_durations(seconds: float, shown: str) -> None:
-    assert format_duration(seconds) == shown
 
 
 def test_wide_adds_the_supervisor_and_more_columns(fake: FakeControl) -> None:
@@ -93,7 +82,7 @@ def test_an_older_configuration_is_marked_with_the_way_out(fake: FakeControl) ->
 
 
 @pytest.mark.parametrize(("problems", "said"), [(1, "a problem"), (3, "3 problems")])
-def test_files_that_cannot_be_used(fake: FakeControl, problems, said) -> None:
+def test_files_that_cannot_be_used(fake: FakeControl, problems: int, said: str) -> None:
     changed = {"configuration": {"changed": ["agents.yaml"], "problems": problems}}
     fake.answer("/v1/status", status(agent("jarvis")) | changed)
     assert fake.run("status").stdout.splitlines()[2:] == [
@@ -127,7 +116,7 @@ def test_json_of_named_agents_has_only_these_in_the_order_given(fake: FakeContro
         ([], [], 0),
     ],
 )
-def test_exit_status(fake: FakeControl, states, names, code) -> None:
+def test_exit_status(fake: FakeControl, states: list[str], names: list[str], code: int) -> None:
     fake.answer(
         "/v1/status", status(*(agent(name, state) for name, state in zip("ab", states, strict=False)))
     )
@@ -142,7 +131,7 @@ def test_unknown_agent(fake: FakeControl) -> None:
     assert result.stdout == ""
 
 
-def test_no_supervisor(tmp_path) -> None:
+def test_no_supervisor(tmp_path: Path) -> None:
     result = run("--socket", str(tmp_path / "none.sock"), "status")
     assert result.exit_code == 4
     assert result.stderr == (
@@ -156,62 +145,6 @@ def test_what_agents_say_cannot_steer_the_terminal(fake: FakeControl) -> None:
     output = fake.run("status").stdout
     assert "\\x1b]0;owned\\x07 line two\\x9b2J" in output
     assert len(output.splitlines()) == 2
-
-
-def health(status_: str, **agents: str) -> dict:
-    states = {
-        name: {"status": each, "state": "ready", "message": f"{each}!"} for name, each in agents.items()
-    }
-    return {"status": status_, "timestamp": "2026-01-31T12:00:00Z", "agents": states}
-
-
-@pytest.mark.parametrize(("state", "http", "code"), [("ok", 200, 0), ("degraded", 200, 0), ("error", 503, 1)])
-def test_health(fake: FakeControl, state, http, code) -> None:
-    fake.answer("/v1/health", health(state, research=state), http)
-    result = fake.run("health")
-    assert result.exit_code == code
-    summary, header, row = result.stdout.splitlines()
-    assert summary == f"{state} at 2026-01-31T12:00:00Z"
-    assert header.split() == ["NAME", "HEALTH", "STATE", "SINCE", "MESSAGE"]
-    assert row.split() == ["research", state, "ready", "-", f"{state}!"]
-
-
-def test_wide_health_has_a_line_for_each_server_and_provider(fake: FakeControl) -> None:
-    moment = (datetime.now(UTC) - timedelta(hours=5, seconds=5)).isoformat()
-    up = {"up": True, "since": moment, "checked": moment, "latency": 0.25, "error": None}
-    down = {**up, "up": False, "latency": None, "error": "HTTP 503"}
-    document = health("degraded", research="degraded")
-    document["agents"]["research"] |= {
-        "since": moment,
-        "downstreams": [
-            {**up, "name": "library", "last_error": "cannot connect", "last_error_at": moment},
-            {**down, "name": "archive", "last_error": "HTTP 503", "last_error_at": moment},
-        ],
-        "provider": {**up, "name": "openai", "last_error": None, "last_error_at": None},
-    }
-    fake.answer("/v1/health", document)
-    short, wide = fake.run("health").stdout, fake.run("health", "-o", "wide").stdout
-    assert "SINCE" in short
-    assert "library" not in short
-    lines = [" ".join(line.split()) for line in wide.splitlines()]
-    assert lines[-4:] == [
-        "AGENT KIND NAME UP SINCE CHECKED LATENCY LAST ERROR",
-        "research server library up 5h00m 5h00m 0.250s cannot connect (5h00m ago)",
-        "research server archive down 5h00m 5h00m - HTTP 503",
-        "research provider openai up 5h00m 5h00m 0.250s -",
-    ]
-
-
-def test_health_as_json_is_the_document(fake: FakeControl) -> None:
-    document = health("error", research="error")
-    fake.answer("/v1/health", document, 503)
-    result = fake.run("health", "-o", "json")
-    assert json.loads(result.stdout) == document
-    assert result.exit_code == 1
-
-
-def test_health_without_a_supervisor(tmp_path) -> None:
-    assert run("health", "--socket", str(tmp_path / "none.sock")).exit_code == 1
 
 
 def test_json_is_the_document_and_safe_on_a_terminal(fake: FakeControl) -> None:

@@ -6,10 +6,15 @@ import json
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fakes.control_server import FakeControl, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 RECORDS = [
     {
@@ -36,7 +41,7 @@ LINES = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
 
 
 @pytest.fixture
-def fake(tmp_path, monkeypatch):
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeControl]:
     monkeypatch.setenv("TZ", "UTC")
     with serve(tmp_path / "control.sock") as server:
         server.answer("/v1/logs", LINES)
@@ -78,13 +83,13 @@ def test_a_line_that_is_no_record_is_shown_as_it_is(fake: FakeControl) -> None:
         ),
     ],
 )
-def test_query(fake: FakeControl, arguments, query) -> None:
+def test_query(fake: FakeControl, arguments: list[str], query: dict[str, list[str]]) -> None:
     assert fake.run("logs", *arguments).exit_code == 0
     assert fake.requests == [("GET", "/v1/logs", query)]
 
 
 @pytest.mark.parametrize("since", ["", "soon", "10 minutes", "-5m"])
-def test_wrong_since(fake: FakeControl, since) -> None:
+def test_wrong_since(fake: FakeControl, since: str) -> None:
     result = fake.run("logs", f"--since={since}")
     assert result.exit_code == 2
     assert "like 90s, 10m or 2h" in result.stderr
@@ -98,7 +103,7 @@ def test_wrong_since(fake: FakeControl, since) -> None:
     ],
 )
 def test_what_cannot_be_searched_for_is_refused_before_anybody_is_asked(
-    fake: FakeControl, arguments, says
+    fake: FakeControl, arguments: list[str], says: str
 ) -> None:
     result = fake.run("logs", *arguments)
     assert result.exit_code == 2
@@ -119,7 +124,7 @@ def test_what_cannot_be_searched_for_is_refused_before_anybody_is_asked(
     ids=["message", "field", "logger and traceback", "newest", "none", "neither times nor numbers nor names"],
 )
 def test_grep_looks_at_the_texts_of_records_and_counts_what_it_finds(
-    fake: FakeControl, arguments, shown
+    fake: FakeControl, arguments: list[str], shown: list[int]
 ) -> None:
     result = fake.run("logs", "-o", "json", *arguments)
     assert [json.loads(line) for line in result.stdout.splitlines()] == [RECORDS[number] for number in shown]

@@ -1,0 +1,78 @@
+"""What the status says of an agent, and why it is in its state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pallas_supervisor.agents.status import agent_status, say_why, timestamp
+from pallas_supervisor.lifecycle.states import Desired, Exit, Policy, State
+from support.supervisor.fakes import agent
+
+
+def test_why() -> None:
+    failed = agent(name="library", state=State.FAILED, message="exit status 78")
+    agents = {"library": failed, "research": agent(state=State.STARTING)}
+
+    def why(waiting_for: tuple[str, ...] = (), **changes: object) -> str:
+        return say_why(agent(**changes), waiting_for, agents, 100.0)
+
+    assert (
+        why(("library", "research"), state=State.WAITING)
+        == "waiting for library (failed: exit status 78), research (starting)"
+    )
+    assert why(state=State.WAITING) == ""
+    assert why(state=State.READY) == ""
+    assert why(state=State.FAILED, message="ImportError: x") == "ImportError: x"
+    died = {"state": State.BACKOFF, "message": "killed by SIGKILL", "failures": 2}
+    assert why(**died, retry_at=102.2) == "killed by SIGKILL; restarting in 2 s, failure 2/5"
+    assert why(**died, retry_at=100.4) == "killed by SIGKILL; restarting in 0.4 s, failure 2/5"
+    assert why(**died, retry_at=99.0) == "killed by SIGKILL; restarting now, failure 2/5"
+
+
+def test_status_of_one_agent() -> None:
+    known = agent(
+        state=State.BACKOFF,
+        desired=Desired.UP,
+        policy=Policy(max_failures=3),
+        generation=4,
+        failures=2,
+        restarts=3,
+        last_exit=Exit(status=70),
+    )
+    entry = agent_status(
+        known,
+        port=24201,
+        depends_on=("library",),
+        message="exit status 70",
+        health="error",
+        memory=None,
+        age=0.0,
+        outdated=(".env",),
+    )
+    since = datetime.fromisoformat(entry.pop("since"))
+    assert since.tzinfo is not None
+    assert entry == {
+        "name": "research",
+        "state": "backoff",
+        "desired": "up",
+        "pid": None,
+        "port": 24201,
+        "restarts": 3,
+        "failures": 2,
+        "max_failures": 3,
+        "health": "error",
+        "message": "exit status 70",
+        "last_exit": "exit status 70",
+        "generation": 4,
+        "depends_on": ["library"],
+        "resident_memory": None,
+        "outdated": [".env"],
+        "replacement": None,
+    }
+
+
+def test_timestamps_are_rfc_3339_in_utc() -> None:
+    moment = timestamp(3600.0)
+    assert moment.endswith("Z")
+    assert len(moment) == len("2026-01-31T12:00:00.000Z")
+    assert datetime.fromisoformat(moment) < datetime.now(UTC)

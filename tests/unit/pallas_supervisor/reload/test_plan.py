@@ -1,0 +1,112 @@
+"""What a reload has to do with each agent, from the two deployments alone."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from pallas_registry.deployment.model import Agent as Facts
+from pallas_registry.deployment.model import Deployment
+from pallas_supervisor.reload.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload
+
+
+def facts(name: str, **changes: object) -> Facts:
+    made = Facts(name=name, module=f"agents.{name}", port=24201, title=name, description=name)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def deployment(*agents: Facts, **changes: object) -> Deployment:
+    made = Deployment(
+        name="demo",
+        agents={agent.name: agent for agent in agents},
+        namespace="local.demo",
+        bind="127.0.0.1",
+        path=Path("agents.yaml"),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def planned(old: Deployment, new: Deployment, **outdated: tuple[str, ...]) -> Plan:
+    return plan_reload(old, new, outdated)
+
+
+def test_every_field_has_its_action() -> None:
+    assert set(ACTIONS) == {field.name for field in fields(Facts)} - {"name"}
+    asked = {*DEPLOYMENT_ACTIONS, *FIXED}
+    assert asked == {field.name for field in fields(Deployment)} - {"agents", "path"}
+    assert not set(DEPLOYMENT_ACTIONS) & set(FIXED)
+
+
+def test_nothing_changed() -> None:
+    old = deployment(facts("research"), facts("jarvis", port=24202))
+    plan = planned(old, replace(old, path=Path("elsewhere.yaml")))
+    assert plan.unchanged == ("research", "jarvis")
+    assert (plan.added, plan.removed, plan.changed, plan.fixed) == ((), (), {}, ())
+
+
+def test_another_order_is_no_change() -> None:
+    one, other = facts("research"), facts("jarvis", port=24202)
+    assert set(planned(deployment(one, other), deployment(other, one)).unchanged) == {"research", "jarvis"}
+
+
+def test_added_removed_and_changed_agents() -> None:
+    old = deployment(facts("research"), facts("library", port=24202), facts("jarvis", port=24203))
+    new = deployment(
+        facts("research", title="Research"), facts("jarvis", port=24203), facts("engineering", port=24204)
+    )
+    assert planned(old, new).to_json(dry_run=True) == {
+        "dry_run": True,
+        "added": ["engineering"],
+        "removed": ["library"],
+        "changed": [{"agent": "research", "fields": ["title"], "action": "respawn"}],
+        "unchanged": ["jarvis"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "action"),
+    [
+        ({"icon": "https://example.com/i.png"}, "live"),
+        ({"max_failures": 9, "depends_on": ("library",)}, "live"),
+        ({"max_failures": 9, "env": {"A": "1"}}, "respawn"),
+        ({"max_concurrency": 4, "max_queue": 8, "max_request_bytes": 4096}, "respawn"),
+        ({"liveness_misses": 0}, "live"),
+        ({"liveness_interval": 1.0, "memory_limit": 2**30, "slow_after": 2.0}, "respawn"),
+        ({"module": "agents.other", "port": 24299}, "rebind"),
+    ],
+)
+def test_the_strongest_action_counts(changes: dict[str, object], action: str) -> None:
+    change = planned(deployment(facts("research")), deployment(facts("research", **changes))).changed[
+        "research"
+    ]
+    assert change.action == action
+    assert set(change.fields) == set(changes)
+
+
+def test_an_older_version_of_a_file_asks_for_a_new_process() -> None:
+    old = deployment(facts("research"), facts("jarvis", port=24202))
+    changed = planned(old, old, jarvis=("fastagent.config.yaml", ".env", "agents.yaml")).changed
+    assert list(changed) == ["jarvis"]
+    assert changed["jarvis"].action == "respawn"
+    assert changed["jarvis"].fields == (".env", "agents.yaml", "fastagent.config.yaml")
+
+
+def test_the_file_is_not_named_beside_its_fields() -> None:
+    old, new = deployment(facts("jarvis")), deployment(facts("jarvis", title="Jarvis", icon="j.svg"))
+    files = ("agents.yaml", ".env")
+    assert planned(old, new, jarvis=files).changed["jarvis"].fields == ("title", "icon", ".env")
+    live = deployment(facts("jarvis", icon="j.svg"))
+    assert planned(old, live, jarvis=files).changed["jarvis"].fields == ("icon", ".env", "agents.yaml"), (
+        "its worker is older than the present definition"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "other"), ("registry_port", 24299), ("bind", "0.0.0.0")],
+)
+def test_what_only_a_restart_changes(field: str, value: object) -> None:
+    old = deployment(facts("research"))
+    assert planned(old, replace(old, **{field: value})).fixed == (field,)  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""What holds for every verb: help, version, wrong verbs, and errors that the supervisor answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.control_server import FakeControl, run
+from pallasctl.main import VERBS
+
+
+def test_an_error_without_words(fake: FakeControl) -> None:
+    fake.answer("/v1/stop", {}, 500)
+    assert fake.run("stop", "x").stderr == "pallasctl: the supervisor answered with HTTP status 500\n"
+
+
+def test_what_answers_is_not_pallas(fake: FakeControl) -> None:
+    fake.answer("/v1/stop", b"<html>", 502)
+    result = fake.run("stop", "x")
+    assert result.exit_code == 1
+    assert "is not pallas (HTTP status 502, no JSON object): check --socket" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("statsu", "there is no verb 'statsu'; did you mean 'status'?"),
+        ("frobnicate", "there is no verb 'frobnicate'; the verbs are: status, start, stop"),
+        ("st\u202eart", r"there is no verb 'st\u202eart'; did you mean 'start'?"),
+    ],
+)
+def test_a_verb_that_is_none(fake: FakeControl, typed: str, said: str) -> None:
+    result = fake.run(typed)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_an_error_cannot_write_on_the_terminal(fake: FakeControl) -> None:
+    fake.answer("/v1/start", {"error": "no\x1b[2J\u202e", "problems": ["a\x07\tb\nc"]}, 409)
+    result = fake.run("start", "a")
+    assert result.stderr == "pallasctl: no\\x1b[2J\\u202e\n  a\\x07\tb\nc\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str) -> None:
+    result = run(verb, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: pallasctl {verb}" in result.stdout
+
+
+def test_help_lists_the_verbs() -> None:
+    listed = [line.split()[0] for line in run("--help").stdout.partition("Commands:")[2].splitlines() if line]
+    assert listed == list(VERBS)
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("pallasctl 0.")
+
+
+def test_unknown_verb() -> None:
+    result = run("sttus")
+    assert result.exit_code == 2
+    assert "sttus" in result.stderr
