@@ -28,7 +28,7 @@ from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.runtime_directory import SOCKET_NAME, control_socket, ensure_private
 from pallas_registry.environment.variables import log_file, logs_to_stderr
 from pallas_registry.source import alone
-from pallas_supervisor.agents.manager import Fleet
+from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import Directory
@@ -131,12 +131,12 @@ class _Supervisor:
         self._stack.callback(os.close, keep_cleaners_off(socket_path.parent))
         left_behind = end_predecessor(socket_path.parent)
         listeners = self._listen(deployment)
-        hub = self._open_log(deployment.name)
-        handler = LogRouterHandler(hub, self._loop)
-        configure_logging(handler, levels, {}, hub.secrets)
+        log_router = self._open_log(deployment.name)
+        handler = LogRouterHandler(log_router, self._loop)
+        configure_logging(handler, levels, {}, log_router.secrets)
         self._stack.callback(logging.getLogger().removeHandler, handler)
         self._stack.callback(own_logger().removeHandler, handler)
-        tracing = open_tracing(os.environ, deployment.name, hub.secrets)
+        tracing = open_tracing(os.environ, deployment.name, log_router.secrets)
         if tracing is not None:
             self._stack.callback(tracing.close)
         traces = StartTraces(tracing)
@@ -152,17 +152,17 @@ class _Supervisor:
         registry_listener = listeners.pop(REGISTRY, None)
         metrics = socket_path.parent / "metrics"
         self._stack.callback(shutil.rmtree, metrics, ignore_errors=True)
-        fleet = Fleet(
+        fleet = AgentManager(
             deployment,
             self._assignment.configuration.settings,
             listeners=listeners,
             slots=Slots(metrics),
-            hub=hub,
+            log_router=log_router,
             levels=levels,
             zygote=self._assignment.zygote,
             directory=str(self._assignment.directory),
             outlives=self._store.holds,
-            provenance=self._provenance(),
+            drift=self._provenance(),
             traces=traces,
             groups=self._groups(),
             offspring=self._assignment.keeper or OWN,
@@ -174,7 +174,7 @@ class _Supervisor:
 
     async def _serve(
         self,
-        fleet: Fleet,
+        fleet: AgentManager,
         reloading: Reloading,
         socket_path: Path,
         registry_listener: socket.socket | None,
@@ -213,10 +213,10 @@ class _Supervisor:
         await self._stopping.wait()
         await self._shut_down(fleet, servers)
 
-    async def _shut_down(self, fleet: Fleet, servers: list[HttpServer]) -> None:
+    async def _shut_down(self, fleet: AgentManager, servers: list[HttpServer]) -> None:
         self._notifier.send("STOPPING=1")
         _log.info("stopping all agents")
-        fleet.reception.retire()
+        fleet.responders.retire()
         extending = asyncio.create_task(self._extend_timeout(fleet), name="extend time-out")
         stopping = asyncio.create_task(fleet.engine.shut_down())
         impatient = asyncio.create_task(self._impatient.wait())
@@ -228,7 +228,7 @@ class _Supervisor:
         impatient.cancel()
         await asyncio.gather(*(server.drain(DRAIN_TIMEOUT) for server in servers))
         extending.cancel()
-        fleet.reception.close_all()
+        fleet.responders.close_all()
         await fleet.launcher.close()
         await fleet.intake.finish()
         if self._assignment.keeper is not None:
@@ -248,7 +248,7 @@ class _Supervisor:
             groups.end_leftovers()
         return groups
 
-    def _leave_trail(self, fleet: Fleet, directory: Path) -> None:
+    def _leave_trail(self, fleet: AgentManager, directory: Path) -> None:
         """Write down by what the next supervisor recognises our processes, now and with each new keeper."""
         keeper, word = self._assignment.keeper, os.environ.get(TRAIL_VARIABLE)
         if keeper is None or word is None:
@@ -286,7 +286,7 @@ class _Supervisor:
 
     # --- signals and time ---------------------------------------------------------------------------------
 
-    def _handle_signals(self, fleet: Fleet, reloading: Reloading) -> None:
+    def _handle_signals(self, fleet: AgentManager, reloading: Reloading) -> None:
         def stop() -> None:
             (self._impatient if self._stopping.is_set() else self._stopping).set()
 
@@ -296,14 +296,14 @@ class _Supervisor:
         self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap_adopted)
 
     @contextlib.contextmanager
-    def _reload_announced(self, fleet: Fleet, public: tuple[socket.socket, ...]) -> Iterator[None]:
+    def _reload_announced(self, fleet: AgentManager, public: tuple[socket.socket, ...]) -> Iterator[None]:
         with self._notifier.reloading():
             try:
                 yield
             finally:
                 self._store.keep((*public, *fleet.listeners.values()))
 
-    def _keep_alive(self, fleet: Fleet) -> None:
+    def _keep_alive(self, fleet: AgentManager) -> None:
         """Feed the watchdog for as long as the engine works; a loop that only turns round and round is not alive."""
         interval = self._notifier.watchdog_interval
         if interval is not None:
@@ -311,7 +311,7 @@ class _Supervisor:
                 self._notifier.send("WATCHDOG=1")
             self._loop.call_later(interval, self._keep_alive, fleet)
 
-    async def _extend_timeout(self, fleet: Fleet) -> None:
+    async def _extend_timeout(self, fleet: AgentManager) -> None:
         """Agents may take as long as they are allowed to, also where that is more than the manager expects."""
         while fleet.engine.prove_alive():
             self._notifier.extend_timeout(EXTENSION)

@@ -43,7 +43,7 @@ from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.pipes.notices import NoticePipes
 from pallas_supervisor.sockets.listeners import connectable
 from pallas_supervisor.sockets.mcp_probe import until_answered
-from pallas_supervisor.sockets.switch import Reception
+from pallas_supervisor.sockets.switch import UnavailableResponders
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.process_metrics import WorkerProcess
 from pallas_supervisor.telemetry.start_traces import StartTraces
@@ -73,7 +73,7 @@ LONGEST_COMPLAINT = 2_000
 _log = get_logger("pallas.supervisor.fleet")
 
 
-class Fleet:
+class AgentManager:
     """All agents of a deployment.
 
     Args:
@@ -82,7 +82,7 @@ class Fleet:
         zygote: None where every worker is started by exec.
         directory: working directory of the workers.
         outlives: whether a port's socket is there for the next supervisor, too: nobody may shut it down.
-        provenance: knows the configuration files, and what each worker was started with.
+        drift: knows the configuration files, and what each worker was started with.
         traces: makes spans of starts, where they are wanted.
         groups: where workers get control groups of their own; None where that cannot be had.
         offspring: below which workers are started, and the zygote was.
@@ -95,12 +95,12 @@ class Fleet:
         *,
         listeners: dict[str, socket.socket],
         slots: Slots,
-        hub: LogRouter,
+        log_router: LogRouter,
         levels: Levels,
         zygote: Zygote | None,
         directory: str,
         outlives: Callable[[int], bool] = lambda _port: False,
-        provenance: Drift,
+        drift: Drift,
         traces: StartTraces | None = None,
         groups: Groups | None = None,
         offspring: Offspring = OWN,
@@ -109,17 +109,19 @@ class Fleet:
         self.settings = settings
         self.listeners = listeners
         self.slots = slots
-        self.hub = hub
+        self.log_router = log_router
         self.levels = levels
         self.reports = WorkerReports()
         self.health_history = HealthHistory()
         self.change_observers: list[Callable[[], None]] = []
-        self.provenance = provenance
+        self.drift = drift
         self.traces = traces or StartTraces()
         self._directory = directory
         self.outlives = outlives
         self._probes: dict[str, asyncio.Task[None]] = {}
-        self.intake = Intake(lambda worker_id, report: self._reported(*worker_id, report), hub, self._pid)
+        self.intake = Intake(
+            lambda worker_id, report: self._reported(*worker_id, report), log_router, self._pid
+        )
         self.notices = NoticePipes()
         self.shared_probes = SharedProbes(self.notices.send)
         self._probe_key = secrets.token_hex(32)
@@ -142,10 +144,10 @@ class Fleet:
         self.engine.transition_observers.append(self._observe)
         self.engine.restart_observers.append(self.metrics.count_restart)
         self.engine.start_observers.append(self.metrics.observe_start)
-        self.guards = Reactions(self)
-        self.reception = Reception(self)
+        self.monitors = Reactions(self)
+        self.responders = UnavailableResponders(self)
         for name in deployment.agents:
-            self.reception.open(name)
+            self.responders.open(name)
 
     # --- what a scrape, the catalogue and people see ------------------------------------------------------
 
@@ -178,7 +180,7 @@ class Fleet:
     @property
     def memory(self) -> Mapping[str, tuple[int, int]]:
         """Bytes taken and allowed, of each agent with a `memory_limit`."""
-        return self.guards.memory
+        return self.monitors.memory
 
     @property
     def call_bounds(self) -> Mapping[str, tuple[int, int]]:
@@ -191,7 +193,7 @@ class Fleet:
         """Log lines that were lost so far, by agent and reason; those that the disk did not take are nobody's."""
         lost = self.intake.lost
         floods = {(name, "flood"): lost.get(name, 0) for name in self.deployment.agents}
-        return {("", "disk"): self.hub.lost, **floods}
+        return {("", "disk"): self.log_router.lost, **floods}
 
     @property
     def unreadable_reports(self) -> Mapping[str, int]:
@@ -227,7 +229,7 @@ class Fleet:
 
     def outdated(self, name: str) -> tuple[str, ...]:
         """The files that say something else for the agent's worker now than at its start, by the last look."""
-        return self.provenance.outdated(name, self.agents[name].generation)
+        return self.drift.outdated(name, self.agents[name].generation)
 
     def status(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Entries of the status document."""
@@ -265,8 +267,8 @@ class Fleet:
                 self.launcher.kill(WorkerId(name, generation))
 
     async def _describe(self, name: str, generation: int) -> WorkerSpec:
-        files = await asyncio.to_thread(self.provenance.fingerprints, name)
-        self.provenance.record(name, generation, files, serving=self.agents[name].generation)
+        files = await asyncio.to_thread(self.drift.fingerprints, name)
+        self.drift.record(name, generation, files, serving=self.agents[name].generation)
         self.traces.begin(name, generation)
         spec = worker_spec(
             self.deployment,
@@ -285,14 +287,14 @@ class Fleet:
         return spec
 
     def _learn_secrets(self, environment: Mapping[str, str]) -> None:
-        self.hub.secrets.add(configured_secrets(Path(self._directory), environment))
+        self.log_router.secrets.add(configured_secrets(Path(self._directory), environment))
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)
         return None if worker is None else worker.pid
 
     def _gone(self, name: str, generation: int) -> None:
-        self.guards.forget(name, generation)
+        self.monitors.forget(name, generation)
         self.shared_probes.leave(WorkerId(name, generation))
         self.slots.process_gone(name, generation)
 
@@ -303,15 +305,15 @@ class Fleet:
         self.traces.report(name, generation, report)
         match report:
             case Heartbeat(interval=interval):
-                self.guards.beat(name, generation, interval)
+                self.monitors.beat(name, generation, interval)
             case StageReport(stage=stage):
                 _log.debug("%s: %s", name, stage, extra={"agent": name, "generation": generation})
             case ReadyReport():
-                self.guards.settle(name, generation)
+                self.monitors.settle(name, generation)
                 self.reports.take_ready(name, generation, report)
                 self._confirm_ready(agent, generation)
             case FailedReport(message=message):
-                said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self.hub.secrets)
+                said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self.log_router.secrets)
                 self.engine.post(name, StartFailureReported(generation, said))
             case WatchReport(targets=targets):
                 self.shared_probes.watch(WorkerId(name, generation), targets)
@@ -352,7 +354,7 @@ class Fleet:
         self.reports.keep_only(after)
         self._note_health(after)
         self.traces.follow(self.agents, after)
-        self.reception.switch()
+        self.responders.switch()
         if change.of_state or after.generation != before.generation:
             tell_state(before, after, self.why(name))
         else:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_registry.deployment.model import Deployment
-    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.reload.source import Configuration
 
@@ -46,7 +46,7 @@ class Reloading:
     """
 
     def __init__(
-        self, fleet: Fleet, around: Callable[[], AbstractContextManager[None]] = nullcontext
+        self, fleet: AgentManager, around: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
         self._fleet = fleet
         self._around = around
@@ -94,7 +94,7 @@ class Reloading:
     async def _take(self, *, dry_run: bool) -> Plan:
         fleet = self._fleet
         try:
-            newest = await fleet.provenance.read()
+            newest = await fleet.drift.read()
         except ConfigurationError as error:
             if not dry_run:
                 for problem in error.problems:
@@ -127,13 +127,13 @@ class Reloading:
     def _outdated(self) -> dict[str, tuple[str, ...]]:
         """Of every agent that has to do something about it: not if its replacement is on its way."""
         return {
-            name: self._fleet.provenance.outdated(name, upcoming(agent))
+            name: self._fleet.drift.outdated(name, upcoming(agent))
             for name, agent in self._fleet.agents.items()
             if agent.state not in UNTOUCHED and agent.replace is None
         }
 
     def _refuse_fixed(self, plan: Plan, newest: Configuration) -> None:
-        before, after = self._fleet.provenance.taken.dotenv, newest.dotenv
+        before, after = self._fleet.drift.taken.dotenv, newest.dotenv
         variables = [name for name in FIXED_VARIABLES if before.get(name) != after.get(name)]
         if fixed := [*plan.fixed, *(f"{name} ({DOTENV})" for name in variables)]:
             fields = " and ".join(fixed)
@@ -191,36 +191,36 @@ class Reloading:
     def _forget(self, plan: Plan) -> None:
         fleet = self._fleet
         for name in plan.removed:
-            fleet.reception.close(name)
+            fleet.responders.close(name)
             close_listeners([fleet.listeners.pop(name)])
             fleet.slots.remove(name)
             fleet.metrics.forget(name)
-            fleet.hub.forget(name)
+            fleet.log_router.forget(name)
             fleet.reports.forget(name)
             fleet.health_history.forget(name)
-            fleet.provenance.forget(name)
+            fleet.drift.forget(name)
 
     def _take_over(self, newest: Configuration) -> None:
         fleet = self._fleet
-        take_over(newest.dotenv, fleet.provenance.taken.dotenv)
+        take_over(newest.dotenv, fleet.drift.taken.dotenv)
         if newest.levels != fleet.levels:  # our own follow at once, a worker's with its next start
             logging.getLogger().setLevel(newest.levels.root)
             own_logger().setLevel(newest.levels.pallas)
         fleet.levels = newest.levels
         fleet.settings = newest.settings
-        fleet.provenance.taken = newest
+        fleet.drift.taken = newest
 
     def _apply(self, plan: Plan, new: Deployment, opened: dict[str, socket.socket]) -> None:
         fleet = self._fleet
         for name, listener in opened.items():
             if (old := fleet.listeners.get(name)) is not None:
-                fleet.reception.close(name)
+                fleet.responders.close(name)
                 close_listeners([old])
             fleet.listeners[name] = listener
         fleet.deployment = new
         fleet.engine.redefine(graph_of(new), {name: policy_of(agent) for name, agent in new.agents.items()})
         for name in opened:
-            fleet.reception.open(name)
+            fleet.responders.open(name)
         fleet.engine.max_surge = new.max_surge
         for name in fleet.engine.graph.start_order:  # in which those that are replaced follow each other
             if (change := plan.changed.get(name)) is None:

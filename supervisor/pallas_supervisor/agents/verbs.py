@@ -15,7 +15,7 @@ from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.lifecycle.states import Agent
 
 Goal = Literal["ready", "stopped", "settled"]
@@ -26,7 +26,7 @@ SETTLED = frozenset({State.READY, State.STOPPED, State.FAILED})
 class OperatorVerbs:
     """The verbs."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: AgentManager) -> None:
         self._fleet = fleet
 
     def resolve(self, names: Iterable[str]) -> tuple[str, ...]:

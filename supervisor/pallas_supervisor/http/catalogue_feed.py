@@ -12,13 +12,13 @@ from pallas_registry.catalogue.entries import Catalogue, server_entry
 
 if TYPE_CHECKING:
     from pallas_registry.catalogue.entries import CatalogueView
-    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.manager import AgentManager
 
 
 class Directory:
     """The catalogue of a fleet, brought up to date by every change of it."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: AgentManager) -> None:
         self._fleet = fleet
         self._catalogue = Catalogue()
         fleet.change_observers.append(self._update)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.agents.reload import Reloading
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.http.control_requests import Verb
@@ -48,7 +48,9 @@ PIECE = 32 * 1024
 """Bytes of log lines that are handed to a connection at once."""
 
 
-def control_api(fleet: Fleet, operations: OperatorVerbs, reloading: Reloading, since: float) -> Starlette:
+def control_api(
+    fleet: AgentManager, operations: OperatorVerbs, reloading: Reloading, since: float
+) -> Starlette:
     """The application; `since` is the supervisor's start on the engine's clock."""
     api = _ControlApi(fleet, operations, reloading, since)
     return Starlette(
@@ -104,20 +106,22 @@ def _refused_configuration(_request: Request, error: Exception) -> Response:
 
 
 class _ControlApi:
-    def __init__(self, fleet: Fleet, operations: OperatorVerbs, reloading: Reloading, since: float) -> None:
+    def __init__(
+        self, fleet: AgentManager, operations: OperatorVerbs, reloading: Reloading, since: float
+    ) -> None:
         self._fleet = fleet
         self._operations = operations
         self._reloading = reloading
         self._since = since
 
     async def status(self, _request: Request) -> Response:
-        await self._fleet.provenance.look()
+        await self._fleet.drift.look()
         age = self._fleet.engine.now() - self._since
         supervisor = {"pid": os.getpid(), "version": __version__, "since": timestamp(age)}
         document = {
             "deployment": self._fleet.deployment.name,
             "supervisor": supervisor,
-            "configuration": self._fleet.provenance.document(),
+            "configuration": self._fleet.drift.document(),
             "agents": self._fleet.status(),
         }
         return JSONResponse(document)
@@ -167,22 +171,22 @@ class _ControlApi:
         if query.follow:
             lines = self._follow(agents, query.lines, query.since, query.level)
             return StreamingResponse(lines, media_type="application/x-ndjson")
-        newest = self._fleet.hub.newest(agents, query.lines, query.since, query.level)
+        newest = self._fleet.log_router.newest(agents, query.lines, query.since, query.level)
         return StreamingResponse(_pieces(newest), media_type="application/x-ndjson")
 
     async def _follow(
         self, agents: tuple[str, ...], count: int, since: str, level: int
     ) -> AsyncIterator[bytes]:
-        hub = self._fleet.hub
-        follower = hub.follow(agents, level)  # only here: a client that has gone already never gets so far
+        router = self._fleet.log_router
+        follower = router.follow(agents, level)  # only here: a client that has gone already never gets so far
         try:
             # Whoever chooses among the lines has to know where the old ones end: an empty line says it.
-            async for piece in _pieces([*hub.newest(agents, count, since, level), b""]):
+            async for piece in _pieces([*router.newest(agents, count, since, level), b""]):
                 yield piece
             while True:
                 yield await follower.next() + b"\n"
         finally:
-            hub.tail.leave(follower)
+            router.tail.leave(follower)
 
     def _verb(self, request: Request, body: dict[str, Any]) -> Verb:
         """The verb body, of agents that there are; who asks for it goes into the log."""

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from pallas_registry.deployment.model import Deployment
-    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.http.catalogue_feed import Directory
 
 
-def public_api(fleet: Fleet, directory: Directory) -> ASGIApp:
+def public_api(fleet: AgentManager, directory: Directory) -> ASGIApp:
     """The application of the registry port; requests by another name, or from a page elsewhere, are refused."""
     api = _PublicApi(fleet)
     feed = Feed(fleet, lambda: fleet.slots.collect(SHOWN), api.scraping)
@@ -49,7 +49,7 @@ def public_api(fleet: Fleet, directory: Directory) -> ASGIApp:
 class _NewestHosts:
     """The names of the deployment as it was last loaded."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: AgentManager) -> None:
         self._fleet = fleet
         self._take(fleet.deployment)
 
@@ -64,7 +64,7 @@ class _NewestHosts:
 
 
 class _PublicApi:
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: AgentManager) -> None:
         self._fleet = fleet
         self.scraping = asyncio.Lock()
 

@@ -67,8 +67,8 @@ class Hosts(Protocol):
         """One line on why the agent is in its state."""
 
 
-class Reception:
-    """The stand-ins of all agents."""
+class UnavailableResponders:
+    """The responders of all agents."""
 
     def __init__(self, fleet: Hosts) -> None:
         self._fleet = fleet

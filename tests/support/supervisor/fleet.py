@@ -12,7 +12,7 @@ import yaml
 from pallas_common.logs.levels import Levels
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import ModelSettings
-from pallas_supervisor.agents.manager import Fleet
+from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.lifecycle.events import Died, Ready, Reaped, Spawned
@@ -48,7 +48,7 @@ def write_deployment(directory: Path, agents: dict[str, dict[str, Any]], **field
 class Rig:
     """A fleet and the hands to move it."""
 
-    fleet: Fleet
+    fleet: AgentManager
     operations: OperatorVerbs
     reloading: Reloading
     world: FakeProcesses
@@ -93,25 +93,25 @@ async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any)
     lines: list[bytes] = []
     levels = Levels(pallas="INFO", root="INFO")
     taken = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
-    fleet = Fleet(
+    fleet = AgentManager(
         deployment,
         ModelSettings(),
         listeners=open_listeners(
             deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
         ),
         slots=Slots(directory / "metrics"),
-        hub=LogRouter(lines.append),
+        log_router=LogRouter(lines.append),
         levels=levels,
         zygote=None,
         directory=str(directory),
-        provenance=Drift(Source(path=deployment.path, directory=directory), taken),
+        drift=Drift(Source(path=deployment.path, directory=directory), taken),
     )
     world = fleet.engine._processes = FakeProcesses()
     try:
         async with asyncio.timeout(60.0):
             yield Rig(fleet, OperatorVerbs(fleet), Reloading(fleet), world, directory, lines)
     finally:
-        fleet.reception.close_all()
+        fleet.responders.close_all()
         for timer in fleet.engine._timers.values():
             timer.cancel()
         fleet.engine._reconciliation.cancel()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.reports import ReadyReport, Status
     from pallas_registry.deployment.model import Agent as DeployedAgent
-    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.page.data.history import History, Stretch, Trend
     from pallas_supervisor.page.data.samples import Samples, Totals
@@ -121,7 +121,7 @@ class WallClock:
 
 
 def gather(
-    fleet: Fleet, samples: Samples, memory: Mapping[str, int], history: History, clock: WallClock
+    fleet: AgentManager, samples: Samples, memory: Mapping[str, int], history: History, clock: WallClock
 ) -> FleetFacts:
     """The facts at this moment.
 

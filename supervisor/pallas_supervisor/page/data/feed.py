@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from pallas_supervisor.agents.manager import Fleet
+    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.lifecycle.states import Transition
     from pallas_supervisor.page.data.facts import FleetFacts
     from pallas_supervisor.telemetry.process_metrics import WorkerProcess
@@ -37,7 +37,9 @@ class Feed:
         reading: held while `read` runs.
     """
 
-    def __init__(self, fleet: Fleet, read: Callable[[], Iterable[Metric]], reading: asyncio.Lock) -> None:
+    def __init__(
+        self, fleet: AgentManager, read: Callable[[], Iterable[Metric]], reading: asyncio.Lock
+    ) -> None:
         self._fleet = fleet
         self._read = read
         self._reading = reading

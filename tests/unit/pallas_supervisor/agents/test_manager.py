@@ -91,7 +91,7 @@ def degraded(message: str = "no library") -> HealthReport:
 def test_the_supervisor_answers_while_no_worker_does(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         def on() -> bool:
-            return "library" in rig.fleet.reception.answering
+            return "library" in rig.fleet.responders.answering
 
         seen = [on()]
         rig.operations.start(["library"])
@@ -491,7 +491,7 @@ def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
-        rig.fleet.hub.secrets.add(["hunter2-hunter2"])
+        rig.fleet.log_router.secrets.add(["hunter2-hunter2"])
         rig.fleet._reported("library", 1, WatchReport(targets=("store",)))
         for at in (future, 1.0):
             found = ProbeResult(target="store", up=True, latency=0.1, at=at, checked="now")

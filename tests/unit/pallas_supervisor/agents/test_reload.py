@@ -136,7 +136,7 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
         assert answering(port)
         assert not answering(int(str(two["research"]["port"])))
         assert "research" not in rig.fleet.slots._agents
-        assert "research" not in rig.fleet.provenance._origins
+        assert "research" not in rig.fleet.drift._origins
 
     on_rig(tmp_path, two, do)
 
@@ -236,7 +236,7 @@ def test_a_reload_takes_its_turn(tmp_path: Path, two: dict[str, dict[str, object
         await until(rig, research="stopping")
         rig.write(two)
         second = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await rig.fleet.provenance.look()
+        await rig.fleet.drift.look()
         assert not second.done()
         rig.end("research")
         assert (await first).removed == ("research",)
@@ -280,14 +280,14 @@ def test_an_agent_is_outdated_until_its_worker_has_been_replaced(
         await serve(rig, "research")
         (tmp_path / "fastagent.secrets.yaml").write_text("openai: {api_key: new}\n")
         rig.write({**two, "research": {**two["research"], "title": "Research!"}})
-        await rig.fleet.provenance.look()
+        await rig.fleet.drift.look()
         secrets = "fastagent.secrets.yaml"
         assert outdated(rig) == {"library": [secrets], "research": ["agents.yaml", secrets]}
-        assert rig.fleet.provenance.document() == {"changed": ["agents.yaml"], "problems": 0}
+        assert rig.fleet.drift.document() == {"changed": ["agents.yaml"], "problems": 0}
         plan = await rig.reloading.reload(dry_run=False)
         assert plan.changed["library"].fields == (secrets,)
         assert plan.changed["research"].fields == ("title", secrets)
-        assert rig.fleet.provenance.document() == {"changed": [], "problems": 0}
+        assert rig.fleet.drift.document() == {"changed": [], "problems": 0}
         assert outdated(rig).keys() == set(two), "they still run"
         await serve(rig, "library")
         assert outdated(rig).keys() == {"research"}
@@ -379,7 +379,7 @@ def test_all_that_is_wrong_is_said_in_one_go_and_in_the_log(
         assert said == [".env", "agents.yaml", "fastagent.config.yaml"]
         logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert logged[:3] == [str(problem) for problem in caught.value.problems]
-        assert rig.fleet.provenance.document() == {"changed": said, "problems": 3}
+        assert rig.fleet.drift.document() == {"changed": said, "problems": 3}
 
     on_rig(tmp_path, two, do)
 
@@ -428,7 +428,7 @@ def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
             await reloading
         rig.end("library")
         await stopping
-        assert rig.fleet.reception.agents == set(rig.fleet.listeners) == set(rig.fleet.agents) == set(two)
+        assert rig.fleet.responders.agents == set(rig.fleet.listeners) == set(rig.fleet.agents) == set(two)
 
     on_rig(tmp_path, two, do)
 
@@ -484,7 +484,7 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
             patched.enter_context(patch("pallas_supervisor.reload.fingerprints.read_file", watched))
             await rig.fleet._describe("library", 1)
             assert readers.keys() >= {".env", "fastagent.secrets.yaml"}
-            await rig.fleet.provenance.look()
+            await rig.fleet.drift.look()
             await rig.reloading.reload(dry_run=True)
         assert readers.keys() >= {"agents.yaml", ".env", "fastagent.secrets.yaml"}
         assert threading.get_ident() not in set().union(*readers.values())
@@ -494,7 +494,7 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
 
 def test_a_single_agent_stays_alone(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
-        provenance = rig.fleet.provenance
+        provenance = rig.fleet.drift
         provenance.source = replace(provenance.source, only="library")
         assert set((await provenance.read()).deployment.agents) == {"library"}
         rig.write({"research": {"port": two["research"]["port"]}})

@@ -31,7 +31,7 @@ def on_rig(directory: Path, do: Callable[[Rig], Awaitable[None]]) -> None:
 
 def answered(rig: Rig) -> set[str]:
     """The agents for which the supervisor answers."""
-    return rig.fleet.reception.answering
+    return rig.fleet.responders.answering
 
 
 def test_connections_wait_while_all_that_an_agent_needs_is_on_its_way(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_at_the_end_connections_wait_for_the_next_supervisor_where_there_will_be
             rig.come_up(name)
         kept = rig.fleet.ports["research"]
         rig.fleet.outlives = lambda port: port == kept
-        rig.fleet.reception.retire()
+        rig.fleet.responders.retire()
         for name in reversed(NAMES):
             rig.fleet.engine.post(name, Stop())
             rig.end(name)

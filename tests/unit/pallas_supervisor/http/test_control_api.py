@@ -405,7 +405,7 @@ def test_what_cannot_be_reloaded_is_409(tmp_path: Path, monkeypatch: pytest.Monk
 
 def put(rig: Rig, agent: str, number: int) -> None:
     record = {"time": f"2026-01-31T12:00:{number:02d}.000000Z", "level": "INFO", "message": str(number)}
-    rig.fleet.hub.put(agent, dict(record))
+    rig.fleet.log_router.put(agent, dict(record))
 
 
 def messages(content: bytes) -> list[str]:
@@ -522,10 +522,10 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path) -> None:
         put(bench.rig, "research", 2)
         put(bench.rig, "library", 3)
         assert messages((await sent.get())["body"]) == ["3"]
-        assert len(fleet.hub.tail.followers) == 1
+        assert len(fleet.log_router.tail.followers) == 1
         gone.set()
         await serving
-        assert not fleet.hub.tail.followers
+        assert not fleet.log_router.tail.followers
 
     on_bench(tmp_path, do)
 

@@ -101,7 +101,7 @@ WORKER = WorkerId("research", 1)
 
 def test_only_the_worker_that_serves_is_judged(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
-        guards = moved.fleet.guards
+        guards = moved.fleet.monitors
         assert guards.allowed_misses(WORKER) == 4
         assert guards.allowed_misses(WorkerId("research", 2)) == 0
         assert guards.allowed_misses(WorkerId("nobody", 1)) == 0
@@ -115,7 +115,7 @@ def test_only_the_worker_that_serves_is_judged(tmp_path: Path, ports: list[int])
 
 def test_a_lost_worker_is_killed_and_says_why(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
-        moved.fleet.guards.lost(WORKER, "no heartbeat for 30 s")
+        moved.fleet.monitors.lost(WORKER, "no heartbeat for 30 s")
         assert moved.states() == {"research": "killing"}
         assert moved.fleet.why("research") == "no heartbeat for 30 s"
         assert ("kill", "research", 1) in moved.world.took()
@@ -130,7 +130,7 @@ def test_a_worker_that_has_grown_is_replaced_while_it_serves(
         footprint = MemoryUse(512 * MIB)
         footprint.settle(200 * MIB)
         verdict = footprint.judge(430 * MIB, serving=True)
-        moved.fleet.guards.judged(WORKER, verdict, footprint)
+        moved.fleet.monitors.judged(WORKER, verdict, footprint)
         assert moved.states() == {"research": "ready"}
         assert ("spawn", "research", 2) in moved.world.took()
         moved.come_up("research")
@@ -147,7 +147,7 @@ def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
         moved.world.took()
         footprint = MemoryUse(256 * MIB)
         footprint.settle(220 * MIB)
-        moved.fleet.guards.judged(WORKER, footprint.judge(220 * MIB, serving=True), footprint)
+        moved.fleet.monitors.judged(WORKER, footprint.judge(220 * MIB, serving=True), footprint)
         assert moved.world.took() == []
 
     on_rig(tmp_path, ports, do, memory_limit="256MiB")
