@@ -1,6 +1,4 @@
-"""Writes deploy/grafana/pallas.json, the Grafana dashboard, from the panels that are listed here.
-
-python scripts/lib/dashboard.py
+"""The text of deploy/grafana/pallas.json, the Grafana dashboard, from the panels that are listed here.
 
 A dashboard's JSON is long and repeats itself; here a panel is one line that says what it shows. Knows Grafana's format
 (schema 39, Grafana 10 and newer) and the names of docs/metrics.md.
@@ -10,10 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
-
-PAGE = Path(__file__).parents[2] / "deploy" / "grafana" / "pallas.json"
 
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 ALL = 'deployment=~"$deployment"'
@@ -395,6 +390,11 @@ def dashboard() -> dict[str, Any]:
     }
 
 
+def page() -> str:
+    """The whole file."""
+    return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
+
+
 def _place(x: int, y: int, w: int, h: int) -> dict[str, int]:
     return {"x": x, "y": y, "w": w, "h": h}
 
@@ -437,7 +437,3 @@ def _look(kind: Kind) -> dict[str, Any]:
             return {"showValue": "never", "mergeValues": True, "rowHeight": 0.8}
         case _:
             return {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}}
-
-
-if __name__ == "__main__":
-    PAGE.write_text(json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n")

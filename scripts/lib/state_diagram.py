@@ -1,22 +1,16 @@
-"""Writes docs/states.md, the diagram of an agent's states, from the table that the supervisor runs on.
-
-python scripts/lib/state_diagram.py
-"""
+"""The text of docs/states.md, the diagram of an agent's states, from the table that the supervisor runs on."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pallas_supervisor.lifecycle import second_worker as replacement
+from pallas_supervisor.lifecycle import second_worker
 from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT
 from pallas_supervisor.lifecycle.states import SecondWorkerState, State
 from pallas_supervisor.lifecycle.table import IGNORE, TABLE
 
 if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.events import Event
-
-PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 
 WORDS = {
     "Start": "start",
@@ -55,7 +49,7 @@ SECOND_WORKER_TIMERS = {
 TOP = """\
 # States of an agent
 
-Written by `scripts/diagram` from the table of states × events in `supervisor/pallas_supervisor/lifecycle/table.py`;
+Written by `scripts/generate` from the table of states × events in `supervisor/pallas_supervisor/lifecycle/table.py`;
 a test compares the two. An arrow bears every event that may take it; where an event has several arrows, what the
 operator wants, the restart policy and the failures so far decide. What each state means:
 [operation.md](operation.md#states).
@@ -99,8 +93,8 @@ def page() -> str:
     table = [f"| `{state}` | {', '.join(words)} |" for state, words in within.items()]
     second_workers = [
         f"| `{state}` | {_second_worker_word(state, event)} | {act.__name__.replace('_', ' ')} |"
-        for (state, event), act in replacement.TABLE.items()
-        if act is not replacement.ignore
+        for (state, event), act in second_worker.TABLE.items()
+        if act is not second_worker.ignore
     ]
     parts = (
         TOP,
@@ -127,7 +121,3 @@ def _word(state: State, event: type[Event]) -> str:
 
 def _second_worker_word(state: SecondWorkerState, event: type[Event]) -> str:
     return SECOND_WORKER_TIMERS[state] if event.__name__ == "SecondWorkerElapsed" else WORDS[event.__name__]
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())
