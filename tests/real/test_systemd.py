@@ -5,11 +5,13 @@ The tests are one story and run in their order: the service is started by the fi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
 import signal
 import time
+from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,6 +89,17 @@ class Service:
         clients = SteadyClients([registry, *map(Question.to_agent, self.ports)])
         self.machine.on_network(clients.start)
         return clients
+
+    def ask(self, question: Question) -> str | None:
+        """What is wrong with the answer to one question from inside; None if nothing is."""
+
+        def once() -> str | None:
+            with contextlib.closing(
+                HTTPConnection("127.0.0.1", question.port, timeout=PATIENCE)
+            ) as connection:
+                return question.ask(connection)
+
+        return self.machine.on_network(once)
 
     def records(self, *matches: str) -> list[Entry]:
         """The supervisor's entries of the journal, each message read as the JSON that it has to be."""
@@ -212,6 +225,8 @@ def test_reload_waits_until_it_is_done_and_fails_if_it_cannot_be(service: Servic
     machine.until_journal("reloaded: ")
     reloaded = [entry for entry in service.records() if entry["record"]["message"].startswith("reloaded: ")]
     assert len(reloaded) == 1
+    port = service.deployment.document["registry_port"]
+    assert service.ask(Question(port, path="/v0.1/servers", expected="Another one")) is None
     good = service.deployment.document
     service.deployment.document = {**good, "colour": "blue"}
     service.write()
@@ -286,6 +301,23 @@ def test_stop_leaves_nothing(service: Service) -> None:
     assert [command for command in machine.commands() if "pallas" in command] == []
     assert not machine.path("/run/pallas").exists()
     assert machine.listening() == []
+
+
+def test_a_connection_to_a_socket_unit_starts_it_and_is_answered(service: Service) -> None:
+    machine = service.machine
+    file = machine.path("/etc/systemd/system/pallas-supervisor.socket")
+    file.write_text(f"[Socket]\nListenStream=127.0.0.1:{service.ports[0]}\n")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "start", file.name)
+    assert machine.listening() == [service.ports[0]]
+    assert machine.properties("ActiveState")["ActiveState"] == "inactive"
+    assert service.ask(Question.to_agent(service.ports[0])) is None
+    service.until_ready()
+    # Ports that the socket unit does not list: those of the other agents and the registry's.
+    assert machine.properties("NFileDescriptorStore")["NFileDescriptorStore"] == str(len(service.ports))
+    machine.run("systemctl", "stop", file.name, UNIT)
+    file.unlink()
+    machine.run("systemctl", "daemon-reload")
 
 
 def test_a_wrong_configuration_is_not_tried_again(service: Service) -> None:
