@@ -97,18 +97,6 @@ class KnownSecrets:
         return text
 
 
-class Together(KnownSecrets):
-    """Several sets as one; what is added goes to none of them."""
-
-    def __init__(self, *sets: KnownSecrets) -> None:
-        self._sets = sets
-        super().__init__()
-
-    def forms(self) -> tuple[Forms, ...]:
-        """Those of all of them."""
-        return (self._forms, *(forms for known in self._sets for forms in known.forms()))
-
-
 def forms_of(secret: str) -> Iterator[str]:
     """How a secret may be written: as it is, within JSON, in a URL, and in base64 at each of the three offsets."""
     if len(secret) < SHORTEST:

@@ -77,19 +77,20 @@ ROOMS = {
     "pallas_supervisor.page": "page.data page.view",
     "pallas_supervisor.http": "agents lifecycle page page.data sockets",
     "pallas": "",
+    "pallas_worker": "",
     "pallas_worker.interface": "",
     "pallas_worker.link": "",
     "pallas_worker.agent.models": "interface",
+    "pallas_worker.downstreams": ".",
     "pallas_worker.process.user_module": "interface",
     "pallas_worker.telemetry": "interface",
-    "pallas_worker.downstreams": "telemetry",
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
     "pallas_worker.agent": "agent.models downstreams fastagent interface telemetry",
-    "pallas_worker.calls": "agent agent.models downstreams interface telemetry",
+    "pallas_worker.calls": ". agent agent.models downstreams interface telemetry",
     "pallas_worker.http": "agent downstreams health interface telemetry",
     "pallas_worker.process": (
-        "agent agent.models calls downstreams fastagent health http interface link "
+        ". agent agent.models calls downstreams fastagent health http interface link "
         "process.user_module telemetry"
     ),
 }

@@ -82,6 +82,7 @@ class Owned[T]:
                 self._ready.set_exception(_given_up() if isinstance(error, asyncio.CancelledError) else error)
                 self._ready.exception()  # nobody may be waiting for it any more
             elif not isinstance(error, asyncio.CancelledError):
+                # As an argument: an exception whose text cannot be had is no reason to fail here.
                 _log.warning("an instance could not be disposed of properly: %r", error)
 
 
@@ -185,7 +186,7 @@ class Pool[T]:
             for task in late:
                 task.cancel()
             if late:
-                _log.warning("%d instances were not disposed of within %g s", len(late), timeout)
+                _log.warning(f"{len(late)} instances were not disposed of within {timeout:g} s")
                 await asyncio.wait(late, timeout=timeout)
 
     async def _add(self) -> bool:

@@ -188,7 +188,7 @@ class AgentRuntime:
             with anyio.move_on_after(DISPOSAL_TIMEOUT, shield=True) as scope:
                 await _dispose(runtime.managed_instances, attachments.aggregators)
             if scope.cancelled_caught:
-                _log.warning("an instance could not be disposed of within %g s", DISPOSAL_TIMEOUT)
+                _log.warning(f"an instance could not be disposed of within {DISPOSAL_TIMEOUT:g} s")
             trim_filters()
 
     async def _complete(self, prepared: _Prepared, bearer: str | None, observe: ObserveOperation) -> None:

@@ -95,7 +95,7 @@ class Admission:
         refusal = f"the agent is busy: {counts}"
         if not self._refusing:
             self._refusing = True
-            _log.warning("%s; calls are refused until there is room", refusal)
+            _log.warning(f"{refusal}; calls are refused until there is room")
         raise BusyError(f"{refusal}; {self._patience()}")
 
     def _patience(self) -> str:

@@ -21,9 +21,9 @@ from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError
 from pallas_worker.interface.messages import history_messages, result_content, user_turn
 from pallas_worker.interface.tools import parse_send_message
+from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.correlation import bound
-from pallas_worker.telemetry.redact import known
 from pallas_worker.telemetry.tracing import span, tell_outcome
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pallas_worker.calls.admission import Admission
     from pallas_worker.interface.tools import SendMessage
     from pallas_worker.interface.vision import Vision
-    from pallas_worker.telemetry.redact import Redactor
 
 _log = get_logger("pallas.worker.calls")
 
@@ -59,14 +58,12 @@ class Calls:
         *,
         admission: Admission,
         vision: Vision,
-        redact: Redactor,
         model_called: Callable[[ModelFailure | None], None],
     ) -> None:
         """Prepare; `model_called` is told of each call whose LLM has answered (None) or failed."""
         self._agent = agent
         self._runtime = runtime
         self._vision = vision
-        self._redact = redact
         self._admission = admission
         self._model_called = model_called
         self._creations = asyncio.Semaphore(MAX_CREATIONS)
@@ -103,22 +100,21 @@ class Calls:
                 self._model_called(None)
                 return CallToolResult(content=content)
             except (ArgumentError, BusyError) as error:
-                return self._failed(str(error), bearer)
+                return _failed(str(error))
             except CallError as error:
                 self._tell_failure(error, bearer)
-                _log.warning("the model gave no answer: %s", self._redact(str(error), bearer))
-                return self._failed(str(error), bearer)
+                _log.warning(f"the model gave no answer: {redact(str(error))}")
+                return _failed(str(error))
             except FastAgentError as error:
                 self._tell_failure(error, bearer)
-                _log.warning("the agent could not be made or run: %s", error.message, exc_info=error)
-                return self._failed(f"{type(error).__name__}: {error.message}", bearer)
+                _log.warning(f"the agent could not be made or run: {error.message}", exc_info=error)
+                return _failed(f"{type(error).__name__}: {error.message}")
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
                 self._tell_failure(error, bearer)
                 _log.exception("the call failed")
-                return self._failed(
+                return _failed(
                     f"the call failed inside the worker ({type(error).__name__}); "
-                    f"its log has the details, request_id {request_id}",
-                    bearer,
+                    f"its log has the details, request_id {request_id}"
                 )
 
     async def _run(self, request: SendMessage, bearer: str | None, progress: Progress) -> list[ContentBlock]:
@@ -158,17 +154,17 @@ class Calls:
         named = _OPERATIONS.get(operation, operation.replace("/", "-"))
         metrics.observe_tool_call(self._agent, server, named, "ok" if well else "error", seconds)
 
-    def _failed(self, text: str, bearer: str | None) -> CallToolResult:
-        text = self._redact(text, bearer)
-        return CallToolResult(is_error=True, content=[TextContent(type="text", text=text)])
+
+def _failed(text: str) -> CallToolResult:
+    return CallToolResult(is_error=True, content=[TextContent(type="text", text=redact(text))])
 
 
 def _announce(request: SendMessage) -> None:
     """Log that the call has begun, and what of the history is not used."""
     history = request.history
-    _log.info("send_message: %d history rows", len(history.rows))
+    _log.info(f"send_message: {len(history.rows)} history rows")
     for fault in history.left_out:
         what = "images left out" if fault.images_only else "skipped"
-        _log.warning("history[%d] %s: %s", fault.index, what, fault.reason)
+        _log.warning(f"history[{fault.index}] {what}: {fault.reason}")
     if history.more:
-        _log.warning("history: %d more malformed rows", history.more)
+        _log.warning(f"history: {history.more} more malformed rows")

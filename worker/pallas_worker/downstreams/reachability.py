@@ -59,7 +59,7 @@ class Reachability:
         self.down[server] = why
         if server not in self.watched:
             if news:
-                _log.warning("cannot attach %s: %s", server, why, server=server)
+                _log.warning(f"cannot attach {server}: {why}", server=server)
         elif self.listener is not None:
             self.listener(server, why)
         return news
@@ -69,7 +69,7 @@ class Reachability:
         if self.down.pop(server, None) is None:
             return
         if server not in self.watched:
-            _log.info("%s can be attached again", server, server=server)
+            _log.info(f"{server} can be attached again", server=server)
         elif self.listener is not None:
             self.listener(server, None)
 

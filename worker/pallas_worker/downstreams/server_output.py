@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
-from pallas_worker.telemetry.one_line import one_line
+from pallas_worker.redact import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,16 +102,14 @@ class ServerOutput:
         self._allowance -= len(admitted)
         say = _log.debug if self.muted else _log.info
         for line in admitted:
-            say("%s: %s", self.name, one_line(_text(line), LONGEST_LINE), server=self.name)
+            say(f"{self.name}: {one_line(_text(line), LONGEST_LINE)}", server=self.name)
         if len(admitted) < len(lines):
             if not self._left_out:
                 self.loop.call_later(TELL_AFTER, self._tell_left_out)
             self._left_out += len(lines) - len(admitted)
 
     def _tell_left_out(self) -> None:
-        _log.warning(
-            "%s: lines on stderr that were left out: %d", self.name, self._left_out, server=self.name
-        )
+        _log.warning(f"{self.name}: lines on stderr that were left out: {self._left_out}", server=self.name)
         self._left_out = 0
 
 

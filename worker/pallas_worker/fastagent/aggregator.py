@@ -134,7 +134,7 @@ class Aggregator(MCPAggregator):
             attachments.unreachable[name] = why
             if reachability.unattached(name, why) and name not in attachments.callers:
                 reachability.lose(name)
-            _trace.debug("%s: cannot attach %s", self.agent_name, name, server=name, exc_info=error)
+            _trace.debug(f"{self.agent_name}: cannot attach {name}", server=name, exc_info=error)
         else:
             reachability.attached(name)
             if output is not None:
@@ -239,7 +239,7 @@ class Aggregator(MCPAggregator):
             # fast-agent makes one line for the LLM of this; operators need the traceback.
             server, method = client.callbacks.server_name, kwargs.get("method_name")
             tool = (kwargs.get("method_args") or {}).get("name")
-            _trace.exception("%s: %s on %s failed", self.agent_name, method, server, server=server, tool=tool)
+            _trace.exception(f"{self.agent_name}: {method} on {server} failed", server=server, tool=tool)
             raise
 
 

@@ -112,7 +112,7 @@ async def _judge(
 
 def _error(agent: ToolAgent, reason: str) -> CallToolResult:
     """What the model is told of a call that does not run; it is counted for the instance."""
-    _log.warning("%s: %s", agent.name, reason)
+    _log.warning(f"{agent.name}: {reason}")
     attachments = getattr(agent.context, "pallas_attachments", None)
     if attachments is not None:
         attachments.refused_calls += 1

@@ -62,7 +62,7 @@ def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
     if hasattr(module, name):
         setattr(module, name, replacement)
     else:
-        _log.warning("%s.%s has moved: calls take longer", module.__name__, name)
+        _log.warning(f"{module.__name__}.{name} has moved: calls take longer")
 
 
 def _log_event(

@@ -32,11 +32,11 @@ def tell_change(agent: str, subject: Subject) -> None:
     if condition == subject.told:
         return
     if condition == "down":
-        _log.warning("%s %s is down: %s", kind, state.name, state.error)
+        _log.warning(f"{kind} {state.name} is down: {state.error}")
     elif condition == "slow":
-        _log.warning("%s %s is slow: it answers after %.1f s", kind, state.name, state.latency or 0.0)
+        _log.warning(f"{kind} {state.name} is slow: it answers after {state.latency or 0.0:.1f} s")
     elif subject.told == "slow":
-        _log.info("%s %s is not slow any more", kind, state.name)
+        _log.info(f"{kind} {state.name} is not slow any more")
     else:
-        _log.info("%s %s is up again; attempts that failed: %d", kind, state.name, subject.failed)
+        _log.info(f"{kind} {state.name} is up again; attempts that failed: {subject.failed}")
     subject.told = condition

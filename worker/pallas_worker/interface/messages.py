@@ -42,9 +42,7 @@ def history_messages(rows: Iterable[Row], vision: Vision) -> list[PromptMessageE
         kept = [image for image in row.images if image.mime_type in vision.types]
         notes = [_note("they cannot be read", row.unreadable)] if row.unreadable else []
         if left_out := len(row.images) - len(kept):
-            _log.warning(
-                "history[%d]: %s left out, which the model does not take", row.index, _images(left_out)
-            )
+            _log.warning(f"history[{row.index}]: {_images(left_out)} left out, which the model does not take")
             notes.append(_note("the model does not take them", left_out))
         text = "\n\n".join(filter(None, (row.content, *notes)))
         messages.append(_message(row.role, text, kept))

@@ -66,6 +66,6 @@ class NoticeReader:
             try:
                 notice = decode_notice(bytes(line))
             except ValueError as error:
-                _log.warning("%s", error)
+                _log.warning(str(error))
                 continue
             self._hear(notice)

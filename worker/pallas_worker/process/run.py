@@ -28,6 +28,7 @@ import setproctitle
 from pallas_common.logs.setup import Levels, configure_logging, get_logger
 from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors, WorkerSpec
+from pallas_common.secrets.values import secrets_in
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.link.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.link.line_writer import LineWriter
@@ -36,8 +37,8 @@ from pallas_worker.link.notice_reader import NoticeReader
 from pallas_worker.link.redacted_stdio import print_no_secrets
 from pallas_worker.process.memory_limit import MemoryLimit
 from pallas_worker.process.user_module.errors import said
+from pallas_worker.redact import known, redact
 from pallas_worker.telemetry.correlation import CorrelationFilter
-from pallas_worker.telemetry.redact import Redactor, known, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,6 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
 
     known.add(secrets_in(os.environ))
     print_no_secrets(known)
-    redact = Redactor(known)
     handler = RecordHandler(LineWriter(descriptors.records))
     handler.addFilter(CorrelationFilter())
     configure_logging(
@@ -106,7 +106,7 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
             runner.run(_serve(spec, listener, report, descriptors, orphaned))
     except AgentError as error:
         # The traceback belongs into the log; the report carries the line that people need.
-        _log.error("cannot serve the agent: %s", error, exc_info=error.__cause__ or error)
+        _log.error(f"cannot serve the agent: {error}", exc_info=error.__cause__ or error)
         report(FailedReport(message=redact(str(error)), permanent=error.permanent))
         return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
     except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor has to be told

@@ -22,6 +22,7 @@ from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.llm import ModelCapabilities
 from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
+from pallas_common.secrets.values import secrets_in
 from pallas_worker.agent.models.capabilities import (
     model_reference,
     published_capabilities,
@@ -45,8 +46,8 @@ from pallas_worker.interface.errors import AgentError
 from pallas_worker.link.heartbeat import beat
 from pallas_worker.process.user_module.errors import UserCode
 from pallas_worker.process.user_module.loading import load_agents
+from pallas_worker.redact import known
 from pallas_worker.telemetry import metrics
-from pallas_worker.telemetry.redact import Redactor, known, secrets_in
 from pallas_worker.telemetry.tracing import close_tracing, open_tracing, untraced
 
 if TYPE_CHECKING:
@@ -145,7 +146,6 @@ async def _serve(
         key=spec.probe_key,
     )
     runtime.reachability.listener = health.attachment
-    redact = Redactor(known)
     vision = vision_of(runtime.agent, fast.agents, runtime.context)
     admission = Admission(
         spec.max_concurrency,
@@ -157,7 +157,6 @@ async def _serve(
         runtime,
         admission=admission,
         vision=vision,
-        redact=redact,
         model_called=health.model_called,
     )
     app = WorkerApp(spec, calls, health)
@@ -187,7 +186,7 @@ async def _serve(
                 http.stop_accepting()
                 warming.cancel()
                 beating.cancel()
-                _log.info("draining, for %g s at most", spec.stop_timeout)
+                _log.info(f"draining, for {spec.stop_timeout:g} s at most")
                 await http.drain(spec.stop_timeout)
         if complaint is not None:  # raised out here, because the session manager would wrap it
             raise AgentError(complaint, permanent=False)
@@ -219,7 +218,7 @@ def _with_every_beat(report: Callable[[Report], None]) -> Callable[[Report], Non
 def _complete(settings: Settings, spec: WorkerSpec) -> None:
     """Put right what fast-agent would misread: placeholders that nothing fills, an unknown model."""
     for warning in forget_unresolved(settings):
-        _log.warning("%s", warning)
+        _log.warning(warning)
     settle_addresses(settings, os.environ)
     if settings.default_model is None:
         settings.default_model = spec.default_model
@@ -255,17 +254,17 @@ async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> _Trial:
     failure: str | None = None
     for server in runtime.downstreams:
         for header, variable in unset_variables(server):
-            _log.warning("server %s: the header %s names %s, which is not set", server.name, header, variable)
+            _log.warning(f"server {server.name}: the header {header} names {variable}, which is not set")
     try:
         async with runtime.instance(None, lambda *_: None) as instance:
             for name, remedy, needed in instance.missing_keys():
                 if needed:
                     failure = failure or remedy
                 else:
-                    _log.warning("the LLM of %s, which is only asked as a tool: %s", name, remedy)
+                    _log.warning(f"the LLM of {name}, which is only asked as a tool: {remedy}")
             share_tls_with_providers()
     except ProviderKeyError as error:
-        _log.warning("no instance can be made: %s", key_remedy(error))
+        _log.warning(f"no instance can be made: {key_remedy(error)}")
         failure = None if runtime.takes_callers_keys else key_remedy(error)
     except FastAgentError:
         raise

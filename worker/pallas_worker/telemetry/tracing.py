@@ -60,7 +60,7 @@ def open_tracing(spec: WorkerSpec, settings: Settings, hidden: KnownSecrets) -> 
         settings.otel.enabled = False
     wanted = tracing_settings(os.environ)
     if wanted.problem:
-        _log.warning("tracing is off: %s", wanted.problem)
+        _log.warning(f"tracing is off: {wanted.problem}")
     if not wanted.on:
         return
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -178,4 +178,4 @@ def _instrument(tracing: Tracing) -> None:
                 instrumentor = getattr(importlib.import_module(module), name)()
                 instrumentor.instrument(tracer_provider=tracing.provider)
         except Exception as error:  # noqa: BLE001 - a trace without these spans is a trace
-            _log.warning("no spans of requests to LLMs by %s: %s", client, error)
+            _log.warning(f"no spans of requests to LLMs by {client}: {error}")

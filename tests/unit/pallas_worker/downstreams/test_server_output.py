@@ -16,9 +16,8 @@ from structlog.contextvars import bound_contextvars
 from pallas_common.logs.own_loggers import own_logger
 from pallas_worker.downstreams import server_output
 from pallas_worker.downstreams.server_output import BURST, LONGEST_LINE, MAX_SERVERS, ServerOutput, output_of
+from pallas_worker.redact import known, one_line
 from pallas_worker.telemetry.correlation import CorrelationFilter
-from pallas_worker.telemetry.one_line import one_line
-from pallas_worker.telemetry.redact import known
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pallas_worker.link.redacted_stdio import DiscreetStream, print_no_secrets
-from pallas_worker.telemetry.redact import CallSecrets
+from pallas_worker.redact import CallSecrets
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 500
 """Characters of an exception's own text."""
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[2])
 _LIBRARIES = tuple({f"{path}/lib" for path in (sys.prefix, sys.base_prefix)} | {_OURS})
 _INSTALLED = ("site-packages", "dist-packages")
 

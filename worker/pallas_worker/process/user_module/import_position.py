@@ -50,7 +50,7 @@ def ended_where_it_is(code: UserCode, report: Callable[[FailedReport], None]) ->
                 place = code.shown(frame) or "a place that cannot be told"
                 report(FailedReport(message=f"it was importing, at {place}", permanent=False))
                 stack = "".join(traceback.format_stack(frame)[-MAX_FRAMES:])
-                _log.error("asked to end while it was importing, at %s", place, stack=stack)
+                _log.error(f"asked to end while it was importing, at {place}", stack=stack)
                 os._exit(EXIT_FAILURE)
 
     watcher = threading.Thread(target=watch, name="whereabouts", daemon=True)

@@ -1,6 +1,7 @@
-"""Keeps secrets out of what is written and told: those that are known by value, and whatever looks like one.
+"""The secrets of this process, and texts without them: for answers, reports, messages and the log.
 
-Knows the secrets of this process and the tokens of its calls; must not know where a text goes.
+All rooms use it, so that it is in none. Knows the secrets by value, those of the process and the tokens of its calls,
+and what looks like a secret; must not know where a text goes.
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from pallas_common.secrets.shortening import without_secrets
-from pallas_common.secrets.values import Forms, KnownSecrets, Together, forms_of, secrets_in
+from pallas_common.secrets.values import Forms, KnownSecrets, forms_of
+from pallas_common.terminal_text import terminal_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["CallSecrets", "Redactor", "known", "secrets_in"]
-
 LONGEST = 16 * 1024
-"""Characters of an error that are told: a downstream server may say as much as it likes."""
+"""Characters of an error that are passed on: a downstream server may send any number."""
+MARGIN = 2_000
+"""Characters beyond a line's bound that secrets are looked for in, so that none is cut in half and not recognised."""
 
 _own: ContextVar[Forms | None] = ContextVar("pallas_call_secrets", default=None)
 """The forms of the token of the call that this context belongs to: it ends with the call's last task."""
 
 
 class CallSecrets(KnownSecrets):
-    """The secrets of a process, and the tokens of the calls that it is busy with."""
+    """The secrets of a process, and the tokens of its running calls."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._running: dict[str, tuple[int, Forms]] = {}
@@ -50,7 +52,7 @@ class CallSecrets(KnownSecrets):
                 self._running[token] = (calls - 1, forms)
 
     def forms(self) -> tuple[Forms, ...]:
-        """Those of the process and of this context's call; where there is none, of all calls."""
+        """Those of the process and of this context's call; outside of calls, those of all calls."""
         if (own := _own.get()) is not None:
             return self._forms, own
         return self._forms, *(forms for _, forms in list(self._running.values()))
@@ -60,16 +62,12 @@ known = CallSecrets()
 """The secrets of this process: the environment's from its start, the settings' once they are read."""
 
 
-class Redactor:
-    """Replaces secrets in texts."""
+def redact(text: str, secrets: KnownSecrets = known) -> str:
+    """The text without secrets, and of one of more than `LONGEST` characters without its middle."""
+    return without_secrets(text, LONGEST, secrets)
 
-    def __init__(self, secrets: Iterable[str] | KnownSecrets) -> None:
-        self._secrets = secrets if isinstance(secrets, KnownSecrets) else KnownSecrets(secrets)
 
-    def __call__(self, text: str, *more: str | None) -> str:
-        """The text without secrets, and of a long one without its middle.
-
-        `more` are secrets that only this text could hold.
-        """
-        known_here = Together(self._secrets, KnownSecrets(value for value in more if value))
-        return without_secrets(text, LONGEST, known_here)
+def one_line(text: str, most: int) -> str:
+    """The text without secrets, of at most so many characters, white space collapsed, control characters escaped."""
+    line = terminal_line(redact(" ".join(text[: most + MARGIN].split())))
+    return line if len(line) <= most else f"{line[: most - 1]}…"

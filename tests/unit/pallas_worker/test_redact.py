@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from pallas_worker.telemetry.redact import LONGEST, CallSecrets, Redactor, secrets_in
+from pallas_common.secrets.values import KnownSecrets, secrets_in
+from pallas_worker.redact import LONGEST, CallSecrets, redact
 
 
 def test_known_secrets_are_hidden() -> None:
     environment = {"OPENAI_API_KEY": "sk-0123456789", "HOME": "/home/nobody", "X_TOKEN": "short"}
-    clean = Redactor(secrets_in(environment))
-    assert clean("key sk-0123456789 of /home/nobody, short") == "key [redacted] of /home/nobody, short"
+    secrets = KnownSecrets(secrets_in(environment))
+    text = "key sk-0123456789 of /home/nobody, short"
+    assert redact(text, secrets) == "key [redacted] of /home/nobody, short"
 
 
 def test_secrets_in_nested_settings_are_found() -> None:
@@ -22,13 +24,15 @@ def test_secrets_in_nested_settings_are_found() -> None:
 
 
 def test_the_token_of_the_call_is_hidden_too() -> None:
-    clean = Redactor([])
-    assert clean("invalid key hf_abcdefgh", "hf_abcdefgh") == "invalid key [redacted]"
-    assert clean("nothing here", None) == "nothing here"
+    secrets = CallSecrets()
+    with secrets.during("hf_abcdefgh"):
+        assert redact("invalid key hf_abcdefgh", secrets) == "invalid key [redacted]"
+    with secrets.during(None):
+        assert redact("nothing here", secrets) == "nothing here"
 
 
 def test_a_longer_secret_goes_before_one_that_is_part_of_it() -> None:
-    assert Redactor(["12345678", "1234567890"])("a 1234567890 b") == "a [redacted] b"
+    assert redact("a 1234567890 b", KnownSecrets(["12345678", "1234567890"])) == "a [redacted] b"
 
 
 def test_a_call_knows_its_own_token_and_what_belongs_to_no_call_knows_all() -> None:
@@ -66,6 +70,8 @@ def test_a_long_error_is_cut_without_leaving_half_of_a_secret() -> None:
     process, call = "key-of-the-process-" + "x7" * 40, "token-of-the-call-" + "y7" * 40
     for shift in range(0, 200, 9):
         text = "." * (LONGEST // 2 - 150 + shift) + process + call + "." * 400_000
-        clean = Redactor([process])(text, call)
+        secrets = CallSecrets([process])
+        with secrets.during(call):
+            clean = redact(text, secrets)
         assert len(clean) < LONGEST + 100
         assert not any(part in clean for part in ("x7x7x7x7", "y7y7y7y7"))
