@@ -9,9 +9,9 @@ import pytest
 
 from fakes.llm_stub import run_llm_stub
 from support.data.clients_page import table
+from support.worker.llm import KEY, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project
-from system.worker.test_llm import KEY, spec
 
 if TYPE_CHECKING:
     from pathlib import Path

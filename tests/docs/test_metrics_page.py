@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,24 +11,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from pallas_supervisor.telemetry.exporter import RESTART_REASONS, Metrics
 from pallas_supervisor.telemetry.process_metrics import WorkerProcess
 from pallas_supervisor.telemetry.slots import Slots
+from support.data.metrics_page import PAGE, ROWS
 from support.fleet.promtool import promtool
-from support.repository import ROOT
-from unit.pallas_supervisor.telemetry.test_exporter import Facts
-from unit.pallas_worker.telemetry.test_metrics import RECORD_ALL, run
+from support.supervisor.facts import Facts
+from support.worker.record import RECORD_ALL, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-PAGE = (ROOT / "docs" / "metrics.md").read_text()
-ROWS = {
-    cells[0].strip("`"): (cells[1], frozenset(re.findall(r"`(\w+)`", cells[2])), cells[3])
-    for cells in (
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in PAGE.splitlines()
-        if line.startswith("| `")
-    )
-}
 
 
 def worker(directory: Path) -> str:

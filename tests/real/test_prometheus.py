@@ -21,11 +21,11 @@ from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, Turn, Usage, by_request, run_llm_stub
 from fakes.loopback import Fault
 from support.clients import call, send_message
+from support.data.deploy_files import queries, rules
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.fleet.prometheus import run_prometheus
 from support.fleet.promtool import promtool
-from unit.deployment_files.test_deploy import queries, rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from docs.test_metrics_page import ROWS
 from support.clients import send_message
+from support.data.metrics_page import ROWS
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import PATIENCE, Fleet
 from support.fleet.promtool import promtool

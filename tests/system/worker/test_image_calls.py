@@ -10,9 +10,9 @@ import pytest
 
 from fakes.llm_stub import LlmStub, run_llm_stub
 from support.data.image_data import BASE64, CONTENT
+from support.worker.llm import KEY, config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, call, project, text
-from system.worker.test_llm import KEY, config, spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

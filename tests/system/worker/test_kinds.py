@@ -2,136 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fakes.downstream import run_downstream
-from fakes.llm_stub import Asked, Call, LlmStub, Turn, Usage, run_llm_stub
+from fakes.llm_stub import Asked, LlmStub, Turn, run_llm_stub
+from support.worker.agent_kinds import AGENTS, HISTORY, USAGE, answer, who
+from support.worker.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
-from system.worker.test_llm import config, metric, spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-AGENTS = """
-from fast_agent import FastAgent
-from fast_agent.agents import McpAgent
-
-fast = FastAgent("tests")
-
-
-@fast.agent(name="alpha", instruction="You are alpha.", servers=["tools"])
-async def alpha(): ...
-
-
-@fast.agent(name="beta", instruction="You are beta.")
-async def beta(): ...
-
-
-@fast.agent(name="judge", instruction="You are the judge.")
-async def judge(): ...
-
-
-@fast.agent(name="manager", instruction="You are the manager.", agents=["alpha"])
-async def manager(): ...
-
-
-class Twice(McpAgent):
-    async def generate_impl(self, messages, request_params=None, tools=None):
-        await super().generate_impl(messages, request_params, tools)
-        return await super().generate_impl(messages, request_params, tools)
-
-
-@fast.custom(Twice, name="custom", instruction="You are custom.")
-async def custom(): ...
-
-
-@fast.chain(name="chain", sequence=["alpha", "beta"])
-async def chain(): ...
-
-
-@fast.chain(name="cumulative", sequence=["alpha", "beta"], cumulative=True)
-async def cumulative(): ...
-
-
-@fast.router(name="router", agents=["alpha", "beta"])
-async def router(): ...
-
-
-@fast.parallel(name="parallel", fan_out=["alpha", "beta"], fan_in="judge")
-async def parallel(): ...
-
-
-@fast.evaluator_optimizer(name="refined", generator="alpha", evaluator="judge")
-async def refined(): ...
-
-
-@fast.maker(name="maker", worker="beta", k=2)
-async def maker(): ...
-
-
-@fast.iterative_planner(name="planner", agents=["alpha", "beta"])
-async def planner(): ...
-
-
-@fast.orchestrator(name="orchestrator", agents=["alpha", "beta"])
-async def orchestrator(): ...
-"""
-
-HISTORY = [
-    {"role": "user", "content": "my name is Ada"},
-    {"role": "assistant", "content": "hello Ada"},
-]
-USAGE = Usage(input=7, output=3)
-
-
-def who(asked: Asked) -> str:
-    """Which agent asks, by its instruction."""
-    system = next(m["content"] for m in asked.body["messages"] if m["role"] == "system")
-    for name in ("alpha", "beta", "the judge", "the manager", "custom"):
-        if system.startswith(f"You are {name}."):
-            return name.removeprefix("the ")
-    return "itself"
-
-
-def reply(value: str | dict[str, Any]) -> Turn:
-    return Turn(text=value if isinstance(value, str) else json.dumps(value), usage=USAGE)
-
-
-def answer(asked: Asked) -> Turn:
-    """What each agent's model says; alpha looks something up first."""
-    name = who(asked)
-    if name == "alpha" and not asked.tool_results:
-        return Turn(calls=(Call("tools__echo", {"text": "fact"}),), usage=USAGE)
-    if name == "manager" and not asked.tool_results:
-        return Turn(calls=(Call(asked.tools[0], {"message": "look it up"}),), usage=USAGE)
-    if name == "judge" and "expert evaluator" in asked.user:
-        good = "better" in asked.user
-        rating = {
-            "rating": "GOOD" if good else "POOR",
-            "feedback": "be better",
-            "needs_improvement": not good,
-        }
-        return reply(rating | {"focus_areas": []})
-    if name == "itself":
-        return reply(decision(asked))
-    return reply(f"{name} says {'better' if 'be better' in asked.user else 'so'}")
-
-
-def decision(asked: Asked) -> str | dict[str, Any]:
-    """What a router or a planner decides."""
-    if "router" in json.dumps(asked.body["messages"][0]).lower():
-        return {"agent": "beta", "confidence": "high", "reasoning": "because"}
-    if "alpha says" in asked.user:
-        if asked.body.get("response_format"):
-            return {"description": "done", "tasks": [], "is_complete": True}
-        return "the plan's result"
-    tasks = [{"description": "find out", "agent": "alpha"}, {"description": "think", "agent": "beta"}]
-    return {"description": "first", "tasks": tasks, "is_complete": False}
 
 
 @pytest.fixture

@@ -6,16 +6,15 @@ import asyncio
 import base64
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, Usage, run_llm_stub
-from pallas_common.protocol.llm import ModelCapabilities
 from pallas_common.protocol.reports import HealthReport, ReadyReport
 from support.worker.census import series, until
+from support.worker.llm import KEY, config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, ask, bearing, call, project, text
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from mcp.client import Client
 
-KEY = "sk-stub-0123456789"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode()
 PARENT = """
 from fast_agent import FastAgent
@@ -42,21 +40,6 @@ async def demo(): ...
 """
 
 
-def config(stub: LlmStub) -> str:
-    """A configuration whose default model is the stub's."""
-    return (
-        "default_model: openai.stub-model\n"
-        f"openai: {{api_key: {KEY}, base_url: '{stub.openai_url}'}}\n"
-        "llm_retries: 0\n"
-    )
-
-
-def spec(*, vision: bool = True) -> dict[str, Any]:
-    """What the supervisor says of that model."""
-    capabilities = ModelCapabilities(vision=vision, context_window=5000, max_output_tokens=500)
-    return {"default_model": "openai.stub-model", "capabilities": capabilities}
-
-
 @pytest.fixture(scope="module")
 def stub() -> Iterator[LlmStub]:
     with run_llm_stub() as running:
@@ -70,14 +53,6 @@ def worker(stub: LlmStub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         directory = project(tmp_path_factory.mktemp("project"), servers=servers, config=config(stub))
         with run_worker(directory, **spec()) as running:
             yield running
-
-
-def metric(worker: RunningWorker, series: str) -> float:
-    """The value of a series of the worker, 0 if there is none."""
-    found = re.search(
-        rf"^{re.escape(series)} (\S+)$", httpx.get(f"{worker.origin}/metrics").text, re.MULTILINE
-    )
-    return float(found[1]) if found else 0.0
 
 
 def test_the_model_is_published(worker: RunningWorker) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from fakes.downstream import RunningDownstream, run_downstream
 from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from support.worker.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
-from system.worker.test_llm import config, metric, spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import Any
 
 import pytest
 import yaml
 
+from support.data.deploy_files import DASHBOARD, RULES, panels, queries, rules
 from support.fleet.promtool import promtool
 from support.repository import ROOT
 
-RULES = ROOT / "deploy/prometheus/pallas.rules.yml"
-DASHBOARD = ROOT / "deploy/grafana/pallas.json"
 METRICS = (ROOT / "docs/metrics.md").read_text()
 
 SERIES = re.compile(r"\b((?:pallas|process)_[a-z_]+)\b")
@@ -24,20 +22,6 @@ OF_HISTOGRAMS = {
     for name in re.findall(r"^\| `(\w+)` \| histogram", METRICS, re.MULTILINE)
     for part in ("bucket", "sum", "count")
 }
-
-
-def rules() -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"]]
-
-
-def panels() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
-    return found
-
-
-def queries() -> list[str]:
-    return [target["expr"] for panel in panels() for target in panel.get("targets", ())]
 
 
 @pytest.mark.parametrize("where", ["rules", "dashboard"])

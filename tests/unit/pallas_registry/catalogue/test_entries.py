@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -22,38 +20,14 @@ from pallas_registry.catalogue.entries import (
     server_document,
     server_entry,
 )
-from pallas_registry.deployment.model import Agent, Deployment
 from support.data.agents_text import parse
+from support.data.catalogue import NOON, SECOND, deployment, entries
 from support.repository import ROOT
 
 SCHEMA = json.loads((ROOT / "tests" / "support" / "data" / "server-2025-12-11.json").read_bytes())
 jsonschema.validators.validator_for(SCHEMA).check_schema(SCHEMA)  # once: it takes longer than any document
 VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
-NOON = dt.datetime(2026, 3, 12, 12, tzinfo=dt.UTC)
-SECOND = dt.timedelta(seconds=1)
 CAPABILITIES = ModelCapabilities(vision=False, context_window=200_000, max_output_tokens=32_000)
-
-
-def deployment(*names: str, **fields: Any) -> Deployment:
-    agents = {
-        name: Agent(name=name, module="m", port=8201 + index, title=name.title(), description=f"About {name}")
-        for index, name in enumerate(names)
-    }
-    values: dict[str, Any] = {
-        "name": "demo",
-        "version": "1.0.0",
-        "host": "my-host.example.com",
-        "namespace": "com.example.project",
-        "bind": "0.0.0.0",
-        "path": Path("/agents.yaml"),
-    }
-    return Deployment(**{**values, **fields}, agents=agents)
-
-
-def entries(*names: str, **fields: Any) -> list[dict[str, Any]]:
-    """Entries of agents with these names."""
-    whole = deployment(*names, **fields)
-    return [server_entry(whole, agent, None, None, NOON) for agent in whole.agents.values()]
 
 
 def test_an_entry_to_the_letter() -> None:

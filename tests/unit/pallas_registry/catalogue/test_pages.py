@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pallas_registry.catalogue.entries import Catalogue, CatalogueView
 from pallas_registry.catalogue.pages import QueryError, one_version, page, parse_query, versions_of
-from unit.pallas_registry.catalogue.test_entries import NOON, SECOND, entries
+from support.data.catalogue import NOON, SECOND, entries
 
 AGENTS = st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,6}", fullmatch=True), unique=True, max_size=12)
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from pallas_registry.catalogue import routes as module
 from pallas_registry.catalogue.entries import Catalogue
 from pallas_registry.catalogue.routes import catalogue_routes
-from unit.pallas_registry.catalogue.test_entries import NOON, SECOND, entries
+from support.data.catalogue import NOON, SECOND, entries
 
 if TYPE_CHECKING:
     from pallas_registry.catalogue.entries import CatalogueView

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,39 +14,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pallas_common.metrics.exposition import OPENMETRICS, TEXT, Family, accepts_gzip, choose
-from pallas_supervisor.lifecycle.states import Agent, Policy, State
+from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.telemetry import loop_lag
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.process_metrics import WorkerProcess, _Spent
+from support.supervisor.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from pallas_common.protocol.reports import Status
-
-
-@dataclass
-class Facts:
-    """A fleet of facts."""
-
-    agents: dict[str, Agent] = field(default_factory=dict)
-    ports: dict[str, int] = field(default_factory=dict)
-    processes: list[WorkerProcess] = field(default_factory=list)
-    zygote_pid: int | None = None
-    health: dict[str, Status] = field(default_factory=dict)
-    memory: dict[str, tuple[int, int]] = field(default_factory=dict)
-    call_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
-    lost_lines: dict[tuple[str, str], int] = field(default_factory=dict)
-    unreadable_reports: dict[str, int] = field(default_factory=dict)
-
-    def add(self, name: str, state: State = State.READY) -> None:
-        self.agents[name] = Agent(name=name, policy=Policy(), state=state)
-        self.ports[name] = 24200 + len(self.agents)
-        self.health[name] = "degraded"
-        self.call_bounds[name] = (32, 64)
-        self.memory[name] = (2**20, 2**29)
-        self.lost_lines[name, "flood"] = 0
-        self.unreadable_reports[name] = 0
 
 
 BEGUN = (1_790_000_000.5, 1_790_000_007.25)
