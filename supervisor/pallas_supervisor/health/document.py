@@ -58,7 +58,7 @@ def roll_up(
         )
         if agent.desired is Desired.UP:
             wanted.append(status)
-    return {"status": _overall(wanted), "timestamp": timestamp, "agents": entries}
+    return {"status": overall(wanted), "timestamp": timestamp, "agents": entries}
 
 
 def _entry(found: DownstreamHealth | ProviderHealth, past: Past | None) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def _entry(found: DownstreamHealth | ProviderHealth, past: Past | None) -> dict[
     }
 
 
-def _overall(wanted: list[Status]) -> Status:
+def overall(wanted: list[Status]) -> Status:
+    """The health of the deployment, from that of the agents that should run."""
     if all(status == "ok" for status in wanted):
         return "ok"
     if all(status == "error" for status in wanted):

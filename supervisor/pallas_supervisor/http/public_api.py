@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 def public_api(fleet: AgentManager, directory: Directory) -> ASGIApp:
     """The application of the registry port; requests by another name, or from a page elsewhere, are refused."""
     api = _PublicApi(fleet)
-    feed = Feed(fleet, lambda: fleet.slots.collect(SHOWN), api.scraping)
+    feed = Feed(
+        fleet,
+        fleet.engine.now,
+        fleet.metrics.workers.resident_memory,
+        lambda: fleet.slots.collect(SHOWN),
+        api.scraping,
+    )
+    fleet.engine.transition_observers.append(feed.follow)
     application = Starlette(
         routes=[
             *page_routes(feed.facts, fleet.engine.now),

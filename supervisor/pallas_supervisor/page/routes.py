@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pallas_supervisor.page.data.facts import FleetFacts
+    from pallas_supervisor.page.data.facts import DeploymentFacts
 
 FRESH = 0.5
 """Seconds for which a view is shown again."""
@@ -77,7 +77,7 @@ class _Document:
         return compressed(self.body)
 
 
-def page_routes(facts: Callable[[], Awaitable[FleetFacts]], now: Callable[[], float]) -> list[Route]:
+def page_routes(facts: Callable[[], Awaitable[DeploymentFacts]], now: Callable[[], float]) -> list[Route]:
     """Routes for `/` and what belongs to it; `now` is in seconds on a clock that does not go back."""
     assets = {name: _Document((_STATIC / name).read_bytes(), type_) for name, type_ in _ASSETS.items()}
     build = hashlib.blake2b(b"".join(asset.body for asset in assets.values()), digest_size=6).hexdigest()
@@ -108,16 +108,16 @@ class _Viewer:
     """The newest facts and their view, made at most once in `FRESH` seconds, in a thread."""
 
     def __init__(
-        self, read: Callable[[], Awaitable[FleetFacts]], now: Callable[[], float], build: str
+        self, read: Callable[[], Awaitable[DeploymentFacts]], now: Callable[[], float], build: str
     ) -> None:
         self._read = read
         self._now = now
         self._build = build
         self._making = asyncio.Lock()
-        self._made: tuple[FleetFacts, _Document] | None = None
+        self._made: tuple[DeploymentFacts, _Document] | None = None
         self._at = 0.0
 
-    async def look(self) -> tuple[FleetFacts, _Document]:
+    async def look(self) -> tuple[DeploymentFacts, _Document]:
         async with self._making:
             if self._made is None or self._now() - self._at >= FRESH:
                 facts = await self._read()
@@ -125,7 +125,7 @@ class _Viewer:
                 self._at = self._now()
             return self._made
 
-    def _render(self, facts: FleetFacts) -> _Document:
+    def _render(self, facts: DeploymentFacts) -> _Document:
         return _Document(view(facts, self._build).encode(), "text/html")
 
 

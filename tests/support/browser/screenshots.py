@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from fakes.loopback import serve
 from pallas_registry.catalogue.entries import endpoint
 from pallas_supervisor.lifecycle.states import State
-from pallas_supervisor.page.data.facts import AgentFacts, FleetFacts, count_of
+from pallas_supervisor.page.data.facts import AgentFacts, DeploymentFacts, count_of
 from pallas_supervisor.page.data.history import INTERVAL, POINTS, WINDOW, Count, History, together
 from pallas_supervisor.page.data.samples import Samples
 from pallas_supervisor.page.routes import page_routes
@@ -70,9 +70,9 @@ class MadeUp:
         self._agents: list[AgentFacts] = []
         self._rows()
 
-    async def facts(self) -> FleetFacts:
+    async def facts(self) -> DeploymentFacts:
         """What the page is to show."""
-        return FleetFacts(
+        return DeploymentFacts(
             name="observatory",
             health="degraded",
             agents=tuple(self._agents),

@@ -1,31 +1,70 @@
-"""What the page says of the fleet at one moment, gathered from it. Nothing that a scrape does not show.
+"""What the page shows of the deployment at one moment: typed values. Nothing that a scrape does not show.
 
-Knows the fleet; nothing of how anything looks.
+Knows agents, their reports and their series; nothing of how anything looks.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from pallas_registry.catalogue.entries import endpoint
+from pallas_supervisor.health.document import agent_health, overall
 from pallas_supervisor.lifecycle.states import Desired, State
 from pallas_supervisor.page.data.history import Count, together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pallas_common.protocol.reports import ReadyReport, Status
+    from pallas_common.protocol.reports import (
+        DownstreamHealth,
+        HealthReport,
+        ProviderHealth,
+        ReadyReport,
+        Status,
+    )
     from pallas_registry.deployment.model import Agent as DeployedAgent
-    from pallas_supervisor.agents.manager import AgentManager
+    from pallas_registry.deployment.model import Deployment
+    from pallas_supervisor.health.history import HealthHistory, Past
+    from pallas_supervisor.health.reports import WorkerReports
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.page.data.history import History, Stretch, Trend
     from pallas_supervisor.page.data.samples import Samples, Totals
+    from pallas_supervisor.telemetry.process_metrics import WorkerProcess
+
+    type Probe = tuple[str, DownstreamHealth | ProviderHealth, Past | None]
 
 CLOCK_SLACK = 2.0
 """Seconds by which wall clock and engine's clock may drift apart before times on the page follow."""
+
+
+class PageSource(Protocol):
+    """What the page reads."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """The deployment as it was last loaded."""
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        """The agents as they are, in the order of `agents.yaml`."""
+
+    @property
+    def processes(self) -> Sequence[WorkerProcess]:
+        """Every live worker."""
+
+    @property
+    def reports(self) -> WorkerReports:
+        """What workers have said of themselves."""
+
+    @property
+    def health_history(self) -> HealthHistory:
+        """Since when all is as it is."""
+
+    def why(self, name: str) -> str:
+        """One line on why the agent is in its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +98,19 @@ class AgentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What the newest probe says of a server or provider; of several agents' the one that is not well."""
+    """What the newest probe says of a server or provider; of several agents' probes one that failed, if any did."""
 
     up: bool
     since: datetime
+    checked: str
+    """When the probe ended, as RFC 3339."""
     latency: float | None
     """Seconds."""
     error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetFacts:
+class DeploymentFacts:
     """All of them, and what they share."""
 
     name: str
@@ -121,36 +162,47 @@ class WallClock:
 
 
 def gather(
-    fleet: AgentManager, samples: Samples, memory: Mapping[str, int], history: History, clock: WallClock
-) -> FleetFacts:
+    source: PageSource,
+    samples: Samples,
+    memory: Mapping[str, int],
+    history: History,
+    clock: WallClock,
+    now: float,
+) -> DeploymentFacts:
     """The facts at this moment.
 
     Args:
         samples: the workers' newest series.
         memory: resident memory in bytes of each live worker.
+        now: seconds on the engine's clock.
     """
-    now = fleet.engine.now()
-    document = fleet.health_document()
+    reports = {
+        name: report
+        for name, agent in source.agents.items()
+        if agent.state is State.READY and (report := source.reports.health(agent)) is not None
+    }
     agents = []
-    for name, agent in fleet.agents.items():
-        deployed = fleet.deployment.agents[name]
+    for name, agent in source.agents.items():
+        deployed = source.deployment.agents[name]
         totals = samples.agents[name]
-        health = document["agents"][name]
-        said = fleet.reports.model(agent)
+        report = reports.get(name)
+        health = agent_health(agent, report)
+        message = report.message if report is not None else None
+        said = source.reports.model(agent)
         agents.append(
             AgentFacts(
                 name=name,
                 title=deployed.title,
                 port=deployed.port,
-                url=endpoint(fleet.deployment.host, deployed.port),
+                url=endpoint(source.deployment.host, deployed.port),
                 serves=_serves(deployed, said),
                 model=(said.model if said is not None else None) or "",
                 needs=deployed.depends_on,
                 state=agent.state,
                 wanted=agent.desired is Desired.UP,
                 since=clock.at(agent.since, now),
-                health=health["status"],
-                why=_why(agent, health),
+                health=health,
+                why="" if health == "ok" else message or source.why(name),
                 restarts=agent.restarts,
                 memory=memory.get(name),
                 totals=totals,
@@ -158,50 +210,48 @@ def gather(
                 stretches=tuple(history.stretches(name)),
             )
         )
-    return FleetFacts(
-        name=fleet.deployment.name,
-        health=document["status"],
+    return DeploymentFacts(
+        name=source.deployment.name,
+        health=overall([agent.health for agent in agents if agent.wanted]),
         agents=tuple(agents),
         trend=together(agent.trend for agent in agents),
         samples=samples,
-        looks=looks_of(document),
+        looks=looks_of(reports, source.health_history),
     )
 
 
-def looks_of(document: Mapping[str, Any]) -> dict[tuple[str, str], Look]:
-    """The newest probes in the document of `GET /health`."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for entry in document["agents"].values():
-        for server in entry["downstreams"]:
-            found.setdefault(("server", server["name"]), []).append(server)
-        if (provider := entry["provider"]) is not None:
-            found.setdefault(("provider", provider["name"]), []).append(provider)
+def looks_of(reports: Mapping[str, HealthReport], history: HealthHistory) -> dict[tuple[str, str], Look]:
+    """The newest probes in the agents' health reports, by kind and name of what they are of."""
+    found: dict[tuple[str, str], list[Look]] = {}
+    for agent, report in reports.items():
+        for kind, probe, past in _probes(agent, report, history):
+            if past is not None and probe.checked:
+                look = Look(
+                    up=probe.up,
+                    since=datetime.fromisoformat(past.since),
+                    checked=probe.checked,
+                    latency=probe.latency,
+                    error=probe.error,
+                )
+                found.setdefault((kind, probe.name), []).append(look)
     looks = {}
-    for key, entries in found.items():
-        known = [entry for entry in entries if entry["since"] and entry["checked"]]
-        down = [entry for entry in known if not entry["up"]]
-        if not (counting := down or known):
-            continue
-        newest = max(counting, key=lambda entry: entry["checked"])
-        moment = min(entry["since"] for entry in down) if down else max(entry["since"] for entry in known)
-        looks[key] = Look(
-            up=not down,
-            since=datetime.fromisoformat(moment),
-            latency=newest["latency"],
-            error=newest["error"],
-        )
+    for key, known in found.items():
+        down = [look for look in known if not look.up]
+        since = min(look.since for look in down) if down else max(look.since for look in known)
+        looks[key] = replace(max(down or known, key=lambda look: look.checked), since=since)
     return looks
+
+
+def _probes(agent: str, report: HealthReport, history: HealthHistory) -> Iterator[Probe]:
+    for server in report.downstreams:
+        yield "server", server, history.downstream(agent, server.name)
+    if (provider := report.provider) is not None:
+        yield "provider", provider, history.provider(agent, provider.name)
 
 
 def _serves(deployed: DeployedAgent, said: ReadyReport | None) -> str:
     served = said.served if said is not None else None
     return deployed.module if served in (None, deployed.name) else f"{deployed.module}: {served}"
-
-
-def _why(agent: Agent, health: Mapping[str, Any]) -> str:
-    """The message of `GET /health`, but for the one that only repeats the state."""
-    message: str = health.get("message", "")
-    return "" if message == f"the agent is {agent.state}" else message
 
 
 def count_of(totals: Totals) -> Count:

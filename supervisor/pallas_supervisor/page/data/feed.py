@@ -1,6 +1,6 @@
-"""Reads the fleet for the page: every 15 seconds for the history, and when somebody looks for what is now.
+"""Reads what the page shows: every 15 seconds for the history, and on each request for what is now.
 
-Knows the fleet and the clock; nothing of HTML. The reading is done in a thread, and nobody waits for it but the page.
+Knows agents and clocks; nothing of HTML. The series are read in a thread, and only the page waits for that.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.lifecycle.states import Transition
-    from pallas_supervisor.page.data.facts import FleetFacts
+    from pallas_supervisor.page.data.facts import DeploymentFacts, PageSource
     from pallas_supervisor.telemetry.process_metrics import WorkerProcess
 
 _log = get_logger("pallas.supervisor.page")
@@ -33,30 +32,37 @@ class Feed:
     """The newest facts, and the last quarter of an hour.
 
     Args:
+        now: seconds on the engine's clock.
+        resident_memory: bytes of a process, None if it has gone.
         read: collects the workers' series; called in a thread, by one at a time.
         reading: held while `read` runs.
     """
 
     def __init__(
-        self, fleet: AgentManager, read: Callable[[], Iterable[Metric]], reading: asyncio.Lock
+        self,
+        source: PageSource,
+        now: Callable[[], float],
+        resident_memory: Callable[[int], int | None],
+        read: Callable[[], Iterable[Metric]],
+        reading: asyncio.Lock,
     ) -> None:
-        self._fleet = fleet
+        self._source = source
+        self._now = now
+        self._resident_memory = resident_memory
         self._read = read
         self._reading = reading
         self._loop = asyncio.get_running_loop()
-        now = fleet.engine.now()
-        self._history = History(now)
+        self._history = History(now())
         self._clock = WallClock()
-        for name, agent in fleet.agents.items():
-            self._history.change(name, str(agent.state), now)
-        fleet.engine.transition_observers.append(self._changed)
+        for name, agent in source.agents.items():
+            self._history.change(name, str(agent.state), now())
         self._recording: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(INTERVAL, self._tick)
 
-    async def facts(self) -> FleetFacts:
-        """What there is to say now."""
+    async def facts(self) -> DeploymentFacts:
+        """What there is to show now."""
         samples, memory = await self._take()
-        return gather(self._fleet, samples, memory, self._history, self._clock)
+        return gather(self._source, samples, memory, self._history, self._clock, self._now())
 
     def close(self) -> None:
         """Stop reading."""
@@ -64,8 +70,9 @@ class Feed:
         if self._recording is not None:
             self._recording.cancel()
 
-    def _changed(self, change: Transition) -> None:
-        self._history.change(change.after.name, str(change.after.state), self._fleet.engine.now())
+    def follow(self, change: Transition) -> None:
+        """An agent has changed."""
+        self._history.change(change.after.name, str(change.after.state), self._now())
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(INTERVAL, self._tick)
@@ -78,18 +85,18 @@ class Feed:
         except Exception:  # noqa: BLE001 - one missing point must not end the history
             _log.exception("cannot read the figures for the status page")
             return
-        self._history.keep(self._fleet.agents)
-        counts = {name: count_of(samples.agents[name]) for name in self._fleet.agents}
-        self._history.record(counts, memory, self._fleet.engine.now())
+        self._history.keep(self._source.agents)
+        counts = {name: count_of(samples.agents[name]) for name in self._source.agents}
+        self._history.record(counts, memory, self._now())
 
     async def _take(self) -> Reading:
-        processes = list(self._fleet.processes)
+        processes = list(self._source.processes)
         async with self._reading:
             return await asyncio.to_thread(self._take_now, processes)
 
     def _take_now(self, processes: list[WorkerProcess]) -> Reading:
         memory: dict[str, int] = {}
         for name, pid, _ in processes:  # two of an agent while one takes over from the other
-            if (size := self._fleet.metrics.workers.resident_memory(pid)) is not None:
+            if (size := self._resident_memory(pid)) is not None:
                 memory[name] = memory.get(name, 0) + size
         return read_samples(self._read()), memory

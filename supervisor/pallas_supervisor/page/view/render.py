@@ -22,7 +22,7 @@ from pallas_supervisor.page.view.tables import (
 )
 
 if TYPE_CHECKING:
-    from pallas_supervisor.page.data.facts import FleetFacts
+    from pallas_supervisor.page.data.facts import DeploymentFacts
     from pallas_supervisor.page.data.samples import Samples
 
 POLL = 2000
@@ -36,7 +36,7 @@ TOKENS_FLOOR = 100.0
 _SETTLED = RESTING | {State.READY}
 
 
-def page(fleet: FleetFacts, shown: str, build: str) -> Html:
+def page(facts: DeploymentFacts, shown: str, build: str) -> Html:
     """The whole document around a view; `build` names the version of script and style."""
     head = tag(
         "head",
@@ -44,7 +44,7 @@ def page(fleet: FleetFacts, shown: str, build: str) -> Html:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", _title(fleet)),
+        tag("title", _title(facts)),
         tag("link", rel="icon", href="page/icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href=f"page/page.css?{build}"),
         tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
@@ -54,29 +54,29 @@ def page(fleet: FleetFacts, shown: str, build: str) -> Html:
     return join(Html("<!doctype html>\n"), tag("html", head, body, lang="en"))
 
 
-def view(fleet: FleetFacts, build: str) -> Html:
+def view(facts: DeploymentFacts, build: str) -> Html:
     """What changes: the `main` element, with the time until the next look."""
-    moving = any(agent.state not in _SETTLED for agent in fleet.agents)
+    moving = any(agent.state not in _SETTLED for agent in facts.agents)
     return tag(
         "main",
-        tag("h1", fleet.name),
-        _status(fleet),
-        _trouble(fleet),
-        _tiles(fleet),
-        _section("Agents", tag("div", agents_table(fleet), class_="wide"), id="agents"),
-        _dependencies(fleet),
-        _models(fleet.samples),
-        _servers(fleet),
+        tag("h1", facts.name),
+        _status(facts),
+        _trouble(facts),
+        _tiles(facts),
+        _section("Agents", tag("div", agents_table(facts), class_="wide"), id="agents"),
+        _dependencies(facts),
+        _models(facts.samples),
+        _servers(facts),
         id="view",
-        data_title=_title(fleet),
+        data_title=_title(facts),
         data_build=build,
         data_poll=POLL_WHILE_MOVING if moving else POLL,
         tabindex=-1,
     )
 
 
-def _title(fleet: FleetFacts) -> str:
-    return f"{fleet.ready}/{fleet.wanted} ready · {fleet.name} · Pallas"
+def _title(facts: DeploymentFacts) -> str:
+    return f"{facts.ready}/{facts.wanted} ready · {facts.name} · Pallas"
 
 
 def _banner() -> Html:
@@ -112,27 +112,27 @@ def _section(title: str, *children: Html | None, id: str) -> Html:  # noqa: A002
     return tag("section", tag("h2", title, id=f"{id}-title"), *children, id=id, aria_labelledby=f"{id}-title")
 
 
-def _status(fleet: FleetFacts) -> Html:
-    agents = text.several(fleet.wanted, "agent")
-    if not fleet.wanted:
+def _status(facts: DeploymentFacts) -> Html:
+    agents = text.several(facts.wanted, "agent")
+    if not facts.wanted:
         said = "No agent should run"
-    elif fleet.ready == fleet.wanted:
-        said = f"All {agents} ready" if fleet.wanted > 1 else "The agent is ready"
+    elif facts.ready == facts.wanted:
+        said = f"All {agents} ready" if facts.wanted > 1 else "The agent is ready"
     else:
-        said = f"{fleet.ready} of {agents} ready"
-    if fleet.unwell:
-        said += f", {fleet.unwell} of these not well"
+        said = f"{facts.ready} of {agents} ready"
+    if facts.unwell:
+        said += f", {facts.unwell} of these not well"
     failed = (
-        tag("span", glyph("failed"), f" {fleet.failed} failed", class_="word is-failed")
-        if fleet.failed
+        tag("span", glyph("failed"), f" {facts.failed} failed", class_="word is-failed")
+        if facts.failed
         else None
     )
-    return tag("p", word(fleet.health), failed, tag("span", said), class_="status", role="status")
+    return tag("p", word(facts.health), failed, tag("span", said), class_="status", role="status")
 
 
-def _trouble(fleet: FleetFacts) -> Html | None:
+def _trouble(facts: DeploymentFacts) -> Html | None:
     """Who needs a look, and why, before anything else."""
-    if not fleet.troubled:
+    if not facts.troubled:
         return None
     lines = (
         tag(
@@ -143,25 +143,25 @@ def _trouble(fleet: FleetFacts) -> Html | None:
             tag("code", f"pallasctl logs {agent.name}", class_="note"),
             data_key=agent.name,
         )
-        for agent in fleet.troubled
+        for agent in facts.troubled
     )
-    lost = "trouble lost" if fleet.failed else "trouble"
+    lost = "trouble lost" if facts.failed else "trouble"
     return tag("ul", lines, class_=lost, aria_label="Agents that are not well")
 
 
-def _tiles(fleet: FleetFacts) -> Html:
-    points = fleet.trend.points
+def _tiles(facts: DeploymentFacts) -> Html:
+    points = facts.trend.points
     counts = [point.counted for point in points]
     calls = tuple([count.calls * PER_MINUTE for count in counts])
     errors = tuple([count.errors * PER_MINUTE for count in counts])
     tokens = tuple([count.tokens * PER_MINUTE for count in counts])
     memory = tuple([point.memory for point in points])
     nothing = (0.0,) * len(points)
-    rate = fleet.trend.rate
-    used = [agent.memory for agent in fleet.agents if agent.memory is not None]
+    rate = facts.trend.rate
+    used = [agent.memory for agent in facts.agents if agent.memory is not None]
     return tag(
         "dl",
-        _tile("Ready", f"{fleet.ready} / {fleet.wanted}", None),
+        _tile("Ready", f"{facts.ready} / {facts.wanted}", None),
         _tile(
             "Calls/min",
             text.rate(rate.calls),
@@ -182,7 +182,7 @@ def _tiles(fleet: FleetFacts) -> Html:
             text.memory(sum(used) if used else None),
             area(memory, floor=MEMORY_FLOOR, label="Resident memory of all agents"),
         ),
-        _tile("Restarts", text.whole(sum(agent.restarts for agent in fleet.agents)), None),
+        _tile("Restarts", text.whole(sum(agent.restarts for agent in facts.agents)), None),
         class_="tiles",
     )
 
@@ -191,11 +191,11 @@ def _tile(title: str, value: str, chart: Html | None) -> Html:
     return tag("div", tag("dt", title), tag("dd", tag("span", value, class_="figure"), chart))
 
 
-def _dependencies(fleet: FleetFacts) -> Html | None:
-    drawn = graph(fleet.agents)
+def _dependencies(facts: DeploymentFacts) -> Html | None:
+    drawn = graph(facts.agents)
     if drawn is None:
         return None
-    apart = alone(fleet.agents)
+    apart = alone(facts.agents)
     return _section(
         "Dependencies",
         tag("div", drawn, class_="scroll", role="region", aria_label="Dependency graph", tabindex=0),
@@ -217,6 +217,6 @@ def _models(samples: Samples) -> Html | None:
     )
 
 
-def _servers(fleet: FleetFacts) -> Html | None:
-    listed = servers(fleet)
+def _servers(facts: DeploymentFacts) -> Html | None:
+    listed = servers(facts)
     return None if listed is None else _section("Servers and providers", listed, id="servers")

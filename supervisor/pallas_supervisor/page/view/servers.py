@@ -10,16 +10,16 @@ from pallas_supervisor.page.view.html import Html, tag
 from pallas_supervisor.page.view.tables import since
 
 if TYPE_CHECKING:
-    from pallas_supervisor.page.data.facts import FleetFacts, Look
+    from pallas_supervisor.page.data.facts import DeploymentFacts, Look
 
 
 MAX_SERVERS = 200
 """Servers, and providers, that are shown."""
 
 
-def servers(fleet: FleetFacts) -> Html | None:
+def servers(facts: DeploymentFacts) -> Html | None:
     """One entry each; None if nobody uses any."""
-    samples = fleet.samples
+    samples = facts.samples
     if not samples.downstreams and not samples.providers:
         return None
     lines = []
@@ -28,10 +28,10 @@ def servers(fleet: FleetFacts) -> Html | None:
         missing = sorted(agent for agent, up in found.items() if not up)
         users = text.several(len(found), "agent")
         said = f"down for {', '.join(missing)}" if missing else f"up for {users}"
-        lines.append(_entry(name, "MCP server", not missing, said, fleet.looks.get(("server", name))))
+        lines.append(_entry(name, "MCP server", not missing, said, facts.looks.get(("server", name))))
     for name in sorted(samples.providers)[:MAX_SERVERS]:
         up = samples.providers[name]
-        look = fleet.looks.get(("provider", name))
+        look = facts.looks.get(("provider", name))
         lines.append(_entry(name, "LLM provider", up, "up" if up else "down", look))
     more = text.more(max(len(samples.downstreams), len(samples.providers)), MAX_SERVERS)
     return tag("ul", *lines, None if more is None else tag("li", more, class_="note"), class_="servers")

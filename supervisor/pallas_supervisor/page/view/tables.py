@@ -17,7 +17,7 @@ from pallas_supervisor.page.view.html import Html, join, tag
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pallas_supervisor.page.data.facts import AgentFacts, FleetFacts
+    from pallas_supervisor.page.data.facts import AgentFacts, DeploymentFacts
     from pallas_supervisor.page.data.samples import Samples
     from pallas_supervisor.page.view.html import Child
 
@@ -52,9 +52,9 @@ _KINDS = (
 )
 
 
-def agents_table(fleet: FleetFacts) -> Html:
+def agents_table(facts: DeploymentFacts) -> Html:
     """One row an agent, in the order of `agents.yaml`."""
-    rows = (_agent(agent) for agent in fleet.agents)
+    rows = (_agent(agent) for agent in facts.agents)
     return _table("agents", "Agents: state, health, use", _AGENT_COLUMNS, rows)
 
 

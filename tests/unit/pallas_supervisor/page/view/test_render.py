@@ -6,7 +6,7 @@ import math
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from pallas_supervisor.page.data.facts import FleetFacts
+from pallas_supervisor.page.data.facts import DeploymentFacts
 from pallas_supervisor.page.data.history import (
     together,
 )
@@ -32,7 +32,7 @@ def test_figures_that_are_none_are_passed_over_and_endless_names_end() -> None:
     assert (found.agents["a"].calls, found.agents["a"].running) == (2, 2)
     assert found.models["m"].tokens["input"] == 2
     assert str(models_table(found)).count('class="title">&lt;model') == MAX_MODELS
-    fleet = FleetFacts(name="x", health="ok", agents=(), trend=together(()), samples=found)
+    fleet = DeploymentFacts(name="x", health="ok", agents=(), trend=together(()), samples=found)
     assert str(servers(fleet)).count("MCP server</span>") == MAX_SERVERS
     assert f"and 4\u202f{1000 - MAX_SERVERS} more" in str(servers(fleet))
     shown = view(fleet, "")
