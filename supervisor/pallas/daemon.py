@@ -42,7 +42,7 @@ from pallas_supervisor.logs.writer import LogWriter, claim
 from pallas_supervisor.processes.keeper.predecessor import VARIABLE as TRAIL_VARIABLE
 from pallas_supervisor.processes.keeper.predecessor import Trail, end_predecessor, forget
 from pallas_supervisor.processes.linux.cgroups import Groups, delegated_groups
-from pallas_supervisor.processes.linux.process_tree import OWN, become_subreaper
+from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS, become_subreaper
 from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.source import Source
 from pallas_supervisor.sockets.activation import Inheritance
@@ -165,7 +165,7 @@ class _Supervisor:
             drift=self._provenance(),
             traces=traces,
             groups=self._groups(),
-            offspring=self._assignment.keeper or OWN,
+            parent=self._assignment.keeper or THIS_PROCESS,
         )
         self._leave_trail(fleet, socket_path.parent)
         public = () if registry_listener is None else (registry_listener,)

@@ -38,9 +38,10 @@ from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, State, Tra
 from pallas_supervisor.logs.transitions import tell_inability, tell_replacement, tell_state
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
-from pallas_supervisor.processes.linux.process_tree import OWN
+from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.pipes.notices import NoticePipes
+from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.sockets.listeners import connectable
 from pallas_supervisor.sockets.mcp_probe import until_answered
 from pallas_supervisor.sockets.switch import UnavailableResponders
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.processes.linux.cgroups import Groups
-    from pallas_supervisor.processes.linux.process_tree import Offspring
+    from pallas_supervisor.processes.linux.process_tree import ProcessParent
     from pallas_supervisor.processes.zygote_client import Zygote
     from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.telemetry.slots import Slots
@@ -85,7 +86,7 @@ class AgentManager:
         drift: knows the configuration files, and what each worker was started with.
         traces: makes spans of starts, where they are wanted.
         groups: where workers get control groups of their own; None where that cannot be had.
-        offspring: below which workers are started, and the zygote was.
+        parent: below which workers are started, and the zygote was.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class AgentManager:
         drift: Drift,
         traces: StartTraces | None = None,
         groups: Groups | None = None,
-        offspring: Offspring = OWN,
+        parent: ProcessParent = THIS_PROCESS,
     ) -> None:
         self.deployment = deployment
         self.settings = settings
@@ -125,17 +126,20 @@ class AgentManager:
         self.notices = NoticePipes()
         self.shared_probes = SharedProbes(self.notices.send)
         self._probe_key = secrets.token_hex(32)
-        self.launcher = Launcher(
-            zygote=zygote,
+        context = LaunchContext(
             describe=lambda worker_id: self._describe(*worker_id),
             interpreter=lambda name: self.deployment.agents[name].python,
             listener=lambda name: self.listeners[name].fileno(),
             pipes=self.intake,
             notices=self.notices,
+            zygote=zygote,
+            groups=groups,
+            parent=parent,
+        )
+        self.launcher = Launcher(
+            context,
             emit=lambda name, event: self.engine.post(name, event),
             gone=lambda worker_id: self._gone(*worker_id),
-            groups=groups,
-            offspring=offspring,
         )
         policies = {name: policy_of(agent) for name, agent in deployment.agents.items()}
         self.engine = Engine(self.launcher, graph_of(deployment), policies, max_surge=deployment.max_surge)

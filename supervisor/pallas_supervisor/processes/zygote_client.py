@@ -20,7 +20,7 @@ from pallas_registry.environment.dotenv import worker_environment
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.processes.keeper.client import KeeperError
-from pallas_supervisor.processes.linux.process_tree import OWN, Offspring, pidfd_of, send
+from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS, ProcessParent, pidfd_of, send_signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,13 +50,13 @@ class ZygoteError(Exception):
 class _Process:
     """One zygote process and our end of its command channel."""
 
-    def __init__(self, environment: Mapping[str, str], offspring: Offspring) -> None:
+    def __init__(self, environment: Mapping[str, str], parent: ProcessParent) -> None:
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel.setblocking(False)
         try:
             with theirs:
                 command = [sys.executable, "-P", "-m", "pallas_worker.process.zygote", str(theirs.fileno())]
-                self.pid = offspring.execute(command, environment, [theirs.fileno()], None)
+                self.pid = parent.execute(command, environment, [theirs.fileno()], None)
             self.pidfd = pidfd_of(self.pid)
         except OSError:
             self.channel.close()
@@ -79,7 +79,7 @@ class _Process:
 
     def kill(self) -> None:
         if not self.gone.is_set():
-            send(self.pidfd, signal.SIGKILL)
+            send_signal(self.pidfd, signal.SIGKILL)
 
 
 class Zygote:
@@ -87,12 +87,12 @@ class Zygote:
 
     Args:
         environment: the process's whole environment.
-        offspring: below which the process is started.
+        parent: below which the process is started.
     """
 
-    def __init__(self, environment: Mapping[str, str], offspring: Offspring = OWN) -> None:
+    def __init__(self, environment: Mapping[str, str], parent: ProcessParent = THIS_PROCESS) -> None:
         self._environment = environment
-        self._offspring = offspring
+        self._parent = parent
         self._process: _Process | None = None
         self._closed = False
         self._failures = 0
@@ -106,11 +106,11 @@ class Zygote:
     def start(self) -> None:
         """Start the process; returns at once, long before it is ready to fork. Needs no event loop."""
         try:
-            self._process = _Process(self._environment, self._offspring)
+            self._process = _Process(self._environment, self._parent)
         except (
             KeeperError
         ):  # with a new keeper; one that was started under the old one ends at its channel's end
-            self._process = _Process(self._environment, self._offspring)
+            self._process = _Process(self._environment, self._parent)
 
     def watch(self) -> None:
         """Notice its death; for the running loop."""
@@ -189,14 +189,14 @@ class Zygote:
 
     def _died(self, process: _Process) -> None:
         try:
-            exit_ = self._offspring.exit_of(process.pid, process.pidfd)
+            exit_ = self._parent.exit_of(process.pid, process.pidfd)
         except ChildProcessError:  # reaped by somebody else
             exit_ = Exit(status=EXIT_FAILURE)
         if exit_ is None:
             return
         asyncio.get_running_loop().remove_reader(process.pidfd)
         with contextlib.suppress(OSError):  # no descriptor is left to look with: it is reaped by and by
-            self._offspring.reap([process.pid])
+            self._parent.reap([process.pid])
         os.close(process.pidfd)
         process.gone.set()
         self._process = None
@@ -216,7 +216,7 @@ class Zygote:
 
 
 def zygote_for(
-    deployment: Deployment, environ: Mapping[str, str], offspring: Offspring = OWN
+    deployment: Deployment, environ: Mapping[str, str], parent: ProcessParent = THIS_PROCESS
 ) -> Zygote | None:
     """A zygote, started already, or None where fewer than two agents would come from it.
 
@@ -225,6 +225,6 @@ def zygote_for(
     forked = [agent for agent in deployment.agents.values() if agent.python is None]
     if len(forked) < 2:
         return None
-    zygote = Zygote(worker_environment(environ, {}), offspring)
+    zygote = Zygote(worker_environment(environ, {}), parent)
     zygote.start()
     return zygote

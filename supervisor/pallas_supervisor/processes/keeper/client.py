@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.setup import get_logger
 from pallas_supervisor.processes.keeper import subreaper as keeping
 from pallas_supervisor.processes.linux.posix_spawn import execute
-from pallas_supervisor.processes.linux.process_tree import Offspring, children, exit_from, pidfd_of, send
+from pallas_supervisor.processes.linux.process_tree import (
+    ProcessParent,
+    children,
+    exit_from,
+    pidfd_of,
+    send_signal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,7 +90,7 @@ class _Process:
         os.close(self.pidfd)
 
 
-class Keeper(Offspring):
+class Keeper(ProcessParent):
     """One keeper process at a time; one that is gone is made again when something is to be started.
 
     Args:
@@ -137,7 +143,7 @@ class Keeper(Offspring):
         inherited: Iterable[int],
         output: int | None,
     ) -> int:
-        """Start a program below the keeper; see `executing.execute`.
+        """Start a program below the keeper; see `posix_spawn.execute`.
 
         Raises:
             KeeperError: it may have been started, or not.
@@ -168,7 +174,7 @@ class Keeper(Offspring):
         """All children, also those that are nobody's of ours."""
         return self._kept() | (super().pids() - self._own())
 
-    def is_certain(self, pid: int) -> bool:
+    def is_certainly_ours(self, pid: int) -> bool:
         """Whether it is a child of the keeper, which has none but what comes from workers and the zygote."""
         return pid in self._kept()
 
@@ -233,7 +239,7 @@ class Keeper(Offspring):
         self._remove_readers(process)
         self._process, self._lost = None, True
         self._silent += not process.answered
-        send(process.pidfd, signal.SIGKILL)
+        send_signal(process.pidfd, signal.SIGKILL)
         process.await_end(END_TIMEOUT)
         process.close()
         _log.warning("the keeper of workers has gone; running workers are not concerned")

@@ -53,7 +53,7 @@ def children(parent: int | None = None) -> Iterator[int]:
                 yield from map(int, (task / "children").read_bytes().split())
 
 
-NASCENT = WorkerId("", 0)
+UNASSIGNED = WorkerId("", 0)
 """Owner of a process that the zygote has forked and that is no worker yet, or has not taken its name yet."""
 
 
@@ -68,14 +68,14 @@ def owner_of(pid: int) -> WorkerId | None:
         if (bears := _WORKER_TITLE.match(title)) is not None:
             return WorkerId(bears[1].decode(), int(bears[2]))
         if title.startswith(_ZYGOTE_TITLE):
-            return NASCENT
+            return UNASSIGNED
         for entry in (process / "environ").read_bytes().split(b"\0"):
             name, _, value = entry.partition(b"=")
             if name == OWNER_VARIABLE.encode():
                 agent, _, generation = value.decode().rpartition("/")
                 return WorkerId(agent, int(generation))
         if title.startswith(_TITLES):  # read while the title was being written
-            return NASCENT
+            return UNASSIGNED
     return None
 
 
@@ -84,7 +84,7 @@ def exit_from(code: int, status: int) -> Exit:
     return Exit(status=status) if code == os.CLD_EXITED else Exit(signal=status)
 
 
-class Offspring:
+class ProcessParent:
     """The processes that this one answers for: here, its own children."""
 
     @property
@@ -99,7 +99,7 @@ class Offspring:
         inherited: Iterable[int],
         output: int | None,
     ) -> int:
-        """Start a program; see `executing.execute`."""
+        """Start a program; see `posix_spawn.execute`."""
         return execute(arguments, environment, inherited, output)
 
     def pids(self) -> set[int]:
@@ -114,7 +114,7 @@ class Offspring:
         """All that has to be reaped by and by."""
         return self.pids()
 
-    def is_certain(self, pid: int) -> bool:
+    def is_certainly_ours(self, pid: int) -> bool:
         """Whether it can only come from a worker or the zygote, whatever it bears; else signs have to tell."""
         del pid
         return False
@@ -132,7 +132,7 @@ class Offspring:
                 os.waitpid(pid, os.WNOHANG)
 
 
-OWN = Offspring()
+THIS_PROCESS = ProcessParent()
 
 
 def pidfd_of(pid: int) -> int:
@@ -151,13 +151,13 @@ def pidfd_of(pid: int) -> int:
         raise
 
 
-def send(pidfd: int, number: signal.Signals) -> None:
+def send_signal(pidfd: int, number: signal.Signals) -> None:
     """Send a signal to the process behind `pidfd`; a process that is gone is no error."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, number)
 
 
-def is_unreaped(pidfd: int) -> bool:
+def exists(pidfd: int) -> bool:
     """Whether the process behind `pidfd` is there, alive or as a zombie, so that its number is its own."""
     try:
         signal.pidfd_send_signal(pidfd, 0)
@@ -168,7 +168,7 @@ def is_unreaped(pidfd: int) -> bool:
     return True
 
 
-def kill_group(group: int, offspring: Offspring = OWN) -> bool:
+def kill_group(group: int, parent: ProcessParent = THIS_PROCESS) -> bool:
     """SIGKILL every process of the group, reap what is ours of it, and say whether none is left.
 
     Raises:
@@ -176,7 +176,7 @@ def kill_group(group: int, offspring: Offspring = OWN) -> bool:
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-    offspring.reap([pid for pid in offspring.pids() if _group_of(pid) == group])
+    parent.reap([pid for pid in parent.pids() if _group_of(pid) == group])
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -194,7 +194,9 @@ def _group_of(pid: int) -> int | None:
 
 
 def kill_strays(
-    known: Collection[int], belongs: Callable[[int, WorkerId | None], bool], offspring: Offspring = OWN
+    known: Collection[int],
+    belongs: Callable[[int, WorkerId | None], bool],
+    parent: ProcessParent = THIS_PROCESS,
 ) -> bool:
     """SIGKILL and reap adopted children of which `belongs(pid, owner)` holds; say whether there was none.
 
@@ -206,21 +208,21 @@ def kill_strays(
     Raises:
         OSError: no descriptor is left to look with.
     """
-    strays = [pid for pid in offspring.pids() - set(known) if belongs(pid, owner_of(pid))]
+    strays = [pid for pid in parent.pids() - set(known) if belongs(pid, owner_of(pid))]
     for pid in strays:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    offspring.reap(strays)
+    parent.reap(strays)
     return not strays
 
 
-def reap_zombies(known: Collection[int], offspring: Offspring = OWN) -> None:
+def reap_zombies(known: Collection[int], parent: ProcessParent = THIS_PROCESS) -> None:
     """Reap adopted children that have ended, other than the `known` ones.
 
     Raises:
         OSError: no descriptor is left to look with.
     """
-    offspring.reap(offspring.adopted() - set(known))
+    parent.reap(parent.adopted() - set(known))
 
 
 def session_of(pid: int) -> int | None:

@@ -24,6 +24,7 @@ from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, children, owner_of
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.pipes.notices import NoticePipes
+from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.processes.zygote_client import ZygoteError
 from support.fleet.control_groups import groups_of_a_test, needs_control_groups
 from support.supervisor.processes import (
@@ -67,16 +68,19 @@ class Bench:
         self.gone: list[WorkerId] = []
         self.interpreter = interpreter
         self.intake = Intake(lambda _worker_id, report: self.reports.append(report), self.hub())
-        self.launcher = Launcher(
+        context = LaunchContext(
             zygote=zygote,
             describe=lambda worker_id: self.describe(worker_id),
             interpreter=lambda _name: self.interpreter,
             listener=lambda _name: 0,
             pipes=self.intake,
             notices=NoticePipes(),
+            groups=groups,
+        )
+        self.launcher = Launcher(
+            context,
             emit=lambda _name, event: self.events.put(event),
             gone=lambda worker_id: self.take_gone(worker_id),
-            groups=groups,
         )
         self.memory_limit: int | None = None
         self.describe: Callable[[WorkerId], Awaitable[WorkerSpec]] = self.specification
@@ -112,14 +116,16 @@ class Bench:
         event = await self.events.next()
         assert isinstance(event, Spawned), event
         assert event.generation == generation
-        assert self.launcher.pids[name] == event.pid
+        worker = self.launcher.worker(WorkerId(name, generation))
+        assert worker is not None
+        assert worker.pid == event.pid
         return event.pid
 
     async def reaped(self, exit_: Exit, generation: int = 1, name: str = "research") -> None:
         assert await self.events.next() == Died(generation, exit_)
         self.launcher.reap(WorkerId(name, generation))
         assert await self.events.next() == Reaped(generation)
-        assert name not in self.launcher.pids
+        assert self.launcher.worker(WorkerId(name, generation)) is None
         assert self.gone[-1] == (name, generation)
 
 
@@ -561,7 +567,7 @@ def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
         worker = bench.launcher.worker(RESEARCH)
         assert worker is not None
         while not worker.group_empty:
-            bench.launcher._reaper.is_clean(worker)
+            bench.launcher._reaper.clean_up(worker)
         assert is_gone(worker.pid)
         killed: list[int] = []
         with monkeypatch.context() as patch:
@@ -591,7 +597,7 @@ def test_a_sweep_outlasts_a_time_without_descriptors(
             bench.launcher.reap(RESEARCH)
             bench.launcher.reap_adopted()
             await asyncio.sleep(0.05)
-            assert "research" in bench.launcher.pids
+            assert bench.launcher.worker(RESEARCH) is not None
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert await bench.events.next() == Reaped(1)

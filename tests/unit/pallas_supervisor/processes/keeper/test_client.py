@@ -22,7 +22,7 @@ from pallas_supervisor.processes.keeper import subreaper as keeping
 from pallas_supervisor.processes.keeper.client import Keeper, KeeperError
 from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
 from pallas_supervisor.processes.linux.process_tree import (
-    OWN,
+    THIS_PROCESS,
     children,
     kill_group,
     kill_strays,
@@ -152,7 +152,7 @@ def test_one_that_runs_has_no_exit_and_is_not_reaped(keeper: Keeper) -> None:
     keeper.reap([pid])
     assert not is_gone(pid)
     assert keeper.pids() == {pid}
-    assert keeper.is_certain(pid)
+    assert keeper.is_certainly_ours(pid)
 
 
 @pytest.mark.parametrize("path", ["/nowhere/python", "/"])
@@ -175,7 +175,7 @@ def test_a_keeper_without_room_for_all_descriptors_says_so_and_keeps_none(keeper
     assert failure.value.errno == errno.EMFILE
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
     assert {int(entry.name) for entry in Path(f"/proc/{process.pid}/fd").iterdir()} == held
-    assert keeper.is_certain(run(keeper, SLEEP, inherited=[1, 2]))
+    assert keeper.is_certainly_ours(run(keeper, SLEEP, inherited=[1, 2]))
     assert keeper.pid == process.pid
 
 
@@ -258,10 +258,10 @@ def test_the_children_of_a_keeper_that_was_killed_are_ours_and_another_comes(kee
             await lost.wait()
         assert keeper.pid is None
         assert set(pids) <= keeper.pids()
-        assert not keeper.is_certain(pids[0])
+        assert not keeper.is_certainly_ours(pids[0])
         assert exit_of(keeper, pids[1]) == Exit(status=3)
         pids.append(run(keeper, SLEEP))
-        assert keeper.is_certain(pids[2])
+        assert keeper.is_certainly_ours(pids[2])
         assert set(pids) <= keeper.pids()
         for pid in (pids[0], pids[2]):
             os.kill(pid, signal.SIGKILL)
@@ -351,4 +351,4 @@ def test_what_is_packed_is_what_was_wanted() -> None:
 
 
 def test_our_own_children_are_never_certain() -> None:
-    assert not OWN.is_certain(os.getpid())
+    assert not THIS_PROCESS.is_certainly_ours(os.getpid())

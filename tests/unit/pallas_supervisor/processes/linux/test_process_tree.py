@@ -13,15 +13,15 @@ import pytest
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.processes.linux import process_tree as children
 from pallas_supervisor.processes.linux.process_tree import (
-    NASCENT,
-    OWN,
     OWNER_VARIABLE,
+    THIS_PROCESS,
+    UNASSIGNED,
     kill_group,
     kill_strays,
     owner_of,
     pidfd_of,
     reap_zombies,
-    send,
+    send_signal,
     session_of,
 )
 from support.supervisor.processes import is_gone, nothing_leaked, subreaper, until_written
@@ -65,10 +65,10 @@ def ended(process: subprocess.Popen[bytes]) -> None:
     ("title", "env", "owner"),
     [
         ("pallas-worker research 3 [demo]", {}, WorkerId("research", 3)),
-        ("pallas-zygote", {}, NASCENT),
-        ("pallas-wor", {}, NASCENT),
-        ("pallas-worker research", {}, NASCENT),
-        ("pallas-worker research 1", {}, NASCENT),
+        ("pallas-zygote", {}, UNASSIGNED),
+        ("pallas-wor", {}, UNASSIGNED),
+        ("pallas-worker research", {}, UNASSIGNED),
+        ("pallas-worker research 1", {}, UNASSIGNED),
         ("something-else", {}, None),
         ("something-else", {OWNER_VARIABLE: "tech_research/12"}, WorkerId("tech_research", 12)),
         ("something-else", {OWNER_VARIABLE: "research"}, None),
@@ -94,7 +94,11 @@ def test_exit_is_seen_without_reaping() -> None:
     process = subprocess.Popen([sys.executable, "-ISc", "raise SystemExit(78)"])
     descriptor = pidfd_of(process.pid)
     os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOWAIT)
-    assert OWN.exit_of(process.pid, descriptor) == OWN.exit_of(process.pid, descriptor) == Exit(status=78)
+    assert (
+        THIS_PROCESS.exit_of(process.pid, descriptor)
+        == THIS_PROCESS.exit_of(process.pid, descriptor)
+        == Exit(status=78)
+    )
     assert process.wait() == 78
     os.close(descriptor)
 
@@ -103,12 +107,12 @@ def test_exit_is_seen_without_reaping() -> None:
 def test_exit_by_a_signal(number: signal.Signals) -> None:
     process = sleeper()
     descriptor = pidfd_of(process.pid)
-    assert OWN.exit_of(process.pid, descriptor) is None
-    send(descriptor, number)
+    assert THIS_PROCESS.exit_of(process.pid, descriptor) is None
+    send_signal(descriptor, number)
     os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOWAIT)
-    assert OWN.exit_of(process.pid, descriptor) == Exit(signal=number)
+    assert THIS_PROCESS.exit_of(process.pid, descriptor) == Exit(signal=number)
     process.wait()
-    send(descriptor, number)
+    send_signal(descriptor, number)
     os.close(descriptor)
 
 
