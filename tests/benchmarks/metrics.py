@@ -23,7 +23,8 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from pallas_common.metrics.exposition import TEXT, compressed, page
+from pallas_common.http.answers import compressed
+from pallas_common.metrics.exposition import TEXT, page
 from pallas_supervisor.telemetry.slots import LEFT_OUT, Slots
 from pallas_worker.telemetry import metrics
 

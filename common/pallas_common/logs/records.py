@@ -92,12 +92,6 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def timestamp(seconds: float) -> str:
-    """Seconds since the epoch as RFC 3339 in UTC with microseconds: `2026-03-12T10:00:00.000000Z`."""
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def _plain(value: object) -> object:
     """What stands for a value that JSON has no form for."""
     if isinstance(value, bytes | bytearray):

@@ -13,8 +13,9 @@ import structlog
 
 from pallas_common.logs.levels import Levels, level_of, levels
 from pallas_common.logs.own_loggers import ROOT, give_handler, own_logger
-from pallas_common.logs.records import LAST_KEY, parse_record, record_line, render, timestamp
+from pallas_common.logs.records import LAST_KEY, parse_record, record_line, render
 from pallas_common.secrets.values import KnownSecrets
+from pallas_common.times import timestamp
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, WrappedLogger
@@ -28,7 +29,6 @@ __all__ = [
     "levels",
     "parse_record",
     "record_line",
-    "timestamp",
 ]
 
 THIRD_PARTY = (

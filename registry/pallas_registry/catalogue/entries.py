@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.llm import model_name
+from pallas_common.times import rfc3339
 from pallas_registry.deployment.model import slug
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ def encoded(document: Document) -> bytes:
 def _entry(document: Document, updated_at: dt.datetime, published_at: dt.datetime) -> Document:
     official = {
         "status": "active",
-        "publishedAt": _rfc3339(published_at),
-        "updatedAt": _rfc3339(updated_at),
+        "publishedAt": rfc3339(published_at),
+        "updatedAt": rfc3339(updated_at),
         "isLatest": True,
     }
     return {"server": document, "_meta": {OFFICIAL: official}}
@@ -165,7 +166,3 @@ def _view(entries: tuple[Entry, ...], now: dt.datetime) -> CatalogueView:
     body = encoded(catalogue(entry.document for entry in entries))
     digest = hashlib.blake2b(body, digest_size=12).hexdigest()
     return CatalogueView(entries, body, f'"{digest}"', now)
-
-
-def _rfc3339(moment: dt.datetime) -> str:
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 from starlette.routing import Route
 
+from pallas_common.http.answers import has_etag
 from pallas_registry.catalogue.entries import encoded
 from pallas_registry.catalogue.pages import QueryError, one_version, page, parse_query, versions_of
 
@@ -102,10 +103,8 @@ def _answer(request: Request, view: CatalogueView, body: Callable[[], bytes], no
 
 def _has_current(request: Request, view: CatalogueView) -> bool:
     """Whether the client's validators say that it holds this very view (RFC 9110, 13.1.2 and 13.1.3)."""
-    tags = request.headers.getlist("if-none-match")
-    if tags:
-        listed = {tag.strip().removeprefix("W/") for line in tags for tag in line.split(",")}
-        return "*" in listed or view.etag in listed
+    if (held := has_etag(request, view.etag)) is not None:
+        return held
     since = request.headers.get("if-modified-since")
     if since is None:
         return False

@@ -24,9 +24,10 @@ from pallas_common.protocol.reports import (
     WatchReport,
 )
 from pallas_common.secrets.shortening import without_secrets
+from pallas_common.times import ago
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_supervisor.agents.engine import Engine
-from pallas_supervisor.agents.status import agent_status, say_why, timestamp
+from pallas_supervisor.agents.status import agent_status, say_why
 from pallas_supervisor.agents.worker_spec import policy_of, worker_spec
 from pallas_supervisor.health.document import agent_health, roll_up
 from pallas_supervisor.health.history import HealthHistory
@@ -229,7 +230,7 @@ class AgentManager:
             for name, agent in self.agents.items()
             if (report := self.reports.health(agent)) is not None
         }
-        return roll_up(self.agents, said, messages, self.health_history, timestamp())
+        return roll_up(self.agents, said, messages, self.health_history, ago())
 
     def outdated(self, name: str) -> tuple[str, ...]:
         """The files that say something else for the agent's worker now than at its start, by the last look."""
@@ -336,7 +337,7 @@ class AgentManager:
 
     def _note_health(self, agent: Agent) -> None:
         status = agent_health(agent, self.reports.health(agent))
-        self.health_history.note(agent.name, status, timestamp())
+        self.health_history.note(agent.name, status, ago())
 
     def _confirm_ready(self, agent: Agent, generation: int) -> None:
         if generation != agent.generation:

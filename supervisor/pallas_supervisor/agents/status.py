@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.times import ago
 from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
 from pallas_supervisor.lifecycle.states import SecondWorkerState, State
 
@@ -77,7 +77,7 @@ def agent_status(
         "restarts": agent.restarts,
         "failures": agent.failures,
         "max_failures": agent.policy.max_failures,
-        "since": timestamp(age),
+        "since": ago(age),
         "health": health,
         "message": message,
         "last_exit": None if agent.last_exit is None else describe_exit(agent.last_exit),
@@ -95,9 +95,3 @@ def _replacement(second_worker: SecondWorker) -> dict[str, Any]:
         "state": str(second_worker.state),
         "pid": second_worker.pid,
     }
-
-
-def timestamp(age: float = 0.0) -> str:
-    """The moment `age` seconds ago as RFC 3339 in UTC, to the millisecond."""
-    moment = datetime.now(UTC) - timedelta(seconds=age)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -17,8 +17,8 @@ from starlette.routing import Route
 from pallas_common import __version__
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError, shortened
+from pallas_common.times import ago
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
-from pallas_supervisor.agents.status import timestamp
 from pallas_supervisor.http.control_requests import (
     BadRequestError,
     TooLargeError,
@@ -117,7 +117,7 @@ class _ControlApi:
     async def status(self, _request: Request) -> Response:
         await self._fleet.drift.look()
         age = self._fleet.engine.now() - self._since
-        supervisor = {"pid": os.getpid(), "version": __version__, "since": timestamp(age)}
+        supervisor = {"pid": os.getpid(), "version": __version__, "since": ago(age)}
         document = {
             "deployment": self._fleet.deployment.name,
             "supervisor": supervisor,

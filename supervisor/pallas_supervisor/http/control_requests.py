@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from pallas_common.logs.levels import LEVEL_NAMES, level_name, level_number
 from pallas_common.problems import quoted, shortened
+from pallas_common.times import rfc3339
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
@@ -190,7 +191,7 @@ def _since(text: str | None) -> str:
         raise BadRequestError(
             f"`since` is {_shown(text)}; give seconds back, or an ISO 8601 time of the years 1 to 9999"
         ) from None
-    return "" if moment == _EVER else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return "" if moment == _EVER else rfc3339(moment, "microseconds")
 
 
 _EVER = datetime.min.replace(tzinfo=UTC)

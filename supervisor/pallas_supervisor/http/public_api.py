@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts, served_hosts
-from pallas_common.metrics.exposition import accepts_gzip, compressed
 from pallas_registry.catalogue.routes import catalogue_routes
 from pallas_supervisor.lifecycle.states import Desired, State
 from pallas_supervisor.page.data.feed import Feed
@@ -76,19 +76,12 @@ class _PublicApi:
         self.scraping = asyncio.Lock()
 
     async def metrics(self, request: Request) -> Response:
-        accept = request.headers.get("accept", "")
-        compress = accepts_gzip(request.headers.get("accept-encoding", ""))
         async with self.scraping:  # the collectors keep state between scrapes
-            body, headers = await asyncio.to_thread(self._scrape, accept, compress)
-        return Response(body, headers=headers)
+            return await asyncio.to_thread(self._scrape, request)
 
-    def _scrape(self, accept: str, compress: bool) -> tuple[bytes, dict[str, str]]:
-        body, content_type = self._fleet.metrics.render(accept)
-        headers = {"content-type": content_type, "vary": "Accept, Accept-Encoding"}
-        if compress:
-            body = compressed(body)
-            headers["content-encoding"] = "gzip"
-        return body, headers
+    def _scrape(self, request: Request) -> Response:
+        body, content_type = self._fleet.metrics.render(request.headers.get("accept", ""))
+        return answer(request, body, {"content-type": content_type, "vary": "Accept, Accept-Encoding"})
 
     async def health(self, _request: Request) -> Response:
         document = self._fleet.health_document()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.logs.records import timestamp
+from pallas_common.times import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pallas_common.metrics.exposition import accepts_gzip, compressed
+from pallas_common.http.answers import answer, compressed, has_etag
 from pallas_supervisor.page.view.render import page, view
 
 if TYPE_CHECKING:
@@ -131,15 +131,6 @@ class _Viewer:
 
 def _answer(request: Request, document: _Document) -> Response:
     headers = {**_HEADERS, "etag": document.etag, "date": formatdate(usegmt=True)}
-    if _holds(request, document.etag):
+    if has_etag(request, document.etag):
         return Response(status_code=304, headers=headers)
-    body = document.body
-    if accepts_gzip(request.headers.get("accept-encoding", "")):
-        body = document.compressed
-        headers["content-encoding"] = "gzip"
-    return Response(body, headers=headers, media_type=document.media_type)
-
-
-def _holds(request: Request, etag: str) -> bool:
-    tags = ",".join(request.headers.getlist("if-none-match")).split(",")
-    return etag in {tag.strip().removeprefix("W/") for tag in tags}
+    return answer(request, document.body, headers, document.media_type, lambda _: document.compressed)

@@ -45,7 +45,7 @@ ROOMS = {
     "pallas_common.logs": ". secrets",
     "pallas_common.protocol": ".",
     "pallas_common.http": ". logs",
-    "pallas_common.metrics": ". logs protocol",
+    "pallas_common.metrics": ". http logs protocol",
     "pallas_common.tracing": "logs secrets",
     "pallas_registry.reading": "",
     "pallas_registry.deployment": "reading",

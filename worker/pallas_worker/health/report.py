@@ -24,6 +24,7 @@ from pallas_common.protocol.reports import (
     ProviderHealth,
     WatchReport,
 )
+from pallas_common.times import rfc3339
 from pallas_worker.health.assessment import assess
 from pallas_worker.health.changes import tell_change
 from pallas_worker.health.mcp_probe import Prober
@@ -153,7 +154,7 @@ class Health:
         if self._newest is not None:
             return self._newest
         message = "The first health probes are still under way"
-        return HealthReport(status="degraded", timestamp=self._timestamp(), message=message)
+        return HealthReport(status="degraded", timestamp=rfc3339(self._now()), message=message)
 
     def fail(self, reason: str | None) -> None:
         """From now on say that the agent cannot answer at all, and why; None takes it back."""
@@ -189,7 +190,7 @@ class Health:
             if failure is not None and failure.provider != subject.name:
                 continue
             if subject.look is None:
-                checked = self._timestamp("milliseconds")
+                checked = rfc3339(self._now(), "milliseconds")
                 subject.outcome = ProviderHealth(name=subject.name, up=True, checked=checked)
             if failure is None:
                 news = subject.called(None)
@@ -264,7 +265,7 @@ class Health:
             subject.postpone(begun)
         if (look := subjects[0].look) is None:
             return
-        outcome = replace(await look(), checked=self._timestamp("milliseconds"))
+        outcome = replace(await look(), checked=rfc3339(self._now(), "milliseconds"))
         for subject in subjects:
             subject.found(replace(outcome, name=subject.name), begun)
 
@@ -292,13 +293,10 @@ class Health:
         status, message = assess(downstreams, provider, self._failure, slow)
         self._newest = HealthReport(
             status=status,
-            timestamp=self._timestamp(),
+            timestamp=rfc3339(self._now()),
             message=message,
             downstreams=downstreams,
             provider=provider,
         )
         self._first_round.set()
         self._publish(self._newest)
-
-    def _timestamp(self, resolution: str = "seconds") -> str:
-        return self._now().astimezone(UTC).isoformat(timespec=resolution).replace("+00:00", "Z")

@@ -26,10 +26,10 @@ from pydantic import ValidationError
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.agent_info import agent_families
-from pallas_common.metrics.exposition import accepts_gzip, compressed
 from pallas_worker.downstreams.bearer import inbound_bearer
 from pallas_worker.health.assessment import health_document
 from pallas_worker.http.single_message import OneMessage
@@ -134,11 +134,7 @@ class WorkerApp:
             body, content_type = metrics.render(request.headers.get("accept"), facts)
         except (RuntimeError, OSError) as error:
             return PlainTextResponse(str(error), 503)
-        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-        if accepts_gzip(request.headers.get("accept-encoding", "")):
-            body = compressed(body)
-            headers["Content-Encoding"] = "gzip"
-        return Response(body, headers=headers)
+        return answer(request, body, {"content-type": content_type, "vary": "Accept, Accept-Encoding"})
 
     def _header_schema(self, name: str) -> dict[str, Any] | None:
         """The schema of a tool that mirrors arguments in headers. None does, and the SDK need not list them all."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pallas_common.times import rfc3339
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.page.data.history import INTERVAL
 from pallas_supervisor.page.view import text
@@ -76,7 +77,7 @@ def models_table(samples: Samples) -> Html | None:
 
 def since(moment: datetime) -> Html:
     """A time of day in UTC, which the script turns into an age."""
-    return tag("time", moment.strftime("%H:%M:%S UTC"), datetime=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return tag("time", moment.strftime("%H:%M:%S UTC"), datetime=rfc3339(moment))
 
 
 def _agent(agent: AgentFacts) -> Html:

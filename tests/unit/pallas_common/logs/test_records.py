@@ -13,8 +13,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pallas_common.logs.records import parse_record, record_line, timestamp
+from pallas_common.logs.records import parse_record, record_line
 from pallas_common.secrets.patterns import may_hold_secrets
+from pallas_common.times import timestamp
 
 
 def test_the_order_of_keys() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
-from pallas_supervisor.agents.status import agent_status, say_why, timestamp
+from pallas_supervisor.agents.status import agent_status, say_why
 from pallas_supervisor.lifecycle.states import Desired, Exit, Policy, State
 from support.supervisor.fakes import agent
 
@@ -69,10 +69,3 @@ def test_status_of_one_agent() -> None:
         "outdated": [".env"],
         "replacement": None,
     }
-
-
-def test_timestamps_are_rfc_3339_in_utc() -> None:
-    moment = timestamp(3600.0)
-    assert moment.endswith("Z")
-    assert len(moment) == len("2026-01-31T12:00:00.000Z")
-    assert datetime.fromisoformat(moment) < datetime.now(UTC)

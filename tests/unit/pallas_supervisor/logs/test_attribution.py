@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_common.logs.records import timestamp
+from pallas_common.times import timestamp
 from pallas_supervisor.logs.attribution import FUTURE, PAST, Writer, attributed
 
 NOW = 1_773_309_600.25

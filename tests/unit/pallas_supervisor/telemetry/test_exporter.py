@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pallas_common.metrics.exposition import OPENMETRICS, TEXT, Family, accepts_gzip, choose
+from pallas_common.metrics.exposition import OPENMETRICS, TEXT, Family, choose
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.telemetry import loop_lag
 from pallas_supervisor.telemetry.exporter import Metrics
@@ -226,23 +226,6 @@ def test_what_holds_the_loop_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_the_format_is_chosen_by_the_accept_header(accept: str, chosen: str) -> None:
     assert choose(accept) == chosen
-
-
-@pytest.mark.parametrize(
-    ("accept_encoding", "accepted"),
-    [
-        ("", False),
-        ("gzip", True),
-        ("deflate, GZIP;q=0.5", True),
-        ("gzip;q=0", False),
-        ("*", True),
-        ("br", False),
-        ("gzip;q=0, *", False),
-        ("gzip;q=x", False),
-    ],
-)
-def test_gzip_is_for_those_who_accept_it(accept_encoding: str, accepted: bool) -> None:
-    assert accepts_gzip(accept_encoding) is accepted
 
 
 def test_values_are_written_as_every_parser_reads_them() -> None:

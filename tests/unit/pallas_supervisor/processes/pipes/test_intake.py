@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_common.logs.records import record_line, timestamp
+from pallas_common.logs.records import record_line
 from pallas_common.protocol.reports import (
     FailedReport,
     HealthReport,
@@ -22,6 +22,7 @@ from pallas_common.protocol.reports import (
     StageReport,
     encode_report,
 )
+from pallas_common.times import timestamp
 from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes.pipes import intake as module
