@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError, Problem, collect
-from pallas_common.protocol.notices import probe_interval
+from pallas_common.protocol.notices import PROBE_INTERVAL, probe_interval
 from pallas_registry.deployment.agents_file import deployment_path, read_deployment
 from pallas_registry.environment.credentials import load_credentials
 from pallas_registry.environment.dotenv import load_dotenv
@@ -41,6 +41,8 @@ class Configuration:
     deployment: Deployment
     settings: ModelSettings
     levels: Levels
+    probe_interval: float = PROBE_INTERVAL
+    """Seconds from one probe of what an agent needs to the next."""
     dotenv: Mapping[str, str] = field(repr=False)
     """What `.env` adds to the environment."""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
@@ -95,7 +97,7 @@ def read_configuration(
     settings = collect(lambda: read_model_settings(directory, together), problems)
     level = settings.log_level if settings is not None else None
     chosen = collect(lambda: levels(together, level), problems)
-    collect(lambda: probe_interval(together), problems)
+    interval = collect(lambda: probe_interval(together), problems)
     collect(lambda: check_variables(together, deployment.name if deployment is not None else "any"), problems)
     homes = {together.get(HOME_VARIABLE)}
     if deployment is not None:
@@ -103,14 +105,18 @@ def read_configuration(
     others = {path for home in homes for path in settings_files(directory, home)}
     warnings = _literal_keys(file, _KEY_IN_AGENTS, [])
     for other in sorted(others):
-        found = (
-            [] if other == directory / FILE_NAME else problems
-        )  # which `read_model_settings` has told already
+        # What is wrong with that one, `read_model_settings` has noted already.
+        found = [] if other == directory / FILE_NAME else problems
         warnings += _literal_keys(other, _KEY_IN_SETTINGS, found)
-    if problems or deployment is None or settings is None or chosen is None:
+    if problems or deployment is None or settings is None or chosen is None or interval is None:
         raise ConfigurationError(problems)
     return Configuration(
-        deployment=deployment, settings=settings, levels=chosen, dotenv=dotenv, warnings=tuple(warnings)
+        deployment=deployment,
+        settings=settings,
+        levels=chosen,
+        probe_interval=interval,
+        dotenv=dotenv,
+        warnings=tuple(warnings),
     )
 
 

@@ -36,7 +36,7 @@ def test_the_page_names_every_key_of_the_file(key: str) -> None:
     assert f"`{key}`" in ROWS
 
 
-@pytest.mark.parametrize("key", agent_fields._KEYS)
+@pytest.mark.parametrize("key", agent_fields.KEYS)
 def test_the_page_names_every_field_of_an_agent_and_what_a_reload_does(key: str) -> None:
     assert ROWS[f"`{key}`"][2] == ON_RELOAD[ACTIONS[key]]
 
@@ -61,7 +61,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
 
 def test_what_defaults_may_say_is_the_second_table() -> None:
     table = PAGE.split("below `defaults:`, once for all agents:")[1].split("```")[0]
-    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(agent_fields._SHARED_KEYS)
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(agent_fields.SHARED_KEYS)
 
 
 def test_the_page_names_every_variable() -> None:

@@ -156,7 +156,7 @@ TREES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from([*agents_file._KEYS, *agent_fields._KEYS, "a", "b"]) | st.text(max_size=3),
+            st.sampled_from([*agents_file._KEYS, *agent_fields.KEYS, "a", "b"]) | st.text(max_size=3),
             inner,
             max_size=6,
         )

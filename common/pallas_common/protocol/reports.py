@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pallas_common.protocol.limits import MINIMUM_LIVENESS_INTERVAL
+from pallas_common.protocol.agent_settings import MINIMUM_LIVENESS_INTERVAL
 from pallas_common.protocol.llm import ModelCapabilities  # noqa: TC001 - `decode_report` looks it up
 from pallas_common.protocol.notices import ProbeResult  # noqa: TC001 - as well
 from pallas_common.protocol.typed_json import build, read_object

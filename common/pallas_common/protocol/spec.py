@@ -11,13 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.protocol.limits import (
-    LIVENESS_INTERVAL,
-    MAX_CONCURRENCY,
-    MAX_QUEUE,
-    MAX_REQUEST_BYTES,
-    SLOW_AFTER,
-)
+from pallas_common.protocol.agent_settings import AgentSettings
 from pallas_common.protocol.llm import ModelCapabilities
 from pallas_common.protocol.notices import PROBE_INTERVAL
 
@@ -55,8 +49,8 @@ class Descriptors(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSpec:
-    """All that one worker is told. Times are in seconds."""
+class WorkerSpec(AgentSettings):
+    """All that one worker is passed, with its agent's settings. Times are in seconds."""
 
     agent: str
     module: str
@@ -76,26 +70,12 @@ class WorkerSpec:
     metrics_directory: str
     metrics_slot: str
     """Names this worker's metrics files; letters and digits only."""
-    stop_timeout: float
-    """How long a drain may take after SIGTERM."""
     log_level: str
     root_log_level: str
     default_model: str | None = None
     capabilities: ModelCapabilities | None = None
-    max_concurrency: int = MAX_CONCURRENCY
-    """Calls that run at a time; the others wait."""
-    max_queue: int = MAX_QUEUE
-    """Calls that wait at most; those beyond are refused."""
-    max_request_bytes: int = MAX_REQUEST_BYTES
-    """Bytes of one request's body."""
-    liveness_interval: float = LIVENESS_INTERVAL
-    """From one heartbeat to the next."""
-    memory_limit: int | None = None
-    """Bytes that it may take; None if that is not limited."""
     probe_interval: float = PROBE_INTERVAL
     """From one probe of what the agent needs to the next."""
-    slow_after: float = SLOW_AFTER
-    """Beyond which such a probe counts as slow."""
     probe_key: str | None = field(default=None, repr=False)
     """Names the targets of probes that workers share; None to share none."""
     cgroup: str | None = None

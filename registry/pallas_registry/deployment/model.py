@@ -6,15 +6,9 @@ Knows no file format, no process and no clock. Instances are made by `agents_fil
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pallas_common.protocol.limits import (
-    LIVENESS_INTERVAL,
-    MAX_CONCURRENCY,
-    MAX_QUEUE,
-    MAX_REQUEST_BYTES,
-    SLOW_AFTER,
-)
+from pallas_common.protocol.agent_settings import AgentSettings, on_change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,54 +16,39 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.llm import ModelCapabilities
 
-RestartPolicy = Literal["always", "on-failure", "never"]
-DependencyLossPolicy = Literal["keep", "restart"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
-    """One agent of the deployment. Times are in seconds, sizes in bytes."""
+class Agent(AgentSettings):
+    """One agent of the deployment, with its settings. Fields say what a change of them asks for."""
 
     name: str
-    module: str
-    port: int
-    title: str
-    description: str
-    depends_on: tuple[str, ...] = ()
-    icon: str | None = None
-    python: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    restart: RestartPolicy = "always"
-    start_timeout: float = 60.0
-    stop_timeout: float = 10.0
-    max_failures: int = 5
-    reset_after: float = 60.0
-    on_dependency_loss: DependencyLossPolicy = "keep"
-    max_concurrency: int = MAX_CONCURRENCY
-    max_queue: int = MAX_QUEUE
-    max_request_bytes: int = MAX_REQUEST_BYTES
-    liveness_interval: float = LIVENESS_INTERVAL
-    liveness_misses: int = 6
-    memory_limit: int | None = None
-    slow_after: float = SLOW_AFTER
+    module: str = field(metadata=on_change("respawn"))
+    port: int = field(metadata=on_change("rebind"))
+    title: str = field(metadata=on_change("respawn"))
+    description: str = field(metadata=on_change("respawn"))
+    depends_on: tuple[str, ...] = field(default=(), metadata=on_change("live"))
+    icon: str | None = field(default=None, metadata=on_change("live"))
+    python: str | None = field(default=None, metadata=on_change("respawn"))
+    env: Mapping[str, str] = field(default_factory=dict, metadata=on_change("respawn"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """The whole of `agents.yaml`; `agents` keeps the order of the file."""
+    """The whole of `agents.yaml`; `agents` keeps the order of the file. A change asks the same of every agent."""
 
-    name: str
+    name: str = field(metadata=on_change("fixed"))
     agents: Mapping[str, Agent]
-    version: str = "1.0.0"
-    host: str = "localhost"
-    hosts: tuple[str, ...] = ()
-    """More names and addresses by which clients reach the deployment."""
-    namespace: str
-    registry_port: int = 24200
-    bind: str
-    path: Path
-    max_surge: int = 1
+    namespace: str = field(metadata=on_change("live"))
+    max_surge: int = field(default=1, metadata=on_change("live"))
     """Agents that may have a second worker at a time, while they are replaced gracefully."""
+    version: str = field(default="1.0.0", metadata=on_change("respawn"))
+    host: str = field(default="localhost", metadata=on_change("respawn"))
+    hosts: tuple[str, ...] = field(default=(), metadata=on_change("respawn"))
+    """More names and addresses by which clients reach the deployment."""
+    registry_port: int = field(default=24200, metadata=on_change("fixed"))
+    bind: str = field(metadata=on_change("fixed"))
+    """Follows `host` by default."""
+    path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,14 +276,12 @@ class AgentManager:
         self.drift.record(name, generation, files, serving=self.agents[name].generation)
         self.traces.begin(name, generation)
         spec = worker_spec(
-            self.deployment,
-            self.settings,
+            self.drift.taken,
             name=name,
             generation=generation,
             environ=os.environ,
             directory=self._directory,
             metrics=(str(self.slots.directory), self.slots.slot(name, generation)),
-            levels=self.levels,
             listener_outlives=self.outlives(self.deployment.agents[name].port),
             probe_key=self._probe_key,
         )

@@ -1,11 +1,12 @@
-"""From a deployment to what one worker is told. Pure but for the environment that it is given."""
+"""From a configuration to what one worker is passed. Pure but for the environment that it is given."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from pallas_common.http.hosts import served_hosts
-from pallas_common.protocol.notices import probe_interval
+from pallas_common.protocol.agent_settings import settings_of
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_supervisor.lifecycle.states import Policy
@@ -14,36 +15,27 @@ from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_common.logs.setup import Levels
-    from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
+    from pallas_registry.deployment.model import Agent
+    from pallas_registry.source import Configuration
 
 
 def policy_of(agent: Agent) -> Policy:
     """The machine's part of an agent's definition."""
-    return Policy(
-        restart=agent.restart,
-        start_timeout=agent.start_timeout,
-        stop_timeout=agent.stop_timeout,
-        max_failures=agent.max_failures,
-        reset_after=agent.reset_after,
-        on_dependency_loss=agent.on_dependency_loss,
-    )
+    return Policy(**{field.name: getattr(agent, field.name) for field in fields(Policy)})
 
 
 def worker_spec(
-    deployment: Deployment,
-    settings: ModelSettings,
+    configuration: Configuration,
     *,
     name: str,
     generation: int,
     environ: Mapping[str, str],
     directory: str,
     metrics: tuple[str, str],
-    levels: Levels,
     listener_outlives: bool = False,
     probe_key: str | None = None,
 ) -> WorkerSpec:
-    """What the worker of this start of an agent is told.
+    """What the worker of this start of an agent is passed.
 
     Args:
         environ: the supervisor's environment.
@@ -52,6 +44,7 @@ def worker_spec(
         listener_outlives: the service manager holds the listening socket, too.
         probe_key: names the probes that workers share.
     """
+    deployment = configuration.deployment
     agent = deployment.agents[name]
     environment = worker_environment(environ, agent.env)
     environment[OWNER_VARIABLE] = f"{name}/{generation}"
@@ -69,18 +62,12 @@ def worker_spec(
         allowed_hosts=served_hosts(deployment.host, deployment.hosts, deployment.bind),
         metrics_directory=metrics[0],
         metrics_slot=metrics[1],
-        stop_timeout=agent.stop_timeout,
-        log_level=levels.pallas,
-        root_log_level=levels.root,
-        default_model=settings.default_model,
-        capabilities=settings.capabilities,
-        max_concurrency=agent.max_concurrency,
-        max_queue=agent.max_queue,
-        max_request_bytes=agent.max_request_bytes,
-        liveness_interval=agent.liveness_interval,
-        memory_limit=agent.memory_limit,
-        probe_interval=probe_interval(environ),
-        slow_after=agent.slow_after,
+        log_level=configuration.levels.pallas,
+        root_log_level=configuration.levels.root,
+        default_model=configuration.settings.default_model,
+        capabilities=configuration.settings.capabilities,
+        probe_interval=configuration.probe_interval,
         probe_key=probe_key,
         environment=environment,
+        **settings_of(agent),
     )

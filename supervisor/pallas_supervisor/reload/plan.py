@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from pallas_common.protocol.agent_settings import effects
 from pallas_common.terminal_text import terminal_line
-from pallas_registry.deployment.model import Agent
+from pallas_registry.deployment.model import Agent, Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pallas_registry.deployment.model import Deployment
+    from pallas_common.protocol.agent_settings import Effect
 
-Action = Literal["live", "respawn", "rebind"]
+ACTIONS = effects(fields(Agent))
+"""What a change of each field of an agent asks for."""
 
-ACTIONS: Mapping[str, Action] = {
-    "icon": "live",
-    "depends_on": "live",
-    "restart": "live",
-    "start_timeout": "live",
-    "stop_timeout": "live",
-    "max_failures": "live",
-    "reset_after": "live",
-    "on_dependency_loss": "live",
-    "module": "respawn",
-    "title": "respawn",
-    "description": "respawn",
-    "python": "respawn",
-    "env": "respawn",
-    "max_concurrency": "respawn",
-    "max_queue": "respawn",
-    "max_request_bytes": "respawn",
-    "liveness_interval": "respawn",
-    "liveness_misses": "live",
-    "memory_limit": "respawn",
-    "slow_after": "respawn",
-    "port": "rebind",
-}
-"""What a change of each field of an agent asks for: nothing, a new process, or a new socket and process."""
+_OF_DEPLOYMENT = effects(fields(Deployment))
 
-DEPLOYMENT_ACTIONS: Mapping[str, Action] = {
-    "namespace": "live",
-    "max_surge": "live",
-    "version": "respawn",
-    "host": "respawn",
-    "hosts": "respawn",
-}
+DEPLOYMENT_ACTIONS = {name: effect for name, effect in _OF_DEPLOYMENT.items() if effect != "fixed"}
 """The same for fields of the deployment, which concern every agent."""
 
-FIXED = ("name", "registry_port", "bind")
-"""Fields of the deployment that only a restart of the supervisor changes; `bind` follows `host` by default."""
+FIXED = tuple(name for name, effect in _OF_DEPLOYMENT.items() if effect == "fixed")
+"""Fields of the deployment that only a restart of the supervisor changes."""
 
 FIXED_VARIABLES = (
     "PALLAS_AGENTS_CONFIG",
@@ -61,7 +34,7 @@ FIXED_VARIABLES = (
 )
 """Variables that the supervisor reads at its start only; where `.env` holds them, they are fixed as well."""
 
-_RANK: Mapping[Action, int] = {"live": 0, "respawn": 1, "rebind": 2}
+_RANK: Mapping[Effect, int] = {"live": 0, "respawn": 1, "rebind": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +42,7 @@ class Change:
     """The changed fields of one agent, and the strongest action that they ask for."""
 
     fields: tuple[str, ...]
-    action: Action
+    action: Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +101,16 @@ def needs_process(old: Deployment, new: Deployment, name: str) -> bool:
     return name not in new.agents or _moves(_differences(old, new, name))
 
 
-def _moves(actions: Mapping[str, Action]) -> bool:
+def _moves(actions: Mapping[str, Effect]) -> bool:
     return any(action != "live" for action in actions.values())
 
 
-def _differences(old: Deployment, new: Deployment, name: str) -> dict[str, Action]:
-    actions = {
-        field: action
-        for field, action in DEPLOYMENT_ACTIONS.items()
-        if getattr(old, field) != getattr(new, field)
+def _differences(old: Deployment, new: Deployment, name: str) -> dict[str, Effect]:
+    return {
+        **_changed(DEPLOYMENT_ACTIONS, old, new),
+        **_changed(ACTIONS, old.agents[name], new.agents[name]),
     }
-    before, after = old.agents[name], new.agents[name]
-    for field in fields(Agent):
-        if field.name != "name" and getattr(before, field.name) != getattr(after, field.name):
-            actions[field.name] = ACTIONS[field.name]
-    return actions
+
+
+def _changed(actions: Mapping[str, Effect], before: object, after: object) -> dict[str, Effect]:
+    return {name: action for name, action in actions.items() if getattr(before, name) != getattr(after, name)}

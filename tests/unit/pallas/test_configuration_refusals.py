@@ -1,11 +1,12 @@
-"""Broken configurations: `pallas` and `pallasctl check` say the same, all at once, and nothing is started.
+"""Broken configurations: `pallas`, `pallasctl check` and a reload say the same, all at once, and nothing is started.
 
-Both commands run in this process, so that there can be many; what a running supervisor does is in
-`tests/system/test_fleet_configuration.py`.
+All three run in this process, so that there can be many; what a running supervisor does is in
+`tests/system/fleet/test_configuration.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from pallas import server
+from pallas_common.problems import ConfigurationError
+from pallas_registry.source import read_configuration
+from pallas_supervisor.reload.drift import Drift
+from pallas_supervisor.reload.source import Source
 from pallasctl.main import pallasctl
 
 if TYPE_CHECKING:
@@ -198,14 +203,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_start_and_check_refuse_it_with_the_same_words(case: Case, folder: Path) -> None:
+def write(folder: Path, case: Case) -> None:
     for name, content in case.files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         if content is PIPE:
             os.mkfifo(folder / name)
         else:
             (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_start_and_check_refuse_it_with_the_same_words(case: Case, folder: Path) -> None:
+    write(folder, case)
     before = sorted(folder.rglob("*"))
     with (
         patch.dict(os.environb, case.env),
@@ -226,6 +235,28 @@ def test_start_and_check_refuse_it_with_the_same_words(case: Case, folder: Path)
         assert line.isprintable()
         assert "sk-abc" not in line
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "case",
+    # Where the file is, and what the service manager hands over, is read at a start alone.
+    [case for case in CASES if case.name not in ("another file", "credentials")],
+    ids=lambda case: case.name,
+)
+def test_a_reload_refuses_it_with_the_same_words_and_keeps_what_there_is(case: Case, folder: Path) -> None:
+    agents = folder / "agents.yaml"
+    agents.write_bytes(GOOD)
+    taken = read_configuration(folder, os.environ)
+    drift = Drift(Source(path=agents, directory=folder), taken)
+    agents.unlink()
+    write(folder, case)
+    with patch.dict(os.environb, case.env), pytest.raises(ConfigurationError) as raised:
+        asyncio.run(drift.read())
+    with patch.dict(os.environb, case.env):
+        check = CliRunner().invoke(pallasctl, ["check"])
+    checked = [line.strip().replace(f"{folder}/", "") for line in check.stderr.splitlines()[1:]]
+    assert str(raised.value).replace(f"{folder}/", "").splitlines() == checked
+    assert drift.taken is taken
 
 
 def test_a_machine_that_can_start_nothing_is_said_in_one_line(folder: Path) -> None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Never, Protocol
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.limits import SLOW_AFTER
+from pallas_common.protocol.agent_settings import SLOW_AFTER
 from pallas_common.protocol.notices import PROBE_INTERVAL
 from pallas_common.protocol.reports import (
     DownstreamHealth,

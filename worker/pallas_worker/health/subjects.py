@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from pallas_common.protocol.limits import SLOW_AFTER
+from pallas_common.protocol.agent_settings import SLOW_AFTER
 from pallas_common.protocol.notices import LONGEST_ERROR, ProbeResult
 from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
 

@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from pallas_common.logs.levels import Levels
+from pallas_common.protocol.agent_settings import RULES, AgentSettings, Choice, settings_of
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
-from pallas_supervisor.agents.worker_spec import worker_spec
+from pallas_registry.source import Configuration
+from pallas_supervisor.agents.worker_spec import policy_of, worker_spec
+from pallas_supervisor.lifecycle.states import Policy
 
 
-def spec(**fields: int) -> WorkerSpec:
-    agent = Agent(name="a", module="m", port=9000, title="A", description="An agent", **fields)
+def spec(**settings: Any) -> WorkerSpec:
+    agent = Agent(name="a", module="m", port=9000, title="A", description="An agent", **settings)
     deployment = Deployment(
         name="demo", agents={"a": agent}, namespace="local.demo", bind="127.0.0.1", path=Path("agents.yaml")
     )
     return worker_spec(
-        deployment,
-        ModelSettings(),
+        Configuration(
+            deployment=deployment, settings=ModelSettings(), levels=Levels("INFO", "WARNING"), dotenv={}
+        ),
         name="a",
         generation=3,
         environ={"HOME": "/home/x", "NOTIFY_SOCKET": "/run/s"},
         directory="/srv",
         metrics=("/run/m", "a1"),
-        levels=Levels("INFO", "INFO"),
     )
 
 
-def test_the_bounds_of_an_agent_reach_its_worker() -> None:
-    told = spec(max_concurrency=3, max_queue=0, max_request_bytes=4096)
-    assert (told.max_concurrency, told.max_queue, told.max_request_bytes) == (3, 0, 4096)
-    told = spec(liveness_interval=2, memory_limit=2**30, slow_after=0.5)
-    assert (told.liveness_interval, told.memory_limit, told.slow_after) == (2, 2**30, 0.5)
-    assert WorkerSpec.from_json(told.to_json()) == told
+OTHERS: dict[str, Any] = {
+    name: rule.words[-1] if isinstance(rule, Choice) else rule.minimum + 7 for name, rule in RULES.items()
+}
+"""Of each setting, a value that is not its default."""
 
 
-def test_both_sides_have_the_same_defaults() -> None:
-    defaults = {field.name: field.default for field in fields(Agent)}
-    told = spec()
-    bounds = ("max_concurrency", "max_queue", "max_request_bytes", "memory_limit")
-    for name in (*bounds, "liveness_interval", "slow_after"):
-        assert getattr(told, name) == defaults[name]
+def test_every_setting_of_an_agent_reaches_its_worker() -> None:
+    passed = spec(**OTHERS)
+    assert settings_of(passed) == OTHERS
+    assert all(OTHERS[field.name] != field.default for field in fields(AgentSettings))
+    assert WorkerSpec.from_json(passed.to_json()) == passed
+    assert settings_of(spec()) == settings_of(AgentSettings())
+
+
+def test_a_policy_has_of_the_settings_those_that_it_names() -> None:
+    agent = Agent(name="a", module="m", port=9000, title="A", description="An agent", **OTHERS)
+    assert asdict(policy_of(agent)) == {field.name: OTHERS[field.name] for field in fields(Policy)}
+    assert settings_of(AgentSettings()).items() >= asdict(Policy()).items(), "the same defaults"
