@@ -37,8 +37,9 @@ from pallas_supervisor.http.peer_credentials import PeerProtocol
 from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.logs.console import Console
 from pallas_supervisor.logs.loop_errors import LoopErrors
+from pallas_supervisor.logs.rotating_file import claim
 from pallas_supervisor.logs.router import LogRouter, LogRouterHandler
-from pallas_supervisor.logs.writer import LogWriter, claim
+from pallas_supervisor.logs.writer import LogWriter
 from pallas_supervisor.processes.keeper.predecessor import VARIABLE as TRAIL_VARIABLE
 from pallas_supervisor.processes.keeper.predecessor import Trail, end_predecessor, forget
 from pallas_supervisor.processes.linux.cgroups import Groups, delegated_groups

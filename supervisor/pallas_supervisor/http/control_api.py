@@ -178,15 +178,17 @@ class _ControlApi:
         self, agents: tuple[str, ...], count: int, since: str, level: int
     ) -> AsyncIterator[bytes]:
         router = self._fleet.log_router
-        follower = router.follow(agents, level)  # only here: a client that has gone already never gets so far
+        subscriber = router.subscribe(
+            agents, level
+        )  # only here: a client that has gone already never gets so far
         try:
             # Whoever chooses among the lines has to know where the old ones end: an empty line says it.
             async for piece in _pieces([*router.newest(agents, count, since, level), b""]):
                 yield piece
             while True:
-                yield await follower.next() + b"\n"
+                yield await subscriber.next() + b"\n"
         finally:
-            router.tail.leave(follower)
+            router.unsubscribe(subscriber)
 
     def _verb(self, request: Request, body: dict[str, Any]) -> Verb:
         """The verb body, of agents that there are; who asks for it goes into the log."""

@@ -1,6 +1,7 @@
-"""Whose a worker's log record is: who wrote it is for the supervisor to say, and when, unless that is plausible.
+"""Which worker a log record is from. The supervisor says so, not the record: an agent's code can write anything.
 
-Pure; knows the one log format. What the record says otherwise stays in it, under the key with `_` at its end.
+Pure; knows the one log format. The record's own time is kept if it is plausible. What else it says differently stays
+in it, under the key with `_` at its end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OUTPUT = "pallas.output"
-"""The logger of what an agent prints, and of records that bear a name which is no worker's."""
+"""The logger of what an agent prints, and of records with a logger name that no worker has."""
 
 _NOT_THEIRS = re.compile(r"(?:pallas\.supervisor|pallas\.output|pallasctl)(?:\..*)?", re.DOTALL)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -32,7 +33,7 @@ class Writer(NamedTuple):
     agent: str
     generation: int
     pid: int | None
-    """None while nobody knows it yet: its own word counts then."""
+    """None while it is not known yet: what the record says is kept then."""
 
 
 def attributed(record: Mapping[str, object], writer: Writer, now: float) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Lines handed to a thread that writes them, so that a slow disk or terminal holds up nobody but that thread.
+"""Lines handed to a thread that writes them, so that a slow disk or terminal delays that thread alone.
 
 Knows one bounded queue and one function that writes; nothing of what the lines are or where they go.
 """

@@ -1,7 +1,7 @@
-"""What somebody sees who runs `pallas` in a terminal: one short line for each thing worth knowing.
+"""What `pallas` prints in a terminal: one short line for each record from INFO up.
 
-Knows log records; JSON for machines is the log file's and, with PALLAS_LOG_STDERR=1, stderr's affair. A terminal that
-is not read (Ctrl-S, a pager, a pipe to something that hangs) costs lines, never the supervisor's time.
+Knows log records; JSON for machines goes to the log file and, with PALLAS_LOG_STDERR=1, to stderr. A terminal that is
+not read (Ctrl-S, a pager, a pipe to something that hangs) costs lines, never the supervisor's time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Console(logging.Handler):
         """Hand over one line."""
         try:
             word = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-            # A message of several lines is told from several messages by its indentation.
+            # Indentation distinguishes a message of several lines from several messages.
             message = terminal_text(record.getMessage()).replace("\n", "\n    ")
             self._writer.put(f"{self._prefix}{word}{message}\n".encode())
         except Exception:  # noqa: BLE001 - logging's contract: a handler never raises into the program

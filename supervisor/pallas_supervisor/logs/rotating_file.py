@@ -1,21 +1,69 @@
 """A log file of whole lines that is renamed when it gets long: what cannot be written leaves no torn line behind.
 
-Knows one path and its numbered predecessors; nothing of what is logged. The standard library's handler keeps what a
-full disk refused in a buffer, and is dead for good if that happens while it rotates.
+Knows one path, its numbered predecessors and who may write it; nothing of what is logged. The standard library's
+handler keeps what a full disk refused in a buffer, and never writes again if that happens while it rotates.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
 
+from pallas_registry.environment.variables import LOG_FILE_VARIABLE
+
 MODE = 0o600
-"""What agents say is their owner's to read, who may give the file to a group."""
+"""Only the owner may read what agents log, and may give the file to a group."""
 
 _TAIL = 1024 * 1024
 """Bytes at the end of an older file in which a line that was never finished is looked for."""
+
+
+def claim(path: Path, deployment: str) -> tuple[Path, int]:
+    """The file that this supervisor alone may write, and the descriptor that holds the claim.
+
+    Where another supervisor writes `path` already, the deployment gets a file of its own beside it: two processes
+    that rotate one file lose lines.
+
+    Raises:
+        OSError: it cannot be written; the message says what to do.
+    """
+    candidates = (path, path.with_name(f"{path.stem}-{deployment}{path.suffix}"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for candidate in candidates:
+            if (lock := _lock(candidate)) is not None:
+                return candidate, lock
+    except OSError as error:
+        where = error.filename or path
+        reason = f"{where}: {error.strerror}" if str(where) != str(path) else error.strerror
+        remedy = f"set {LOG_FILE_VARIABLE} to a file that this user may write"
+        raise OSError(f"the log file {path} cannot be written ({reason}); {remedy}") from error
+    raise BlockingIOError(
+        f"other supervisors write {' and '.join(map(str, candidates))}; set {LOG_FILE_VARIABLE}"
+    )
+
+
+def _lock(path: Path) -> int | None:
+    """The descriptor that holds the claim, or None where another supervisor has it; the file can be written."""
+    if path.exists() and not (
+        path.is_file() or path.is_char_device()
+    ):  # /dev/null is meant; a pipe would block
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
 
 
 class RotatingFile:

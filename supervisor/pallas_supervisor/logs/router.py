@@ -1,4 +1,4 @@
-"""Where every log line of the fleet comes together: kept in bounded rings, handed to the writer and to followers.
+"""Where the log lines of all processes come together: kept in bounded rings, passed to the writer and to subscribers.
 
 Knows the one log format; nothing of pipes or files.
 """
@@ -55,7 +55,7 @@ class _Ring:
 
 
 def _lost_record(lost: int) -> bytes:
-    """The line that stands for those that a follower was too slow for."""
+    """The line that stands for those that a subscriber was too slow for."""
     record = {
         "time": timestamp(time.time()),
         "level": "WARNING",
@@ -79,7 +79,7 @@ class LogRouter:
         self._lost = lost
         self.secrets = secrets if secrets is not None else KnownSecrets()
         self._rings: dict[str, _Ring] = {}
-        self.tail = Tail()
+        self._tail = Tail(_lost_record)
 
     @property
     def lost(self) -> int:
@@ -99,7 +99,7 @@ class LogRouter:
             ring = self._rings[agent] = _Ring()
         ring.append(line)
         self._write(line.text)
-        self.tail.append(agent, line.text, line.level)
+        self._tail.append(agent, line.text, line.level)
 
     def newest(
         self, agents: Collection[str], count: int, since: str = "", level: int = logging.NOTSET
@@ -119,9 +119,18 @@ class LogRouter:
         lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []
 
-    def follow(self, agents: Collection[str], level: int = logging.NOTSET) -> Subscriber:
-        """Follow these agents (all, and the supervisor, if empty) from `level` up, until `tail.leave`."""
-        return self.tail.follow(agents, level, _lost_record)
+    def subscribe(self, agents: Collection[str], level: int = logging.NOTSET) -> Subscriber:
+        """Follow these agents (all, and the supervisor, if empty) from `level` up, until `unsubscribe`."""
+        return self._tail.subscribe(agents, level)
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Follow no more."""
+        self._tail.unsubscribe(subscriber)
+
+    @property
+    def subscribers(self) -> int:
+        """How many follow the log."""
+        return len(self._tail.subscribers)
 
     def forget(self, agent: str) -> None:
         """Drop the lines of an agent that has been removed."""
@@ -129,11 +138,11 @@ class LogRouter:
 
 
 class LogRouterHandler(logging.Handler):
-    """Puts the supervisor's own records into the hub, from whatever thread they come."""
+    """Puts the supervisor's own records into the router, from whatever thread they come."""
 
-    def __init__(self, hub: LogRouter, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, router: LogRouter, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._hub = hub
+        self._router = router
         self._loop = loop
         self._home = threading.get_ident()
 
@@ -144,8 +153,8 @@ class LogRouterHandler(logging.Handler):
             line = Line(timestamp(record.created), text, level_number(record.levelname))
             agent = str(getattr(record, "agent", SUPERVISOR))
             if threading.get_ident() == self._home:
-                self._hub.put_line(agent, line)
+                self._router.put_line(agent, line)
             else:
-                self._loop.call_soon_threadsafe(self._hub.put_line, agent, line)
+                self._loop.call_soon_threadsafe(self._router.put_line, agent, line)
         except Exception:  # noqa: BLE001 - logging's contract: a handler never raises into the program
             self.handleError(record)

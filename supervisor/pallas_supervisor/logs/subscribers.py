@@ -1,7 +1,7 @@
-"""Those who follow the log: one buffer of the newest lines for all of them, and how far each has read it.
+"""Subscribers of the log: one buffer of the newest lines for all of them, and how far each has read it.
 
-Knows lines; nothing of records or connections. Somebody who reads too slowly, or not at all, costs no more memory than
-somebody who does, and is told how many lines have gone by.
+Knows lines; nothing of records or connections. A buffer for each would grow with the number of those that do not read.
+Here a reader that is too slow costs no more memory than one that is not, and gets the number of lines it has lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 20_000
 MOST_BYTES = 8 * 1024 * 1024
-"""Lines, and bytes of them, that are kept while somebody follows: how far a reader may be behind."""
+"""Lines, and bytes of them, that are kept while there are subscribers: how far one may be behind."""
 
 
 class Kept(NamedTuple):
@@ -28,33 +28,32 @@ class Kept(NamedTuple):
 
 
 class Tail:
-    """The newest lines of all agents, for as long as somebody follows."""
+    """The newest lines of all agents, kept while there are subscribers.
 
-    def __init__(self) -> None:
+    Args:
+        lost_line: makes the line that stands for so many lost ones.
+    """
+
+    def __init__(self, lost_line: Callable[[int], bytes]) -> None:
+        self.lost_line = lost_line
         self._lines: deque[Kept] = deque()
         self._size = 0
         self.begin = 0
         """The number of the first line that is kept; they are counted from the first that ever came."""
         self._gone: Counter[tuple[str, int]] = Counter()
         """Lines that were kept and are not any more, by agent and level."""
-        self.followers: set[Subscriber] = set()
+        self.subscribers: set[Subscriber] = set()
 
-    def follow(
-        self, agents: Collection[str], level: int, told: Callable[[int], bytes] = lambda lost: b"%d" % lost
-    ) -> Subscriber:
-        """Follow these agents (all, and the supervisor's own lines, if empty) from `level` up.
+    def subscribe(self, agents: Collection[str], level: int) -> Subscriber:
+        """Follow these agents (all, and the supervisor's own lines, if empty) from `level` up."""
+        subscriber = Subscriber(self, frozenset(agents), level)
+        self.subscribers.add(subscriber)
+        return subscriber
 
-        Args:
-            told: makes the line that stands for so many lost ones.
-        """
-        follower = Subscriber(self, frozenset(agents), level, told)
-        self.followers.add(follower)
-        return follower
-
-    def leave(self, follower: Subscriber) -> None:
-        """Follow no more; nothing is kept for nobody."""
-        self.followers.discard(follower)
-        if not self.followers:
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Follow no more; without subscribers nothing is kept."""
+        self.subscribers.discard(subscriber)
+        if not self.subscribers:
             self.begin = self.end
             self._lines.clear()
             self._gone.clear()
@@ -66,8 +65,8 @@ class Tail:
         return self.begin + len(self._lines)
 
     def append(self, agent: str, text: bytes, level: int = logging.INFO) -> None:
-        """Keep a line, if anybody may want it."""
-        if not self.followers:
+        """Keep a line, if there are subscribers."""
+        if not self.subscribers:
             return
         self._lines.append(Kept(agent, level, text))
         self._size += len(text)
@@ -76,32 +75,31 @@ class Tail:
             self.begin += 1
             self._size -= len(oldest.text)
             self._gone[oldest.agent, oldest.level] += 1
-        for follower in self.followers:
-            if follower.wants(agent, level):
-                follower.news.set()
+        for subscriber in self.subscribers:
+            if subscriber.wants(agent, level):
+                subscriber.news.set()
 
     def first_from(self, number: int) -> tuple[int, Kept] | None:
         """The first line that is kept from this number on, and its own number."""
         number = max(number, self.begin)
         return (number, self._lines[number - self.begin]) if number < self.end else None
 
-    def gone(self, follower: Subscriber) -> int:
-        """Lines that the follower wants, or would have wanted, and that are not kept any more."""
-        return sum(count for (agent, level), count in self._gone.items() if follower.wants(agent, level))
+    def gone(self, subscriber: Subscriber) -> int:
+        """Lines that the subscriber wants, or would have wanted, and that are not kept any more."""
+        return sum(count for (agent, level), count in self._gone.items() if subscriber.wants(agent, level))
 
-    def kept(self, follower: Subscriber) -> int:
-        """Lines that are kept and that the follower wants."""
-        return sum(follower.wants(line.agent, line.level) for line in self._lines)
+    def kept(self, subscriber: Subscriber) -> int:
+        """Lines that are kept and that the subscriber wants."""
+        return sum(subscriber.wants(line.agent, line.level) for line in self._lines)
 
 
 class Subscriber:
     """A reader of a `Tail`, from its end on."""
 
-    def __init__(self, tail: Tail, agents: frozenset[str], level: int, told: Callable[[int], bytes]) -> None:
+    def __init__(self, tail: Tail, agents: frozenset[str], level: int) -> None:
         self._tail = tail
         self._agents = agents
         self._level = level
-        self._told = told
         self.news = asyncio.Event()
         """Set where a line that is wanted has come."""
         self._number = tail.end
@@ -109,20 +107,20 @@ class Subscriber:
         """Lines that are wanted among those before `_number`."""
 
     def wants(self, agent: str, level: int) -> bool:
-        """Whether it follows lines of this agent and level."""
+        """Whether it wants lines of this agent and level."""
         return level >= self._level and (not self._agents or agent in self._agents)
 
     async def next(self) -> bytes:
         """The next line, waiting for one if there is none; a record of how many were lost comes in their place."""
-        # Others have their turn between two lines, however many wait. Above all the connection's own end: writing on
-        # after it makes asyncio log a warning, which is the next line.
+        # Other tasks have their turn between two lines, however many wait. Above all the connection's own end: writing
+        # after it makes asyncio log a warning, which would be the next line.
         await asyncio.sleep(0)
         while True:
             if self._number < self._tail.begin:
                 self._number = self._tail.begin
                 if (lost := self._tail.gone(self) - self._passed) > 0:
                     self._passed += lost
-                    return self._told(lost)
+                    return self._tail.lost_line(lost)
             self.news.clear()
             while (found := self._tail.first_from(self._number)) is not None:
                 number, line = found

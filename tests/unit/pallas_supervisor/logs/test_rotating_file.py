@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_supervisor.logs.rotating_file import RotatingFile
+from pallas_supervisor.logs.rotating_file import RotatingFile, claim
 from support.supervisor.processes import nothing_leaked
 
 if TYPE_CHECKING:
@@ -156,3 +156,52 @@ def test_what_its_owner_has_given_to_a_group_stays_the_groups(tmp_path: Path) ->
         file.write(b"new")
         file.write(b"123456789")
     assert modes(path) == [0o640] * 2
+
+
+def test_two_supervisors_never_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "pallas.log"
+    first, held = claim(path, "demo")
+    second, held_too = claim(path, "other")
+    assert first == path
+    assert second == path.with_name("pallas-other.log")
+    with pytest.raises(BlockingIOError, match="set PALLAS_LOG_FILE"):
+        claim(path, "other")
+    os.close(held)
+    again, held = claim(path, "third")
+    assert again == path
+    os.close(held)
+    os.close(held_too)
+
+
+def test_who_wants_no_log_file_may_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "nothing"
+    path.symlink_to(os.devnull)
+    claimed, held = claim(path, "demo")
+    assert claimed == path
+    os.close(held)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("file/pallas.log", "{0}/file: File exists"),
+        ("file/below/pallas.log", "{0}/file/below: Not a directory"),
+        ("folder", "is no regular file"),
+        ("pipe", "is no regular file"),
+        ("link", "No such file or directory"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named_with_the_way_out(
+    path: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere/at/all")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="the log file") as caught:
+        claim(tmp_path / path, "demo")
+    assert str(caught.value) == (
+        f"the log file {tmp_path / path} cannot be written ({reason.format(tmp_path)}); "
+        "set PALLAS_LOG_FILE to a file that this user may write"
+    )

@@ -11,17 +11,22 @@ import pytest
 from pallas_supervisor.logs.subscribers import MOST_BYTES, MOST_LINES, Subscriber, Tail
 
 
+def tail_of_numbers() -> Tail:
+    """A tail that shows how many lines were lost as a number."""
+    return Tail(lambda lost: b"%d" % lost)
+
+
 async def read(follower: Subscriber, count: int) -> list[bytes]:
     return [await follower.next() for _ in range(count)]
 
 
 def test_a_follower_gets_what_it_wants_from_its_beginning_on() -> None:
     async def run() -> None:
-        tail = Tail()
+        tail = tail_of_numbers()
         tail.append("research", b"nobody follows yet")
-        every = tail.follow((), logging.NOTSET)
+        every = tail.subscribe((), logging.NOTSET)
         tail.append("research", b"1")
-        one = tail.follow(("research",), logging.WARNING)
+        one = tail.subscribe(("research",), logging.WARNING)
         tail.append("research", b"2")
         tail.append("jarvis", b"3", logging.ERROR)
         tail.append("research", b"4", logging.ERROR)
@@ -39,8 +44,8 @@ def test_a_follower_gets_what_it_wants_from_its_beginning_on() -> None:
 @pytest.mark.parametrize(("length", "kept"), [(10, MOST_LINES), (MOST_BYTES // 4, 4)], ids=["lines", "bytes"])
 def test_a_follower_that_is_too_slow_is_told_how_many_lines_it_has_lost(length: int, kept: int) -> None:
     async def run() -> None:
-        tail = Tail()
-        slow, choosy = tail.follow((), logging.NOTSET), tail.follow(("jarvis",), logging.WARNING)
+        tail = tail_of_numbers()
+        slow, choosy = tail.subscribe((), logging.NOTSET), tail.subscribe(("jarvis",), logging.WARNING)
         tail.append("jarvis", b"read in time", logging.ERROR)
         assert await read(slow, 1) == await read(choosy, 1) == [b"read in time"]
         for _ in range(3):
@@ -59,8 +64,8 @@ def test_a_follower_that_is_too_slow_is_told_how_many_lines_it_has_lost(length: 
 
 def test_lines_that_are_not_wanted_are_not_missed() -> None:
     async def run() -> None:
-        tail = Tail()
-        choosy = tail.follow(("jarvis",), logging.NOTSET)
+        tail = tail_of_numbers()
+        choosy = tail.subscribe(("jarvis",), logging.NOTSET)
         for _ in range(MOST_LINES * 2):
             tail.append("research", b"x")
         tail.append("jarvis", b"y")
@@ -70,8 +75,8 @@ def test_lines_that_are_not_wanted_are_not_missed() -> None:
 
 
 def test_readers_that_never_read_share_what_they_keep_and_release_it() -> None:
-    tail = Tail()
-    followers = [tail.follow((), logging.NOTSET) for _ in range(150)]
+    tail = tail_of_numbers()
+    followers = [tail.subscribe((), logging.NOTSET) for _ in range(150)]
     for number in range(2_000):
         tail.append("research", b"%d" % number * 2_000)
     kept = sum(sys.getsizeof(line.text) for line in tail._lines)
@@ -80,7 +85,7 @@ def test_readers_that_never_read_share_what_they_keep_and_release_it() -> None:
     held = [value for follower in followers for value in vars(follower).values()]
     assert not any(isinstance(value, list | dict | set | bytes) for value in held), "nothing of its own"
     for follower in followers:
-        tail.leave(follower)
+        tail.unsubscribe(follower)
     assert not tail._lines
     tail.append("research", b"nobody follows")
     assert not tail._lines

@@ -1,9 +1,8 @@
-"""The one writer of the log file: claims, rotation, full disks, floods. A real file and a real thread."""
+"""The one writer of the log file: rotation, full disks, floods. A real file and a real thread."""
 
 from __future__ import annotations
 
 import io
-import os
 import sys
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_supervisor.logs import writer as logfile
-from pallas_supervisor.logs.writer import LogWriter, claim
+from pallas_supervisor.logs.writer import LogWriter
 from support.supervisor.processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
@@ -30,55 +29,6 @@ def nothing_is_left() -> Iterator[None]:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last lines may take as long as the machine does."""
     monkeypatch.setattr(logfile, "CLOSE_TIMEOUT", PATIENCE)
-
-
-def test_two_supervisors_never_write_one_file(tmp_path: Path) -> None:
-    path = tmp_path / "state" / "pallas.log"
-    first, held = claim(path, "demo")
-    second, held_too = claim(path, "other")
-    assert first == path
-    assert second == path.with_name("pallas-other.log")
-    with pytest.raises(BlockingIOError, match="set PALLAS_LOG_FILE"):
-        claim(path, "other")
-    os.close(held)
-    again, held = claim(path, "third")
-    assert again == path
-    os.close(held)
-    os.close(held_too)
-
-
-def test_who_wants_no_log_file_may_have_none(tmp_path: Path) -> None:
-    path = tmp_path / "nothing"
-    path.symlink_to(os.devnull)
-    claimed, held = claim(path, "demo")
-    assert claimed == path
-    os.close(held)
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("file/pallas.log", "{0}/file: File exists"),
-        ("file/below/pallas.log", "{0}/file/below: Not a directory"),
-        ("folder", "is no regular file"),
-        ("pipe", "is no regular file"),
-        ("link", "No such file or directory"),
-        ("x" * 300, "File name too long"),
-    ],
-)
-def test_a_file_that_cannot_be_written_is_named_with_the_way_out(
-    path: str, reason: str, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("a file")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to("nowhere/at/all")
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="the log file") as caught:
-        claim(tmp_path / path, "demo")
-    assert str(caught.value) == (
-        f"the log file {tmp_path / path} cannot be written ({reason.format(tmp_path)}); "
-        "set PALLAS_LOG_FILE to a file that this user may write"
-    )
 
 
 def test_lines_are_written_whole_and_in_order(tmp_path: Path) -> None:
@@ -108,10 +58,10 @@ def test_the_file_rotates_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.
     assert lines == [f"{number:099d}" for number in range(400)]
 
 
-def test_no_file_and_stderr_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stderr_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "__stderr__", stderr)
-    writer = LogWriter(None, stderr=True)
+    writer = LogWriter(tmp_path / "pallas.log", stderr=True)
     writer.put(b"for journald")
     writer.close()
     assert stderr.getvalue() == "for journald\n"
@@ -208,20 +158,6 @@ class Stuck(io.StringIO):
         return 0
 
 
-def test_a_writer_that_hangs_holds_nobody_up_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    stuck = Stuck()
-    monkeypatch.setattr(sys, "__stderr__", stuck)
-    monkeypatch.setattr(logfile, "QUEUE_BYTES", 100_000)
-    writer = LogWriter(None, stderr=True)
-    writer.put(b"first")
-    assert stuck.entered.wait(PATIENCE)
-    for _ in range(1_000):
-        writer.put(b"x" * 900)
-    assert 880 <= writer.lost <= 900
-    stuck.held.set()
-    writer.close()
-
-
 def test_a_stderr_that_hangs_does_not_hold_up_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,14 +184,14 @@ def until_lines(path: Path, count: int) -> None:
         time.sleep(0.001)  # another thread's file: nothing tells
 
 
-def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = Stuck()
     monkeypatch.setattr(sys, "__stderr__", stuck)
     monkeypatch.setattr(logfile, "CLOSE_TIMEOUT", 0.01)
-    writer = LogWriter(None, stderr=True)
+    writer = LogWriter(tmp_path / "pallas.log", stderr=True)
     writer.put(b"stuck")
     writer.close()
-    (thread,) = writer._writers
-    assert not thread.join(0)
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "log-stderr"]
     stuck.held.set()
-    assert thread.join(PATIENCE)
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
