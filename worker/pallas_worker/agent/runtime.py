@@ -11,19 +11,18 @@ import copy
 import dataclasses
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from fast_agent.core.instruction_refresh import rebuild_agent_instruction
 from fast_agent.core.model_resolution import resolve_model_spec
-from fast_agent.core.validation import get_agent_dependencies
-from fast_agent.types import RequestParams
 from mcp_types import Implementation
 
+from pallas_common import __version__
 from pallas_common.logs.setup import get_logger
+from pallas_worker.agent.definitions import copies_for_call, needed_by, refuse_void_filters, served_agent
 from pallas_worker.agent.instance import Instance
-from pallas_worker.agent.models.capabilities import asked_models, model_reference, overlay_of
+from pallas_worker.agent.models.capabilities import asked_models, vision_of
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
 from pallas_worker.agent.pool import Pool
 from pallas_worker.downstreams.reachability import Attachments, Reachability
@@ -41,7 +40,6 @@ from pallas_worker.fastagent.guard import guard_tools
 from pallas_worker.fastagent.inlets import leave_out_uninvited
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import join_logging, trim_filters, write_no_files
-from pallas_worker.interface.errors import AgentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
 
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.downstreams.reachability import ObserveOperation
+    from pallas_worker.interface.vision import Vision
 
 DISPOSAL_TIMEOUT = 5.0
 """Seconds that the disposal of an instance may take before what hangs is abandoned."""
@@ -71,15 +70,15 @@ class AgentRuntime:
     def __init__(self, fast: FastAgent, runtime: RunRuntime, agent: str) -> None:
         self._fast = fast
         self._runtime = runtime
-        self._agents = _needed_by(agent, fast.agents)
-        self._client = _CLIENT
+        self._agents = needed_by(agent, fast.agents)
         self.reachability = Reachability()
         """What calls have learnt of the downstream servers."""
-        self._model_factories: dict[str | None, Any] = {}
         self.context: Context = fast.context
         """fast-agent's own context of this process; the settings are in it."""
         self.agent = agent
         """The served agent's name in the user's module."""
+        self.asked_models = asked_models(agent, self._agents, self.context)
+        """The models that an answer may be made of, each once: that of the served agent first, if it asks one."""
         self._forwarding = forwarding_servers(self.context.config.mcp if self.context.config else None)
         self._opted_in = opted_in(self._servers, self._forwarding)
         servers = self._servers.items()
@@ -90,7 +89,8 @@ class AgentRuntime:
         self._observe: ObserveOperation = _unobserved
         # Of a server that knows the caller, an attempt to attach it says nothing about the next caller.
         self.reachability.watched = frozenset(server.name for server in self.downstreams) - self._knowing
-        self._made_for_caller = self._depends_on_caller()
+        # An agent is made otherwise for a caller with a token by its LLM's key, or by a server's settings.
+        self._made_for_caller = self._knowing > self._opted_in or self.takes_callers_keys
         local = any(server.transport == "stdio" for server in self.downstreams)
         self._pool = Pool(self._prepared, self._is_usable, size=WARM_WITH_PROCESSES if local else WARM)
 
@@ -100,31 +100,21 @@ class AgentRuntime:
         return resolve_model_spec(self.context, model=self._agents[self.agent]["config"].model).model
 
     @property
-    def asked_models(self) -> tuple[str, ...]:
-        """The models that an answer may be made of, each once: that of the served agent first, if it asks one."""
-        return asked_models(self.agent, self._agents, self.context)
-
-    @property
-    def own_keys(self) -> Mapping[str, str]:
-        """The keys that agents bring along in their definitions, by their models."""
-        configs = [data["config"] for data in reversed(self._agents.values())]
-        models = (
-            (resolve_model_spec(self.context, model=config.model).model, config.api_key) for config in configs
-        )
-        return {model: key for model, key in models if model is not None and key is not None}
-
-    @property
     def secret_keys(self) -> frozenset[str]:
         """The keys that stand neither in the settings nor in the environment: of definitions and of overlays."""
         given = (data["config"].api_key for data in self._agents.values())
-        laid_over = (overlay_of(model).api_key for model in self.asked_models)
-        return frozenset(key for key in (*given, *laid_over) if key)
+        overlaid = (model.overlay.api_key for model in self.asked_models)
+        return frozenset(key for key in (*given, *overlaid) if key)
 
     @property
     def takes_callers_keys(self) -> bool:
         """Whether a model's provider takes the caller's own token for its key."""
-        providers = {model_reference(model).provider for model in self.asked_models}
-        return bool(providers & TOKEN_PROVIDERS)
+        return any(model.reference.provider in TOKEN_PROVIDERS for model in self.asked_models)
+
+    @property
+    def vision(self) -> Vision:
+        """The images that the served agent takes."""
+        return vision_of(self.agent, self._agents, self.context)
 
     @property
     def downstreams(self) -> tuple[Downstream, ...]:
@@ -177,7 +167,7 @@ class AgentRuntime:
             observe or self._observe, self.reachability, deferred=self._opted_in, callers=self._knowing
         )
         losses = self.reachability.losses
-        registry = registry_for_call(self._servers, self._client)
+        registry = registry_for_call(self._servers, _CLIENT)
         fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
         try:
             made = await make_instance(fast, runtime)
@@ -196,7 +186,7 @@ class AgentRuntime:
         attachments = prepared.attachments
         attachments.observe = observe
         if bearer is not None:
-            give_bearer(prepared.registry, self._servers, self._opted_in, bearer, self._client)
+            give_bearer(prepared.registry, self._servers, self._opted_in, bearer, _CLIENT)
         # From here on, agents that the instance makes while it works attach all their servers themselves.
         names, attachments.deferred = attachments.deferred, frozenset()
         for agent in prepared.agents.values():
@@ -213,25 +203,11 @@ class AgentRuntime:
             and all(connections.is_connected() for connections in attachments.aggregators)
         )
 
-    def _depends_on_caller(self) -> bool:
-        """Whether an agent is made otherwise for a caller with a token: by its LLM's key, or by a server's."""
-        return self._knowing > self._opted_in or self.takes_callers_keys
-
-    def _model_factory(self, model: Any = None, request_params: Any = None) -> Any:
-        """What makes the LLMs of a model; to find it means reading files, and it is the same for all calls."""
-        if request_params is not None or not isinstance(model, str | None):
-            factory: Any = self._runtime.model_factory_func
-            return factory(model=model, request_params=request_params)
-        if model not in self._model_factories:
-            self._model_factories[model] = self._runtime.model_factory_func(model=model)
-        return self._model_factories[model]
-
     def _runtime_for_call(self) -> RunRuntime:
         """The runtime with a lock and containers of its own; a common lock makes calls wait in line."""
         prompt = self._runtime.global_prompt_context
         return dataclasses.replace(
             self._runtime,
-            model_factory_func=self._model_factory,
             instance_lock=asyncio.Lock(),
             managed_instances=[],
             global_prompt_context=dict(prompt) if prompt is not None else None,
@@ -249,10 +225,7 @@ class AgentRuntime:
                 )
             ),
         )
-        fast.agents = {
-            name: cast("Any", {**data, "config": _own_config(data["config"])})
-            for name, data in self._agents.items()
-        }
+        fast.agents = copies_for_call(self._agents)
         return fast
 
 
@@ -270,8 +243,8 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     lend_nothing_unasked(settings_of(fast))
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")
     write_no_files(settings_of(fast))
-    served = _served(agent, fast.agents)
-    _refuse_void_filters(fast.agents)
+    served = served_agent(agent, fast.agents)
+    refuse_void_filters(fast.agents)
     leave_out_uninvited(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
@@ -305,59 +278,6 @@ class _App:
     context: Context
 
 
-def _served(agent: str, agents: Mapping[str, Any]) -> str:
-    """The agent that the entry `agent` of agents.yaml stands for."""
-    if agent in agents:
-        return agent
-    if not agents:
-        raise AgentError("no agent is defined: decorate a function with @fast.agent(...)", permanent=True)
-    if len(agents) > 1:
-        found = ", ".join(sorted(agents))
-        raise AgentError(
-            f"the module has no agent called {agent!r}, but several others: {found}; "
-            "give the entry in agents.yaml the name of one of them",
-            permanent=True,
-        )
-    return next(iter(agents))
-
-
-def _refuse_void_filters(agents: Mapping[str, Any]) -> None:
-    """fast-agent takes what is before the first `__` of a tool's name for the server, and finds no filter for that."""
-    for name, data in agents.items():
-        if void := next((server for server in data["config"].tools or () if "__" in server), None):
-            raise AgentError(
-                f"the filter of agent {name!r} for the tools of {void!r} would hide none of them, "
-                "because the server's name has `__` in it: rename the server",
-                permanent=True,
-            )
-
-
-def _needed_by(agent: str, agents: Mapping[str, Any]) -> dict[str, Any]:
-    """The definitions of `agent` and of all that it is made of, in the order of their definition."""
-    needed: set[str] = set()
-    waiting = [agent]
-    while waiting:
-        name = waiting.pop()
-        if name in agents and name not in needed:
-            needed.add(name)
-            waiting.extend(get_agent_dependencies(agents[name]))
-    return {name: data for name, data in agents.items() if name in needed}
-
-
-def _own_config(config: Any) -> Any:
-    """A copy of an agent's configuration that shares no container and no request parameters with it.
-
-    What the containers hold is shared: a deep copy would duplicate the objects behind an agent's tools.
-    """
-    own = copy.copy(config)
-    for name, value in vars(config).items():
-        if isinstance(value, list | dict | set):
-            setattr(own, name, copy.copy(value))
-        elif isinstance(value, RequestParams):
-            setattr(own, name, value.model_copy(deep=True))
-    return own
-
-
 async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any]) -> None:
     """Shut the agents down, then close all connections: also those of agents whose making was cut short."""
     for dispose in (
@@ -370,12 +290,5 @@ async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any
             _log.warning("a part of an instance could not be disposed of: %r", error)
 
 
-def _own_version() -> str:
-    try:
-        return metadata.version("pallas-mcp")
-    except metadata.PackageNotFoundError:
-        return "0"
-
-
-_CLIENT = Implementation(name="pallas", version=_own_version())
-"""What downstream servers are told of us. Read from files, so it is for the zygote to know."""
+_CLIENT = Implementation(name="pallas", version=__version__)
+"""What downstream servers are told of us."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
-from fast_agent.llm import fastagent_llm
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.tools import function_tool_loader
@@ -24,13 +23,11 @@ from mcp.client.session import ClientSession
 from pallas_common.logs.setup import get_logger
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.fastagent.aggregator import enter_connection
-from pallas_worker.fastagent.copies import COPIED, deepcopy, merged_plainly
+from pallas_worker.fastagent.copies import COPIED, deepcopy
 from pallas_worker.telemetry.tracing import add_trace_headers
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-    from fast_agent.types import RequestParams
 
 MAX_VALIDATORS = 256
 """Output schemas whose validators are kept."""
@@ -55,7 +52,6 @@ def take_shortcuts(*, debug: bool = False) -> None:
     _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
     for model in COPIED:
         _replace(model, "__deepcopy__", deepcopy)
-    _replace(fastagent_llm, "merge_request_params", _merge_request_params)
 
 
 def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
@@ -109,15 +105,6 @@ def _wrap_function_tool(function: Any) -> Any:
 
 _make_wrapper: Any = getattr(function_tool_loader, "_wrap_default_tool_result", None)
 _wrappers: dict[FunctionType, Any] = {}
-
-
-def _merge_request_params(defaults: RequestParams, given: RequestParams) -> RequestParams:
-    """What fast-agent's own does, with less work where it can be done with less."""
-    merged: RequestParams = merged_plainly(defaults, given) or _merge_deeply(defaults, given)
-    return merged
-
-
-_merge_deeply: Any = getattr(fastagent_llm, "merge_request_params", None)
 
 
 async def _initialized(connection: Any, startup_timeout_seconds: float | None, **_: object) -> None:

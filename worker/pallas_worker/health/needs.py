@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
-from pallas_worker.agent.models.capabilities import model_reference
 from pallas_worker.health.provider_probe import checks_for
 from pallas_worker.health.subjects import Subject
 from pallas_worker.health.targets import downstream_target, provider_target
@@ -18,6 +17,7 @@ from pallas_worker.health.targets import downstream_target, provider_target
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from pallas_worker.agent.models.capabilities import AskedModel
     from pallas_worker.agent.models.providers import ProviderSettings
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.health.subjects import Look
@@ -40,19 +40,21 @@ class Provider:
 
 
 def providers_for(
-    models: Sequence[str], provider_of: Callable[[str], ProviderSettings | None], key: str | None
+    models: Sequence[AskedModel],
+    provider_of: Callable[[AskedModel], ProviderSettings | None],
+    key: str | None,
 ) -> tuple[Provider, ...]:
     """The LLM providers of these models, each check once; that of the first model counts for the agent's health.
 
     Of those that cannot be asked, that one alone is of interest: calls will tell how it is.
 
     Args:
-        models: as fast-agent is told of them, the served agent's own first.
+        models: the served agent's own first.
         provider_of: how the provider of a model is reached; None for one that cannot be asked.
         key: names the checks that are shared.
     """
     checks = checks_for(models, provider_of)
-    active = model_reference(models[0]) if models and checks[0] is None else None
+    active = models[0].reference if models and checks[0] is None else None
     unasked = () if active is None or active.provider is None or active.needs_no_key else (active.provider,)
     return (
         *(Provider(name=name, check=None) for name in unasked),

@@ -15,13 +15,13 @@ from urllib.parse import quote
 import httpx
 
 from pallas_common.protocol.reports import ProviderHealth
-from pallas_worker.agent.models.capabilities import model_reference
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.health.http_errors import HTTP_FAILURES, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pallas_worker.agent.models.capabilities import AskedModel
     from pallas_worker.agent.models.providers import ProviderSettings
 
 CHECK_TIMEOUT = 5.0
@@ -56,11 +56,11 @@ class ProviderCheck:
 
 
 def checks_for(
-    models: Iterable[str], provider_of: Callable[[str], ProviderSettings | None]
+    models: Iterable[AskedModel], provider_of: Callable[[AskedModel], ProviderSettings | None]
 ) -> tuple[ProviderCheck | None, ...]:
     """The check of each model's provider, in the order of `models`; None where there is nothing to ask."""
     return tuple(
-        ProviderCheck(provider, model_reference(model).name)
+        ProviderCheck(provider, model.reference.name)
         if (provider := provider_of(model)) is not None
         else None
         for model in models

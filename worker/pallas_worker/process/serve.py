@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fast_agent.core.exceptions import (
     EnvironmentStartupError,
@@ -27,7 +27,6 @@ from pallas_worker.agent.models.capabilities import (
     model_reference,
     published_capabilities,
     register_model,
-    vision_of,
 )
 from pallas_worker.agent.models.keys import key_remedy
 from pallas_worker.agent.models.providers import forget_unresolved, provider_of, settle_addresses
@@ -54,11 +53,11 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine
 
-    from fast_agent import FastAgent
     from fast_agent.config import Settings
 
     from pallas_common.protocol.reports import Report
     from pallas_common.protocol.spec import WorkerSpec
+    from pallas_worker.agent.models.capabilities import AskedModel
     from pallas_worker.agent.models.providers import ProviderSettings
     from pallas_worker.agent.runtime import AgentRuntime
     from pallas_worker.link.notice_reader import NoticeReader
@@ -100,9 +99,9 @@ async def serve(
         with untraced():
             async with open_runtime(fast, spec.agent) as runtime:
                 known.add(runtime.secret_keys)
-                trial = await _unless(stopping, _try_one_instance(runtime, code))
-                if trial is not None:
-                    await _serve(spec, fast, runtime, settings, trial, listener, report, notices, stopping)
+                failure = await _unless(stopping, _try_one_instance(runtime, code))
+                if not stopping.is_set():
+                    await _serve(spec, runtime, settings, failure, listener, report, notices, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -113,22 +112,19 @@ async def serve(
 
 async def _serve(
     spec: WorkerSpec,
-    fast: FastAgent,
     runtime: AgentRuntime,
     settings: Settings,
-    trial: _Trial,
+    failure: str | None,
     listener: socket.socket,
     report: Callable[[Report], None],
     notices: NoticeReader,
     stopping: asyncio.Event,
 ) -> None:
-    own_keys = runtime.own_keys
-
-    def provider_of_model(model: str) -> ProviderSettings | None:
-        provider = provider_of(model, settings, os.environ, own_keys.get(model))
-        if provider is not None and provider.api_key is None and trial.failure is None:
+    def provider_of_model(model: AskedModel) -> ProviderSettings | None:
+        provider = provider_of(model, settings, os.environ)
+        if provider is not None and provider.api_key is None and failure is None:
             return (
-                None  # the LLM has credentials of another kind, such as ANTHROPIC_AUTH_TOKEN: only calls tell
+                None  # it has credentials of another kind, such as ANTHROPIC_AUTH_TOKEN: only calls can show
             )
         return provider
 
@@ -137,7 +133,7 @@ async def _serve(
         runtime.downstreams,
         providers_for(runtime.asked_models, provider_of_model, spec.probe_key),
         report,
-        failure=trial.failure,
+        failure=failure,
         unattached=runtime.reachability.watched_down,
         attach_again=runtime.attach_again,
         interval=spec.probe_interval,
@@ -146,7 +142,6 @@ async def _serve(
         key=spec.probe_key,
     )
     runtime.reachability.listener = health.attachment
-    vision = vision_of(runtime.agent, fast.agents, runtime.context)
     admission = Admission(
         spec.max_concurrency,
         spec.max_queue,
@@ -156,7 +151,7 @@ async def _serve(
         spec.agent,
         runtime,
         admission=admission,
-        vision=vision,
+        vision=runtime.vision,
         model_called=health.model_called,
     )
     app = WorkerApp(spec, calls, health)
@@ -242,15 +237,11 @@ def _advice(error: FastAgentError) -> str:
     return format_fast_agent_error(error)
 
 
-class _Trial(NamedTuple):
-    """What the first instance has shown."""
+async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> str | None:
+    """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports.
 
-    failure: str | None
-    """Why no call can be answered, and what to do about it, in one line; None if nothing speaks against it."""
-
-
-async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> _Trial:
-    """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports."""
+    Returns why no call can be answered and what to do about it, in one line; None if nothing is known to be wrong.
+    """
     failure: str | None = None
     for server in runtime.downstreams:
         for header, variable in unset_variables(server):
@@ -270,7 +261,7 @@ async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> _Trial:
         raise
     except Exception as error:
         raise AgentError(code.describe(error), permanent=False) from error
-    return _Trial(failure)
+    return failure
 
 
 async def _unless[Result](stopping: asyncio.Event, work: Coroutine[None, None, Result]) -> Result | None:

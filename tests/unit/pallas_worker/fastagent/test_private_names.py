@@ -1,4 +1,4 @@
-"""The guard around fast-agent's private names, and what one call's instance may share with another's."""
+"""The guard around fast-agent's private names, and what is put in their places."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fast_agent.agents.agent_types import AgentConfig
 from fast_agent.core.fastagent import FastAgent
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.core.logging.logger import get_logger
 from fast_agent.core.managed_runtime import ManagedRuntimeMixin
 from fast_agent.mcp import client_callback_runtime, client_gateway, mcp_connection_manager
-from fast_agent.types import RequestParams
 from mcp_types import DiscoverResult, ServerCapabilities
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from pallas_worker.agent import runtime
 from pallas_worker.downstreams.reachability import Attachments, Reachability
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.fastagent import aggregator as connections
@@ -29,7 +26,6 @@ from pallas_worker.interface.errors import AgentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -114,42 +110,6 @@ def test_that_a_connection_fails_again_and_again_is_not_logged_by_fast_agent(
         "[fast_agent.mcp.mcp_aggregator] something else",
         "[fast_agent.mcp.mcp_connection_manager] library: Ping failed",
     ]
-
-
-def test_configurations_of_two_calls_share_no_container() -> None:
-    def tool() -> None: ...
-
-    params = RequestParams(temperature=0.5)
-    original = AgentConfig("a", servers=["s"], function_tools=[tool], default_request_params=params)
-    own: Any = runtime._own_config(original)
-    own.servers.append("t")
-    own.default_request_params.temperature = 1.0
-    assert original.servers == ["s"]
-    assert original.default_request_params is not None
-    assert original.default_request_params.temperature == 0.5
-    assert own.function_tools == [tool]
-
-
-def test_only_what_the_served_agent_is_made_of_is_made(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)  # fast-agent reads its configuration there
-    fast = FastAgent("tests", parse_cli_args=False)
-
-    @fast.agent(name="leaf")
-    async def leaf() -> None: ...
-
-    @fast.agent(name="middle", agents=["leaf"])
-    async def middle() -> None: ...
-
-    @fast.agent(name="other")
-    async def other() -> None: ...
-
-    @fast.chain(name="top", sequence=["middle", "leaf"])
-    async def top() -> None: ...
-
-    assert list(runtime._needed_by("top", fast.agents)) == ["leaf", "middle", "top"]
-    assert list(runtime._needed_by("other", fast.agents)) == ["other"]
 
 
 @pytest.mark.parametrize(

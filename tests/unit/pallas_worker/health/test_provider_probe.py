@@ -9,6 +9,7 @@ import pytest
 from fast_agent.config import AnthropicSettings, GenericSettings, OpenAISettings, Settings
 
 from fakes.llm_stub import Fault, LlmStub, run_llm_stub
+from pallas_worker.agent.models.capabilities import AskedModel, asked_model
 from pallas_worker.agent.models.providers import (
     ProviderName,
     ProviderSettings,
@@ -120,9 +121,9 @@ def asked(check: ProviderCheck) -> ProviderHealth:
     return asyncio.run(run())
 
 
-def among(*providers: ProviderSettings) -> Callable[[str], ProviderSettings | None]:
+def among(*providers: ProviderSettings) -> Callable[[AskedModel], ProviderSettings | None]:
     """Finds the provider of a model among these."""
-    return lambda model: next((it for it in providers if it.name == model.partition(".")[0]), None)
+    return lambda model: next((it for it in providers if it.name == model.reference.provider), None)
 
 
 def outcome(health: ProviderHealth) -> tuple[str, bool, str | None]:
@@ -132,7 +133,7 @@ def outcome(health: ProviderHealth) -> tuple[str, bool, str | None]:
 
 
 def test_a_check_says_how_it_ended_and_how_long_it_took(stub: LlmStub) -> None:
-    (check,) = checks_for(["openai.good-model"], among(anthropic(stub), openai(stub)))
+    (check,) = checks_for([asked_model("openai.good-model")], among(anthropic(stub), openai(stub)))
     assert check is not None
     assert outcome(asked(check)) == ("openai", True, None)
     stub.models.clear()
@@ -142,8 +143,10 @@ def test_a_check_says_how_it_ended_and_how_long_it_took(stub: LlmStub) -> None:
 
 def test_only_providers_of_models_that_are_asked_are_checked(stub: LlmStub) -> None:
     providers = among(anthropic(stub, api_key=None), openai(stub))
-    assert checks_for(["passthrough", "generic.qwen3", "unknown"], providers) == (None, None, None)
-    checks = checks_for(["openai.good-model", "playback", "anthropic.bad-model"], providers)
+    unasked = map(asked_model, ["passthrough", "generic.qwen3", "unknown"])
+    assert checks_for(unasked, providers) == (None, None, None)
+    models = map(asked_model, ["openai.good-model", "playback", "anthropic.bad-model"])
+    checks = checks_for(models, providers)
     assert [check and (check.provider.name, check.model) for check in checks] == [
         ("openai", "good-model"),
         None,
@@ -165,7 +168,7 @@ def test_only_providers_of_models_that_are_asked_are_checked(stub: LlmStub) -> N
     ],
 )
 def test_a_model_has_the_provider_whose_api_it_is_asked_by(model: str, name: ProviderName | None) -> None:
-    provider = provider_of(model, settings(), {})
+    provider = provider_of(asked_model(model), settings(), {})
     assert (provider and provider.name) == name
 
 
@@ -178,7 +181,7 @@ def settings(**sections: Any) -> Settings:
 
 
 def key_for(model: str, made: Settings, **environment: str) -> str | None:
-    provider = provider_of(model, made, environment)
+    provider = provider_of(asked_model(model), made, environment)
     assert provider is not None
     return provider.api_key
 
@@ -190,10 +193,10 @@ def test_settings_come_from_the_file_then_the_environment_then_the_default() -> 
         "ANTHROPIC_API_KEY": "",
     }
     made = settings(openai=OpenAISettings(api_key="file-openai"), anthropic=AnthropicSettings())
-    assert provider_of("openai.m", made, environment) == ProviderSettings(
+    assert provider_of(asked_model("openai.m"), made, environment) == ProviderSettings(
         name="openai", api_key="file-openai", base_url="http://env.example/v1"
     )
-    assert provider_of("anthropic.m", made, environment) == ProviderSettings(
+    assert provider_of(asked_model("anthropic.m"), made, environment) == ProviderSettings(
         name="anthropic", api_key=None, base_url="https://api.anthropic.com"
     )
     hinted = settings(openai=OpenAISettings(api_key="<your-api-key-here>"))
@@ -237,11 +240,11 @@ def test_one_address_for_the_check_and_for_all_clients(
     kinds = {"anthropic": AnthropicSettings, "openai": OpenAISettings, "responses": OpenAISettings}
     settings = Settings(**{name: kinds[name](base_url=url) for name, url in sections.items()})
     settle_addresses(settings, environment)
-    provider = provider_of(model, settings, environment)
+    provider = provider_of(asked_model(model), settings, environment)
     assert provider is not None
     assert provider.base_url == expected
     settle_addresses(settings, environment)
-    assert provider_of(model, settings, environment) == provider
+    assert provider_of(asked_model(model), settings, environment) == provider
     named = model.partition(".")[0]
     there = getattr(settings, named) or (settings.openai if named == "responses" else None)
     assert there is None or there.base_url == expected
@@ -291,7 +294,7 @@ def test_a_model_of_an_overlay_has_its_own_address_and_key(
     monkeypatch.setenv("OVERLAY_KEY", "k2")
     settings = Settings(openai=OpenAISettings(api_key="k1", base_url="http://o/v1"))
     own = ProviderSettings(name="openai", api_key="k2", base_url="http://overlay/v1")
-    assert provider_of("mine", settings, {}, api_key="k3") == own
+    assert provider_of(asked_model("mine", "k3"), settings, {}) == own
     agents = ProviderSettings(name="openai", api_key="k3", base_url="http://o/v1")
-    assert provider_of("openai.m", settings, {}, api_key="k3") == agents
-    assert provider_of("passthrough", settings, {}) is None
+    assert provider_of(asked_model("openai.m", "k3"), settings, {}) == agents
+    assert provider_of(asked_model("passthrough"), settings, {}) is None

@@ -54,7 +54,23 @@ class Overlay(NamedTuple):
     api_key: str | None = None
 
 
-def overlay_of(model: str) -> Overlay:
+class AskedModel(NamedTuple):
+    """A model that an agent asks, and how it is reached."""
+
+    spec: str
+    """As fast-agent gets it: `openai.gpt-5`, an alias, or the name of an overlay."""
+    reference: ModelReference
+    overlay: Overlay = Overlay()
+    api_key: str | None = None
+    """The key in the agent's definition."""
+
+
+def asked_model(spec: str, api_key: str | None = None) -> AskedModel:
+    """A model by its specification; to look for an overlay reads files."""
+    return AskedModel(spec, model_reference(spec), _overlay_of(spec), api_key)
+
+
+def _overlay_of(model: str) -> Overlay:
     """The connection of a model that is called by the name of an overlay; an empty one for all others."""
     try:
         options = ModelFactory.resolve_model_spec(model).llm_init_kwargs
@@ -114,15 +130,23 @@ def vision_of(agent: str, definitions: Mapping[str, Mapping[str, Any]], context:
 
 def asked_models(
     agent: str, definitions: Mapping[str, Mapping[str, Any]], context: Context
-) -> tuple[str, ...]:
+) -> tuple[AskedModel, ...]:
     """The models of `agent` and of the agents that it is made of, each once, its own first.
 
     An agent that only hands messages on to others asks none, whatever the default is.
     """
-    order = [agent, *(name for name in definitions if name != agent)]
-    asking = (definitions[name] for name in order if asks_a_model(definitions[name]))
-    models = (resolve_model_spec(context, model=data["config"].model).model for data in asking)
-    return tuple(dict.fromkeys(model for model in models if model is not None))
+    specs = {
+        name: spec
+        for name, data in definitions.items()
+        if (spec := resolve_model_spec(context, model=data["config"].model).model) is not None
+    }
+    keys: dict[str, str] = {}
+    for name, spec in specs.items():
+        if (key := definitions[name]["config"].api_key) is not None:
+            keys.setdefault(spec, key)
+    order = [agent, *(name for name in specs if name != agent)]
+    asked = dict.fromkeys(specs[name] for name in order if name in specs and asks_a_model(definitions[name]))
+    return tuple(asked_model(spec, keys.get(spec)) for spec in asked)
 
 
 def published_capabilities(

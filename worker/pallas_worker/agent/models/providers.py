@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from fast_agent.config import AnthropicSettings, CodexResponsesSettings, OpenAISettings
 from pydantic import BaseModel
 
-from pallas_worker.agent.models.capabilities import model_reference, overlay_of
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fast_agent.config import Settings
+
+    from pallas_worker.agent.models.capabilities import AskedModel
 
 ProviderName = Literal["anthropic", "openai"]
 
@@ -48,29 +48,27 @@ class ProviderSettings:
 
 
 def provider_of(
-    model: str, settings: Settings, environment: Mapping[str, str], api_key: str | None = None
+    model: AskedModel, settings: Settings, environment: Mapping[str, str]
 ) -> ProviderSettings | None:
     """Where the calls of a model really go, and with which key; None for a provider that preflight cannot check.
 
     Sections come first, then ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, OPENAI_API_KEY and OPENAI_BASE_URL. A value that
     still holds a `${VAR}` counts as absent: see `forget_unresolved`. Models of the responses API have a section of
-    their own, and those of a model overlay its address.
+    their own, and those of a model overlay its address. The key in an agent's definition outranks those of sections.
 
     Args:
-        model: as fast-agent is told of it.
+        model: of the agent.
         settings: after `settle_addresses`.
         environment: of the process.
-        api_key: the agent's own, which outranks all others.
     """
-    provider = model_reference(model).provider
+    provider = model.reference.provider
     if provider is None or provider not in _CHECKED:
         return None
     found = _settings_for(*_CHECKED[provider], settings, environment)
-    overlay = overlay_of(model)
     return replace(
         found,
-        base_url=overlay.base_url or found.base_url,
-        api_key=overlay.api_key or api_key or found.api_key,
+        base_url=model.overlay.base_url or found.base_url,
+        api_key=model.overlay.api_key or model.api_key or found.api_key,
     )
 
 

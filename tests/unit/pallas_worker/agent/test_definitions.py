@@ -1,0 +1,52 @@
+"""What one call's definitions may share with another's, and which of them are made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fast_agent.agents.agent_types import AgentConfig
+from fast_agent.core.fastagent import FastAgent
+from fast_agent.types import RequestParams
+
+from pallas_worker.agent.definitions import copies_for_call, needed_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_configurations_of_two_calls_share_no_container() -> None:
+    def tool() -> None: ...
+
+    params = RequestParams(temperature=0.5)
+    original = AgentConfig("a", servers=["s"], function_tools=[tool], default_request_params=params)
+    own: Any = copies_for_call({"a": {"config": original}})["a"]["config"]
+    own.servers.append("t")
+    own.default_request_params.temperature = 1.0
+    assert original.servers == ["s"]
+    assert original.default_request_params is not None
+    assert original.default_request_params.temperature == 0.5
+    assert own.function_tools == [tool]
+
+
+def test_only_what_the_served_agent_is_made_of_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # fast-agent reads its configuration there
+    fast = FastAgent("tests", parse_cli_args=False)
+
+    @fast.agent(name="leaf")
+    async def leaf() -> None: ...
+
+    @fast.agent(name="middle", agents=["leaf"])
+    async def middle() -> None: ...
+
+    @fast.agent(name="other")
+    async def other() -> None: ...
+
+    @fast.chain(name="top", sequence=["middle", "leaf"])
+    async def top() -> None: ...
+
+    assert list(needed_by("top", fast.agents)) == ["leaf", "middle", "top"]
+    assert list(needed_by("other", fast.agents)) == ["other"]
