@@ -1,1 +1,1 @@
-"""The operator's command line."""
+"""The operator's command line: `main` loads the verb, `verbs` has one file for each, `failures` the exit statuses."""

@@ -1,7 +1,7 @@
-"""Ctrl-C that is never missed, for a command that may wait for ever.
+"""Ctrl-C that is never missed, for a command that may wait without end.
 
 Knows signals and one thread. Python raises KeyboardInterrupt between two steps of a program: a SIGINT that comes just
-before a read begins to block would be noticed only when something is there to read.
+before a read begins to block would be noticed only when there is something to read.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ GRACE = 0.2
 @contextlib.contextmanager
 def ending_on_interrupt() -> Iterator[None]:
     """Within the block, SIGINT ends the process with `EXIT_INTERRUPTED`, whatever it is waiting for."""
-    if threading.current_thread() is not threading.main_thread():  # which alone is told of signals
+    if threading.current_thread() is not threading.main_thread():  # only that one gets signals
         yield
         return
-    told, telling = socket.socketpair()
-    telling.setblocking(False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
     done = threading.Event()
 
     def watch() -> None:
-        while number := told.recv(1):
+        while number := reader.recv(1):
             if number[0] == signal.SIGINT and not done.wait(GRACE):
                 os._exit(EXIT_INTERRUPTED)
 
     watching = threading.Thread(target=watch, name="interrupts", daemon=True)
-    before = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     watching.start()
     try:
         yield
     finally:
         done.set()
         signal.set_wakeup_fd(before)
-        telling.close()
+        writer.close()
         watching.join()
-        told.close()
+        reader.close()

@@ -1,6 +1,6 @@
-"""What several verbs take: the socket, agents by name or all, a time-out, an output format.
+"""Options of several verbs: the socket, agents by name or all, a time-out, an output format.
 
-Knows click and where to find the control socket; no verb and no document but the names in it.
+Knows click and where to find the control socket; no verb, and of documents only the names of agents.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page over HTTP: `/`, the view that its script asks for, script and style.
 
-Knows Starlette and caching. What is rendered is kept for a moment, so that many who look cost as much as one.
+Knows Starlette and caching. What is rendered is kept for a moment, so that many viewers cost as much as one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _ASSETS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class _Document:
-    """A body with its validator; compressed when somebody first asks for it so."""
+    """A body with its validator; compressed at the first request for that."""
 
     body: bytes
     media_type: str

@@ -1,1 +1,1 @@
-"""One file for each verb, in groups."""
+"""One file for each verb: about agents, their state, and the configuration."""

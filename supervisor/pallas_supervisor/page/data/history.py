@@ -32,7 +32,7 @@ class Count(NamedTuple):
     tokens: float = 0
 
     def since(self, before: Count) -> Count:
-        """How much was counted; a counter that is smaller than before began anew."""
+        """How much was counted; a counter that is smaller than before was reset."""
         return Count(
             self.calls - before.calls if self.calls >= before.calls else self.calls,
             self.errors - before.errors if self.errors >= before.errors else self.errors,

@@ -40,7 +40,7 @@ class Totals:
 
 @dataclass(slots=True)
 class Model:
-    """What all agents together asked of one model."""
+    """Use of one model by all agents together."""
 
     turns: float = 0
     tokens: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ class Samples:
 
 
 def read_samples(metrics: Iterable[Metric]) -> Samples:
-    """Sort out the workers' series; those that the page does not show are passed over."""
+    """Sort the workers' series; those that the page does not show are left out."""
     found = Samples()
     for metric in metrics:
         if (take := _TAKERS.get(metric.name)) is None:

@@ -1,7 +1,7 @@
 """Small charts as inline SVG: bars, an area, a strip of states. Pure.
 
-Knows numbers and stretches of time; colours and sizes on the screen are the style sheet's. Charts are remembered:
-they change every 15 seconds, and are looked at more often.
+Knows numbers and stretches of time; colours and sizes on the screen are the style sheet's. Charts are cached: they
+change every 15 seconds, and are shown more often.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def area(values: tuple[float | None, ...], *, floor: float, label: str) -> Html:
 
 @lru_cache(REMEMBERED)
 def strip(stretches: tuple[Stretch, ...], *, label: str) -> Html:
-    """A band of the states over time; what was not ready is never too short to be seen."""
+    """A band of the states over time; a stretch that was not ready is wide enough to be seen."""
     shapes = []
     for stretch in stretches:
         begin, end = stretch.begin * WIDTH, stretch.end * WIDTH
@@ -83,7 +83,7 @@ def strip(stretches: tuple[Stretch, ...], *, label: str) -> Html:
                 height=STRIP_HEIGHT,
             )
         )
-    # What is ready goes below, so that it does not cover a short stretch beside it.
+    # Ready stretches are drawn first, so that they do not cover a short stretch beside them.
     shapes.sort(key=lambda shape: "state-ready" not in shape)
     return _chart(label, STRIP_HEIGHT, *shapes)
 

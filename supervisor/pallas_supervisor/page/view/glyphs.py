@@ -1,4 +1,4 @@
-"""The shapes beside the words for state and health, so that nothing is told by colour alone. Pure."""
+"""The shapes beside the words for state and health, so that colour alone never carries a meaning. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def symbols() -> Html:
 
 
 def glyph(name: str, **place: int) -> Html:
-    """One of the shapes; it says nothing to a screen reader, the word beside it does."""
+    """One of the shapes; hidden from screen readers, which read the word beside it."""
     known = name if name in SHAPES else "other"
     use = tag("use", href=f"#glyph-{known}")
     return tag("svg", use, class_="glyph", aria_hidden="true", width=16, height=16, **place)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.page.view.glyphs import glyph
 from pallas_supervisor.page.view.html import Html, tag
-from pallas_supervisor.page.view.layers import lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +23,9 @@ LETTER = 8
 MAX_LETTERS = 24
 
 
-def graph(agents: Iterable[AgentFacts]) -> Html | None:
-    """The drawing; None where nobody needs anybody."""
+def graph(agents: Iterable[AgentFacts], layout: Layout) -> Html:
+    """The drawing of a layout that has places."""
     facts = {agent.name: agent for agent in agents}
-    layout = lay_out({name: agent.needs for name, agent in facts.items()})
-    if not layout.places:
-        return None
     width = LETTER * max(len(_shown(name)) for name in layout.places) + 44
     pen = _Pen(width)
     lines = [
@@ -52,11 +48,6 @@ def graph(agents: Iterable[AgentFacts]) -> Html | None:
         width=full,
         height=high,
     )
-
-
-def alone(agents: Iterable[AgentFacts]) -> tuple[str, ...]:
-    """Those who need nobody and whom nobody needs."""
-    return lay_out({agent.name: agent.needs for agent in agents}).alone
 
 
 def _shown(name: str) -> str:

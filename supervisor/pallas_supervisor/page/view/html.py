@@ -1,7 +1,7 @@
 """HTML from nested calls: text is escaped unless it is markup already. Pure.
 
-Knows HTML's syntax; nothing of what is said in it. Text is shown as it is: what would be invisible, or change the order
-of what stands around it, is an escape, and no text is endless.
+Knows HTML's syntax; nothing of the contents. Text is shown as it is: what would be invisible, or change the order of
+what stands around it, is an escape, and long text is cut.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TEXT = 1000
 """Characters of a text that are shown."""
 
 _SPECIAL = re.compile(r"[^A-Za-z0-9 !#$%()*+,\-./:;=?@\[\\\]^_`{|}~]").search
-"""Finds what few texts have: what HTML has a meaning for, and all that is not printable ASCII."""
+"""Finds what few texts have: characters with a meaning in HTML, and all that is not printable ASCII."""
 _VOID = frozenset({"link", "meta"})
 
 

@@ -1,7 +1,7 @@
 """A dependency graph in columns, as Sugiyama, Tagawa and Toda draw them. Pure.
 
-Knows names and who needs whom; nothing of pixels. Who is needed stands to the right of all who need it; a line
-over several columns passes between the agents there; within a column the order keeps lines short.
+Knows names and dependencies; nothing of pixels. A dependency stands to the right of all that need it; a line over
+several columns passes between the agents there; within a column the order keeps lines short.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """From the one who needs to the one that is needed, by way of `through`."""
+    """From an agent to one that it needs, by way of `through`."""
 
     source: str
     target: str
@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everybody stands; `alone` are those whom no line reaches, and they have no place."""
+    """Where each agent stands; `alone` are those that no line reaches, and they have no place."""
 
     places: Mapping[str, Place]
     lines: tuple[Line, ...]
@@ -102,8 +102,8 @@ def _columns(needs: Mapping[str, Iterable[str]]) -> dict[str, int]:
 def _untangle(ranks: list[list[_Spot]], neighbours: Mapping[_Spot, list[_Spot]]) -> list[list[_Spot]]:
     """Order each column by the mean position of its neighbours in the column beside it, there and back."""
     column_of = {spot: column for column, rank in enumerate(ranks) for spot in rank}
-    for reap in range(SWEEPS):
-        forth = reap % 2 == 0
+    for sweep in range(SWEEPS):
+        forth = sweep % 2 == 0
         order = range(1, len(ranks)) if forth else range(len(ranks) - 2, -1, -1)
         for column in order:
             beside = column - 1 if forth else column + 1

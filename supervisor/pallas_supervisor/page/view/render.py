@@ -1,4 +1,4 @@
-"""The page as HTML: a shell that stays, and the view in it that is made anew whenever something changes. Pure."""
+"""The page as HTML: a shell that stays, and the view in it that is made again whenever something changes. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pallas_supervisor.lifecycle.states import RESTING, State
 from pallas_supervisor.page.view import text
 from pallas_supervisor.page.view.charts import area, bars
 from pallas_supervisor.page.view.glyphs import glyph, symbols, word
-from pallas_supervisor.page.view.graph import alone, graph
+from pallas_supervisor.page.view.graph import graph
 from pallas_supervisor.page.view.html import Html, join, tag
+from pallas_supervisor.page.view.layers import lay_out
 from pallas_supervisor.page.view.servers import servers
 from pallas_supervisor.page.view.tables import (
     CALLS_FLOOR,
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from pallas_supervisor.page.data.samples import Samples
 
 POLL = 2000
-"""Milliseconds between two looks of the script."""
+"""Milliseconds between two requests of the script."""
 POLL_WHILE_MOVING = 1000
-"""The same while an agent is on its way to somewhere."""
+"""The same while an agent is between two states."""
 RELOAD = 10
 """Seconds after which a browser without scripts asks again."""
 TOKENS_FLOOR = 100.0
@@ -55,7 +56,7 @@ def page(facts: DeploymentFacts, shown: str, build: str) -> Html:
 
 
 def view(facts: DeploymentFacts, build: str) -> Html:
-    """What changes: the `main` element, with the time until the next look."""
+    """What changes: the `main` element, with the time until the next request."""
     moving = any(agent.state not in _SETTLED for agent in facts.agents)
     return tag(
         "main",
@@ -131,7 +132,7 @@ def _status(facts: DeploymentFacts) -> Html:
 
 
 def _trouble(facts: DeploymentFacts) -> Html | None:
-    """Who needs a look, and why, before anything else."""
+    """Which agents need attention, and why, before anything else."""
     if not facts.troubled:
         return None
     lines = (
@@ -192,14 +193,14 @@ def _tile(title: str, value: str, chart: Html | None) -> Html:
 
 
 def _dependencies(facts: DeploymentFacts) -> Html | None:
-    drawn = graph(facts.agents)
-    if drawn is None:
+    layout = lay_out({agent.name: agent.needs for agent in facts.agents})
+    if not layout.places:
         return None
-    apart = alone(facts.agents)
+    drawn = graph(facts.agents, layout)
     return _section(
         "Dependencies",
         tag("div", drawn, class_="scroll", role="region", aria_label="Dependency graph", tabindex=0),
-        tag("p", f"On their own: {', '.join(apart)}", class_="note alone") if apart else None,
+        tag("p", f"On their own: {', '.join(layout.alone)}", class_="note alone") if layout.alone else None,
         id="dependencies",
     )
 

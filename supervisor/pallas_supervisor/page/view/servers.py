@@ -18,7 +18,7 @@ MAX_SERVERS = 200
 
 
 def servers(facts: DeploymentFacts) -> Html | None:
-    """One entry each; None if nobody uses any."""
+    """One entry each; None if no agent uses any."""
     samples = facts.samples
     if not samples.downstreams and not samples.providers:
         return None

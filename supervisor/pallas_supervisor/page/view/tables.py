@@ -27,7 +27,7 @@ PER_MINUTE = 4
 CALLS_FLOOR = 6.0
 """Calls per minute that fill a chart of an agent that has fewer."""
 MAX_MODELS = 100
-"""Rows of models; what agents call theirs is their affair, and may be endless."""
+"""Rows of models; agents name theirs themselves, and there may be any number."""
 MEMORY_FLOOR = 64.0 * 2**20
 
 _AGENT_COLUMNS = (
@@ -42,7 +42,7 @@ _AGENT_COLUMNS = (
     ("Tokens", "number"),
 )
 _JUDGED = (State.READY, State.BACKOFF, State.FAILED)
-"""States in which an agent has a health; in the others it is on its way, or nobody wants it."""
+"""States in which an agent has a health; in the others it is between two, or should not run."""
 _KINDS = (
     ("input", "Input"),
     ("output", "Output"),

@@ -1,1 +1,1 @@
-"""Verbs that move agents."""
+"""start, stop, restart, wait: bring agents to a goal."""

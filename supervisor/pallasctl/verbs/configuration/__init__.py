@@ -1,1 +1,1 @@
-"""Verbs about the configuration."""
+"""check, reload: read the configuration."""

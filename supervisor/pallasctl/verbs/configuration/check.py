@@ -1,6 +1,6 @@
 """The verb `check`: read a deployment's configuration and report everything that is wrong with it.
 
-Needs no supervisor: reads files and environment as one does at its start, and starts nothing.
+Needs no supervisor: it reads files and environment as a supervisor does at its start, and starts nothing.
 """
 
 from __future__ import annotations

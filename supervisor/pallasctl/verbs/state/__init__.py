@@ -1,1 +1,1 @@
-"""Verbs that show how agents are."""
+"""status, health, logs: show how agents are."""

@@ -32,8 +32,7 @@ _LEVEL_COLOURS: Mapping[str, Colour] = {
 
 _BLOCKS = ("stack", "exception")
 _SHOWN = {"time", "level", "logger", "message", "agent", "pid", "generation", *_BLOCKS}
-"""What has its own place in a line of text, or is left to `-o json`."""
-
+"""Fields with a place of their own in a line of text, or left to `-o json`."""
 
 _DEFAULT_COUNT = 100
 _EVERYTHING = 1_000_000_000
@@ -120,7 +119,7 @@ def logs(
     """
     wanted = count
     if pattern is not None:
-        # A pattern may take for ever on some text: here that is this command's time and not the supervisor's.
+        # On some texts a pattern takes very long: matching here costs this command's time and not the supervisor's.
         wanted = _EVERYTHING
         if count is None:
             count = _DEFAULT_COUNT if since is None else _EVERYTHING

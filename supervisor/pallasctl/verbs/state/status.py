@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pallas_control.documents import AgentStatus, StatusDocument
 
 OUTDATED = "*"
-"""Behind the state of an agent whose worker was started with an older configuration."""
+"""Follows the state of an agent whose worker was started with an older configuration."""
 
 _TABLE = ("NAME", "STATE", "HEALTH", "PID", "PORT", "RESTARTS", "UPTIME")
 _WIDE = ("WANTED", "FAILURES", "STARTS", "MEMORY", "SINCE", "LAST EXIT", "DEPENDS ON")
@@ -117,7 +117,7 @@ def _message(agent: AgentStatus) -> Cell:
 
 
 def _notes(document: StatusDocument, agents: Sequence[AgentStatus]) -> Iterator[str]:
-    """What the files say and the fleet does not do yet, and the way out."""
+    """Changes of the files that are not in use yet, and what to do about them."""
     older: dict[str, list[str]] = {}
     for agent in agents:
         if outdated := agent.get("outdated"):
