@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from fast_agent.types import LlmStopReason, RequestParams
 
+from pallas_worker.agent.failed_models import FailedModels
 from pallas_worker.agent.models.agent_kinds import messages_for, models_needed, turn_behind
 from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
-from pallas_worker.agent.outages import Outages
 from pallas_worker.agent.usage import Turn, turn_of
 from pallas_worker.fastagent.application import host_of
 from pallas_worker.interface.errors import CallError
@@ -64,7 +64,7 @@ class Instance:
         """
         params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
         try:
-            outages = Outages(self._agents, models_needed(self._name, self._kind, self._agents))
+            outages = FailedModels(self._agents, models_needed(self._name, self._kind, self._agents))
             messages = messages_for(self._kind, self._history, message)
             answer: PromptMessageExtended = await self._agent.generate(messages, params)
         except Exception as error:

@@ -35,11 +35,11 @@ from pallas_worker.downstreams.settings import (
 )
 from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
 from pallas_worker.fastagent.application import make_instance, runtime_of, settings_of
-from pallas_worker.fastagent.asked_back import answer_for_nobody, lend_nothing_unasked
+from pallas_worker.fastagent.client_features import refuse_elicitation, turn_sampling_off
 from pallas_worker.fastagent.guard import guard_tools
-from pallas_worker.fastagent.inlets import leave_out_uninvited
+from pallas_worker.fastagent.implicit_sources import settle_subagents
 from pallas_worker.fastagent.shortcuts import take_shortcuts
-from pallas_worker.fastagent.silence import join_logging, trim_filters, write_no_files
+from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -239,13 +239,13 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     """
     use_own_aggregator()
     guard_tools()
-    answer_for_nobody()
-    lend_nothing_unasked(settings_of(fast))
+    refuse_elicitation()
+    turn_sampling_off(settings_of(fast))
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")
-    write_no_files(settings_of(fast))
+    disable_output_files(settings_of(fast))
     served = served_agent(agent, fast.agents)
     refuse_void_filters(fast.agents)
-    leave_out_uninvited(data["config"] for data in fast.agents.values())
+    settle_subagents(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
         runtime = AgentRuntime(fast, runtime_of(harness), served)

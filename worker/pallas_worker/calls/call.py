@@ -24,7 +24,7 @@ from pallas_worker.interface.tools import parse_send_message
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.correlation import bound
-from pallas_worker.telemetry.tracing import span, tell_outcome
+from pallas_worker.telemetry.tracing import set_outcome, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,7 +91,7 @@ class Calls:
                 request = parse_send_message(arguments)
                 stack.enter_context(bound(conversation=request.conversation_id))
                 called = stack.enter_context(span("send_message", agent=self._agent, request_id=request_id))
-                stack.callback(lambda: tell_outcome(called, outcome))
+                stack.callback(lambda: set_outcome(called, outcome))
                 _announce(request)
                 self._vision.refuse(request.images)
                 async with self._admission.place():

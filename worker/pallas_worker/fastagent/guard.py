@@ -17,7 +17,7 @@ from fast_agent.types import PromptMessageExtended
 from mcp_types import CallToolResult, TextContent
 
 from pallas_common.logs.setup import get_logger
-from pallas_worker.fastagent.tool_calls import ToolCall, meant, refusal
+from pallas_worker.fastagent.tool_calls import ToolCall, refusal, resolve_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,14 +41,14 @@ def guard_tools() -> None:
         run = vars(owner)["run_tools"]
         if not hasattr(run, "__wrapped__"):
             owner.run_tools = _guarded(run)
-    mcp_agent.__dict__["build_mcp_tool_route"] = _route_as_told
+    mcp_agent.__dict__["build_mcp_tool_route"] = _route_as_named
 
 
 _build_route: Any = getattr(mcp_agent, "build_mcp_tool_route", None)
 
 
 @functools.wraps(_build_route)
-def _route_as_told(*, is_filesystem_runtime_tool: bool, **request: Any) -> Any:
+def _route_as_named(*, is_filesystem_runtime_tool: bool, **request: Any) -> Any:
     """Let a file tool of the agent's own run when the model names it.
 
     fast-agent would run any server's tool of that name in its place, also one that a filter hides.
@@ -90,7 +90,7 @@ async def _judge(
     catalog = agent.aggregator.tool_catalog() if isinstance(agent, McpAgent) else None
     allowed, refused = {}, {}
     for id_, request in calls.items():
-        name = meant(request.params.name, listed)
+        name = resolve_name(request.params.name, listed)
         known = catalog.namespaced_tool(name) if catalog is not None and name is not None else None
         call = ToolCall(
             agent=agent.name,

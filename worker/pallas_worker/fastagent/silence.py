@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FILTERED = ("mcp.client.sse", "mcp.client.streamable_http", "mcp.client.auth.oauth2")
 
 
-def write_no_files(settings: Settings) -> None:
+def disable_output_files(settings: Settings) -> None:
     """Before fast-agent's runtime is entered: no session files, no log file, no progress display."""
     settings.session_history = False
     settings.logger.type = "none"

@@ -47,7 +47,7 @@ def refusal(call: ToolCall, available: Sequence[str]) -> str | None:
     return f"{refused}; available tools: {', '.join(names)}{more}"
 
 
-def meant(name: str, listed: Sequence[str]) -> str | None:
+def resolve_name(name: str, listed: Sequence[str]) -> str | None:
     """The one tool of `listed` that a model means by `name`: models drop a server's prefix, or write capitals.
 
     `server__tool`, `SERVER__Tool` and `tool` → `server__tool`; None if there is none, or more than one.

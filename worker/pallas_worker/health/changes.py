@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _log = get_logger("pallas.worker.health")
 
 
-def tell_change(agent: str, subject: Subject) -> None:
+def report_change(agent: str, subject: Subject) -> None:
     """Let the agent's gauges follow; one record when it has gone down or slow, or is well again. All begin as well."""
     condition, state = subject.condition, subject.state
     if state is None:

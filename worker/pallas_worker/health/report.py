@@ -26,7 +26,7 @@ from pallas_common.protocol.reports import (
 )
 from pallas_common.times import rfc3339
 from pallas_worker.health.assessment import assess
-from pallas_worker.health.changes import tell_change
+from pallas_worker.health.changes import report_change
 from pallas_worker.health.mcp_probe import Prober
 from pallas_worker.health.needs import subjects_for
 from pallas_worker.telemetry import metrics
@@ -279,7 +279,7 @@ class Health:
     def _tell(self) -> None:
         """Have gauges, log and whoever is told follow the newest outcomes."""
         for subject in self._subjects:
-            tell_change(self._agent, subject)
+            report_change(self._agent, subject)
         metrics.set_health_checked(self._agent)
         if not any(subject.is_awaited for subject in self._subjects if subject.counts):
             self._announce()

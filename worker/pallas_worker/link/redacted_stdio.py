@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pallas_common.secrets.values import KnownSecrets
 
 
-class DiscreetStream(io.TextIOWrapper):
+class RedactedStream(io.TextIOWrapper):
     """A text stream that takes another one's place, on the same descriptor."""
 
     def __init__(self, replaced: io.TextIOWrapper, secrets: KnownSecrets) -> None:
@@ -38,10 +38,10 @@ class DiscreetStream(io.TextIOWrapper):
         return len(text)
 
 
-def print_no_secrets(secrets: KnownSecrets) -> None:
+def redact_stdio(secrets: KnownSecrets) -> None:
     """Let `print` and all else that writes to `sys.stdout` and `sys.stderr` say none of `secrets`."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):  # there may be none, or somebody's own
             with contextlib.suppress(OSError, ValueError):  # or one that is closed
-                setattr(sys, name, DiscreetStream(stream, secrets))
+                setattr(sys, name, RedactedStream(stream, secrets))

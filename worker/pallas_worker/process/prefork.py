@@ -19,7 +19,7 @@ from pallas_common.protocol.spec import Descriptors
 from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.double_fork import fork_adopted
 from pallas_worker.process.run import run_worker
-from pallas_worker.process.warm_up import rehearse
+from pallas_worker.process.warm_up import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ PATIENCE = 1.0
 """Seconds that it may take to answer; it may be rehearsing, which takes a fraction of one."""
 
 
-class Spare:
+class PreforkedWorker:
     """A process that waits to become a worker, and ends with the zygote.
 
     Args:
@@ -86,7 +86,7 @@ def _wait(zygote: socket.socket) -> NoReturn:
     setproctitle.setproctitle(TITLE)
     wake_on_parent_death()  # one that is stopped could not see the zygote's end
     if not select.select([zygote], [], [], 0)[0]:
-        rehearse()
+        warm_up()
     command, descriptors, _, _ = socket.recv_fds(zygote, 64, len(Descriptors._fields))
     if not command:
         os._exit(0)

@@ -34,7 +34,7 @@ from pallas_worker.link.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.link.line_writer import LineWriter
 from pallas_worker.link.log_handler import RecordHandler
 from pallas_worker.link.notice_reader import NoticeReader
-from pallas_worker.link.redacted_stdio import print_no_secrets
+from pallas_worker.link.redacted_stdio import redact_stdio
 from pallas_worker.process.memory_limit import MemoryLimit
 from pallas_worker.process.user_module.errors import said
 from pallas_worker.redact import known, redact
@@ -87,7 +87,7 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
         reports.write(encode_report(message))
 
     known.add(secrets_in(os.environ))
-    print_no_secrets(known)
+    redact_stdio(known)
     handler = RecordHandler(LineWriter(descriptors.records))
     handler.addFilter(CorrelationFilter())
     configure_logging(

@@ -35,12 +35,12 @@ from pallas_worker.calls.admission import Admission
 from pallas_worker.calls.call import Calls
 from pallas_worker.downstreams.settings import unset_variables
 from pallas_worker.fastagent.application import check_names, settings_of
-from pallas_worker.fastagent.inlets import close_inlets
+from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.health.needs import providers_for
 from pallas_worker.health.report import Health
 from pallas_worker.http.mcp_app import WorkerApp
-from pallas_worker.http.self_check import complaint_of
+from pallas_worker.http.self_check import self_check
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.link.heartbeat import beat
 from pallas_worker.process.user_module.errors import UserCode
@@ -86,7 +86,7 @@ async def serve(
     """
     report(StageReport(stage="importing"))
     check_names()
-    close_inlets()
+    disable_implicit_sources()
     code = UserCode(spec.directory, spec.module)
     fast = load_agents(spec.module, code, report)
     report(StageReport(stage="creating"))
@@ -161,7 +161,7 @@ async def _serve(
     try:
         async with app.server.session_manager.run():
             http = HttpServer(asgi, listener, _connections(spec))
-            complaint = await complaint_of(http, spec.port)
+            complaint = await self_check(http, spec.port)
             if complaint is None:
                 http.start()
                 published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)

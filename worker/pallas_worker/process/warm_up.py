@@ -20,7 +20,7 @@ from pallas_common.http.server import HttpServer
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.http.mcp_app import WorkerApp
-from pallas_worker.http.self_check import complaint_of
+from pallas_worker.http.self_check import self_check
 from pallas_worker.process.run import loop_factory
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PORT = 1
 """Of nobody; it only stands in the Host header."""
 
 
-def rehearse() -> None:
+def warm_up() -> None:
     """Look for fast-agent's names, read settings, and answer a request of our own.
 
     What fails here will fail for a worker, who can say it.
@@ -53,15 +53,15 @@ def rehearse() -> None:
 
 
 async def answered() -> str | None:
-    """Answer a request of our own, as a worker does before it says that it is ready; see `complaint_of`."""
-    app = WorkerApp(_SPEC, _Nobody(), _Nobody())
+    """Answer a request of our own, as a worker does before it says that it is ready; see `self_check`."""
+    app = WorkerApp(_SPEC, _NoCalls(), _NoCalls())
     asgi = app.asgi(_SPEC.allowed_hosts)
     with socket.socket() as listener:
         async with app.server.session_manager.run():
-            return await complaint_of(HttpServer(asgi, listener, Connections("rehearsal", 1)), PORT)
+            return await self_check(HttpServer(asgi, listener, Connections("rehearsal", 1)), PORT)
 
 
-class _Nobody:
+class _NoCalls:
     """Answers no call and knows of no health."""
 
     async def send_message(self, *_: object) -> CallToolResult:

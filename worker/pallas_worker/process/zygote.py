@@ -24,7 +24,7 @@ from pallas_common.protocol.spec import Descriptors
 from pallas_common.tracing.settings import tracing_settings
 from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.double_fork import fork_adopted
-from pallas_worker.process.prefork import Spare, become_worker
+from pallas_worker.process.prefork import PreforkedWorker, become_worker
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -122,14 +122,14 @@ def _preload() -> None:
     platform.platform()  # goes into every agent's prompt context, and asks a program that it starts
 
 
-def _fork_ahead(channel: socket.socket) -> Spare | None:
+def _fork_ahead(channel: socket.socket) -> PreforkedWorker | None:
     try:
-        return Spare(channel.close)
+        return PreforkedWorker(channel.close)
     except (OSError, RuntimeError, MemoryError):  # whoever asks for a worker will be told
         return None
 
 
-def _spawn(channel: socket.socket, descriptors: Descriptors, spare: Spare | None) -> int:
+def _spawn(channel: socket.socket, descriptors: Descriptors, spare: PreforkedWorker | None) -> int:
     """The process ID of a worker that is the supervisor's child, forked now or ahead."""
     if spare is not None and spare.become(descriptors):
         return spare.pid

@@ -94,7 +94,7 @@ def span(name: str, **attributes: str | float) -> AbstractContextManager[trace.S
     return _tracing.tracer.start_as_current_span(name, attributes=named)
 
 
-def tell_outcome(current: trace.Span, outcome: str) -> None:
+def set_outcome(current: trace.Span, outcome: str) -> None:
     """Say on the span how what it stands for went: `ok` or `error`."""
     current.set_attribute("pallas.outcome", outcome)
     if outcome != "ok":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_worker.fastagent.tool_calls import LONGEST_NAME, MOST_NAMES, ToolCall, meant, refusal
+from pallas_worker.fastagent.tool_calls import LONGEST_NAME, MOST_NAMES, ToolCall, refusal, resolve_name
 
 LISTED = ("tools__echo", "others__echo", "tools__add", "read", "agent__child")
 
@@ -24,7 +24,7 @@ LISTED = ("tools__echo", "others__echo", "tools__add", "read", "agent__child")
     ],
 )
 def test_a_name_means_one_tool_that_is_listed_or_none(name: str, tool: str | None) -> None:
-    assert meant(name, LISTED) == tool
+    assert resolve_name(name, LISTED) == tool
 
 
 def test_only_a_tool_that_is_listed_may_be_called() -> None:

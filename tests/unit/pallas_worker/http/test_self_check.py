@@ -20,7 +20,7 @@ class Server:
 
 def complaint(answer: Callable[[bytes], Awaitable[bytes]]) -> str | None:
     server: Any = Server(answer)
-    return asyncio.run(self_check.complaint_of(server, 8201))
+    return asyncio.run(self_check.self_check(server, 8201))
 
 
 def test_status_200_is_enough() -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pallas_worker.link.redacted_stdio import DiscreetStream, print_no_secrets
+from pallas_worker.link.redacted_stdio import RedactedStream, redact_stdio
 from pallas_worker.redact import CallSecrets
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ def test_what_is_printed_is_struck_also_on_a_descriptor_that_was_a_file_before(t
         os.dup2(write_end, stream.fileno())
         os.close(write_end)
         secrets = CallSecrets(["key-of-the-process"])
-        discreet = DiscreetStream(stream, secrets)
+        redacted = RedactedStream(stream, secrets)
         with secrets.during("token-of-the-call"):
-            print("it is", "key-of-the-process", "and token-of-the-call", file=discreet)
-        assert discreet.write("token-of-the-call\n") == 18
-        discreet.flush()
-        discreet.close()
+            print("it is", "key-of-the-process", "and token-of-the-call", file=redacted)
+        assert redacted.write("token-of-the-call\n") == 18
+        redacted.flush()
+        redacted.close()
     with os.fdopen(read_end) as printed:
         assert printed.read() == "it is [redacted] and [redacted]\ntoken-of-the-call\n"
 
@@ -40,6 +40,6 @@ def test_streams_that_are_none_or_closed_are_left_alone(
         pass
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", closed)
-    print_no_secrets(CallSecrets())
+    redact_stdio(CallSecrets())
     assert sys.stdout is None
     assert sys.stderr is closed

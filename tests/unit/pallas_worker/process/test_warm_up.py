@@ -8,12 +8,12 @@ import os
 import subprocess
 import sys
 
-from pallas_worker.process import warm_up as rehearsal
+from pallas_worker.process import warm_up
 
 LOOK = """
 import asyncio, gc, json, logging, os, signal, sys, threading, warnings
 from fast_agent import config
-from pallas_worker.process import run, serve, warm_up as rehearsal  # which the zygote has imported
+from pallas_worker.process import run, serve, warm_up  # which the zygote has imported
 from pallas_worker.telemetry import metrics
 from pallas_worker.fastagent import application
 
@@ -45,17 +45,17 @@ def libraries():
 gc.disable()  # as in a zygote and what it forks
 run.loop_factory()().close()  # libuv has a pipe that lasts as long as the process
 before = process()
-rehearsal.rehearse()
+warm_up.warm_up()
 after = process()
 made = libraries()  # the first time, libraries make loggers and load what they load late
-rehearsal.rehearse()
+warm_up.warm_up()
 print(json.dumps([[before, made], [after, libraries()]]))
 assert application.check_names.cache_info().currsize == 1, "fast-agent's names would be looked for at each start"
 """
 
 
 def test_the_request_is_answered() -> None:
-    assert asyncio.run(rehearsal.answered()) is None
+    assert asyncio.run(warm_up.answered()) is None
 
 
 def test_nothing_of_it_stays() -> None:

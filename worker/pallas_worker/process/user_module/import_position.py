@@ -33,7 +33,7 @@ _log = get_logger("pallas.worker.whereabouts")
 
 
 @contextmanager
-def ended_where_it_is(code: UserCode, report: Callable[[FailedReport], None]) -> Iterator[None]:
+def reporting_position(code: UserCode, report: Callable[[FailedReport], None]) -> Iterator[None]:
     """While the block runs in the main thread, let SIGTERM and SIGINT end the process, with a report of where it was.
 
     Python's own handler in C writes each signal's number to a descriptor, at once and whatever the main thread does;

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fast_agent import FastAgent
 
 from pallas_worker.interface.errors import AgentError
-from pallas_worker.process.user_module.import_position import ended_where_it_is
+from pallas_worker.process.user_module.import_position import reporting_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def load_agents(module: str, code: UserCode, report: Callable[[FailedReport], No
     # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not its affair.
     sys.argv = [module]
     try:
-        with ended_where_it_is(code, report):
+        with reporting_position(code, report):
             imported = importlib.import_module(module)
             fast = getattr(imported, NAME, None)
     except BaseException as error:

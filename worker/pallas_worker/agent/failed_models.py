@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fast_agent.types import PromptMessageExtended
 
 
-class Outages:
+class FailedModels:
     """Listens to the models of some agents, from its making on."""
 
     def __init__(self, agents: Mapping[str, Any], names: Iterable[str]) -> None:

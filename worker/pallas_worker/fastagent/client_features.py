@@ -23,7 +23,7 @@ NOBODY = (
 )
 
 
-def lend_nothing_unasked(settings: Settings) -> None:
+def turn_sampling_off(settings: Settings) -> None:
     """Turn off what lets every server use the agents' LLMs, unless somebody has turned it on; fast-agent has it on.
 
     A server with `sampling:` in its settings may use them in any case. The others are not told that they could.
@@ -35,7 +35,7 @@ def lend_nothing_unasked(settings: Settings) -> None:
         client.auto_sampling = False
 
 
-def answer_for_nobody() -> None:
+def refuse_elicitation() -> None:
     """Say the truth to those who ask for a human, unless the agent's module has registered somebody who answers."""
     if get_elicitation_input_callback() is None:
         set_elicitation_input_callback(_nobody)

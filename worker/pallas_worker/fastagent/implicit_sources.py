@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fast_agent.agents.agent_types import AgentConfig
 
 
-def close_inlets() -> None:
+def disable_implicit_sources() -> None:
     """Keep out what lies about; for this process, and before the agent's module is imported.
 
     Skills come from `skills=` of an agent, from `FastAgent(skills_directory=…)` or from `skills.directories`; agent
@@ -32,7 +32,7 @@ def close_inlets() -> None:
         setattr(owner, name, replacement)
 
 
-def leave_out_uninvited(definitions: Iterable[AgentConfig]) -> None:
+def settle_subagents(definitions: Iterable[AgentConfig]) -> None:
     """Settle what fast-agent would take from a rendered instruction, in which others have a say.
 
     A line of it can ask for a tool that starts subagents, and a downstream server's instructions are part of it.
