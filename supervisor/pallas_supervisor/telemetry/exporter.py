@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -24,7 +25,6 @@ from pallas_common.metrics.served_series import names_taken, shown
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.telemetry.loop_lag import LoopLag
 from pallas_supervisor.telemetry.process_metrics import WorkerProcess, WorkerProcessCollector, ZygoteCollector
-from pallas_supervisor.telemetry.tallies import Durations, States, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -202,6 +202,7 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=False)
         self.workers = WorkerProcessCollector(lambda: fleet.processes)
         self._merged = merged
+        self._fleet = fleet
         self._prefixes: dict[tuple[str, ...], str] = {}
         self._taken = _OwnNames()
         for collector in (FleetCollector(fleet), self.workers, ZygoteCollector(lambda: fleet.zygote_pid)):
@@ -209,14 +210,23 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._fleet = fleet
-        self._states = States("pallas_worker_state", "1 for the state in which the agent's worker is.", State)
-        self._restarts = Tally("pallas_worker_restarts", "Starts of a worker after its first one, by reason.")
-        self._starts = Durations(
+        self._restarts = Counter(
+            "pallas_worker_restarts",
+            "Starts of a worker after its first one, by reason.",
+            ["agent", "reason"],
+            registry=None,
+        )
+        self._starts = Histogram(
             "pallas_worker_start_seconds",
             "Time from the spawn of a worker until it is ready, in seconds.",
-            START_BUCKETS,
+            ["agent"],
+            buckets=START_BUCKETS,
+            registry=None,
         )
+        self._changes = 0
+        """How often one of these two has changed."""
+        self._kept: tuple[object, list[Family]] = (None, [])
+        """What changes only with an agent's state, and the version of which it is the text."""
         lag = Histogram(
             "pallas_supervisor_loop_lag_seconds",
             "How late the supervisor's event loop came to what was due, looked at once a second, in seconds.",
@@ -227,18 +237,22 @@ class Metrics:
 
     def count_restart(self, agent: str, reason: str) -> None:
         """A worker is started again."""
-        self._restarts.add(agent, reason)
+        self._restarts.labels(agent, reason).inc()
+        self._changes += 1
 
     def observe_start(self, agent: str, seconds: float) -> None:
         """A worker has become ready."""
         for reason in RESTART_REASONS:
-            self._restarts.add(agent, reason, by=0.0)
-        self._starts.observe(agent, seconds)
+            self._restarts.labels(agent, reason)
+        self._starts.labels(agent).observe(seconds)
+        self._changes += 1
 
     def forget(self, agent: str) -> None:
         """Drop the series of an agent that has been removed."""
-        self._restarts.forget(agent)
-        self._starts.forget(agent)
+        self._restarts.remove_by_labels({"agent": agent})
+        self._starts.remove_by_labels({"agent": agent})
+        self._changes += 1
+        self._prefixes = {}
         self.workers.forget(agent)
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -250,21 +264,38 @@ class Metrics:
         return page(families, content_type), content_type
 
     def _own(self) -> Iterator[Family]:
-        """The supervisor's series as text; the part of a line before the value is kept from scrape to scrape."""
-        prefixes = {}
-        for metric in self.registry.collect():
-            lines = []
-            for sample in metric.samples:
-                if sample.name.endswith("_created"):  # the workers' series have no such thing
-                    continue
-                key = (sample.name, *sample.labels.values())
-                prefix = self._prefixes.get(key) or sample_prefix(sample.name, sample.labels.items())
-                prefixes[key] = prefix
-                lines.append(f"{prefix}{number(float(sample.value))}\n")
-            yield Family(metric.name, metric.type, metric.documentation, encoded("".join(lines)))
-        self._prefixes = prefixes
-        ports = self._fleet.ports
-        agents = dict(self._fleet.agents).values()
-        yield self._states.family((agent.name, agent.state) for agent in agents if agent.name in ports)
-        yield self._restarts.family()
-        yield self._starts.family()
+        """The supervisor's series as text.
+
+        Some 30 series of each agent change only with its state: their text is kept until then, which makes the rest of
+        a scrape with nothing new several times as fast.
+        """
+        yield from map(self._text, self.registry.collect())
+        ports, agents = self._fleet.ports, dict(self._fleet.agents).values()
+        states = [(agent.name, agent.state) for agent in agents if agent.name in ports]
+        version = self._changes, states  # what is counted while the text is made is in the next one
+        if version != self._kept[0]:
+            metrics = (_states(states), *self._restarts.collect(), *self._starts.collect())
+            self._kept = version, [self._text(metric) for metric in metrics]
+        yield from self._kept[1]
+
+    def _text(self, metric: Metric) -> Family:
+        """The metric as text; the part of a line before the value is kept from scrape to scrape."""
+        lines = []
+        for sample in metric.samples:
+            if sample.name.endswith("_created"):  # the workers' series have no such thing
+                continue
+            key = (sample.name, *sample.labels.values())
+            if (prefix := self._prefixes.get(key)) is None:
+                prefix = self._prefixes[key] = sample_prefix(sample.name, sample.labels.items())
+            lines.append(f"{prefix}{number(float(sample.value))}\n")
+        return Family(metric.name, metric.type, metric.documentation, encoded("".join(lines)))
+
+
+def _states(agents: Iterable[tuple[str, State]]) -> Metric:
+    metric = GaugeMetricFamily(
+        "pallas_worker_state", "1 for the state in which the agent's worker is.", labels=["agent", "state"]
+    )
+    for name, current in agents:
+        for state in State:
+            metric.add_metric([name, state], state is current)
+    return metric
