@@ -210,7 +210,6 @@ class MadeUp:
             AgentFacts(
                 name=name,
                 title=title,
-                port=24201 + len(self._agents),
                 url=endpoint("localhost", 24201 + len(self._agents)),
                 serves=f"agents.{name}",
                 model="openai.gpt-5-mini" if name in ("library", "archive") else "openai.gpt-5",

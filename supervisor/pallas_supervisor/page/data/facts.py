@@ -73,7 +73,6 @@ class AgentFacts:
 
     name: str
     title: str
-    port: int
     url: str
     """Where clients reach it."""
     serves: str
@@ -193,7 +192,6 @@ def gather(
             AgentFacts(
                 name=name,
                 title=deployed.title,
-                port=deployed.port,
                 url=endpoint(source.deployment.host, deployed.port),
                 serves=_serves(deployed, said),
                 model=(said.model if said is not None else None) or "",

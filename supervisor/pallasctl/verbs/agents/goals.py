@@ -11,19 +11,11 @@ import click
 
 from pallas_control.client import GRACE
 from pallas_control.errors import RefusedError
+from pallasctl import options
 from pallasctl.failures import Failure
-from pallasctl.options import (
-    agents_argument,
-    all_option,
-    chosen_agents,
-    control,
-    socket_option,
-    timeout_option,
-)
 from pallasctl.text import STATE_COLOURS, one_line, paint
 
 if TYPE_CHECKING:
-    from pallas_control.client import Control
     from pallas_control.documents import AgentStatus, VerbDocument
     from pallasctl.options import Option
 
@@ -32,30 +24,37 @@ def goal_verb(name: str, goal: str, help_: str, *flags: Option) -> click.Command
     """A verb that asks for a goal; the options in `flags` go into the request by their names."""
 
     def run(agents: tuple[str, ...], *, every: bool, no_wait: bool, timeout: float, **given: bool) -> None:
-        body = {"agents": chosen_agents(agents, every), "wait": not no_wait, "timeout": timeout}
+        body = {"agents": options.chosen_agents(agents, every), "wait": not no_wait, "timeout": timeout}
         body |= {flag: True for flag, is_set in given.items() if is_set}
-        document = ask(control(), f"/v1/{name}", body, timeout, goal)
+        document = ask(f"/v1/{name}", body, timeout, goal)
         report(document, goal, waited=not no_wait)
 
     command = click.command(name, help=help_)(run)
     no_wait = click.option(
         "--no-wait", is_flag=True, help="Return when the supervisor has taken the request."
     )
-    timeout = timeout_option(f"How long to wait until they are {goal}.")
-    options: tuple[Option, ...] = (agents_argument, all_option, *flags, no_wait, timeout, socket_option)
-    for option in options:
+    timeout = options.timeout_option(f"How long to wait until they are {goal}.")
+    every: tuple[Option, ...] = (
+        options.agents_argument,
+        options.all_option,
+        *flags,
+        no_wait,
+        timeout,
+        options.socket_option,
+    )
+    for option in every:
         option(command)
     return command
 
 
-def ask(control_: Control, path: str, body: dict[str, Any], timeout: float, goal: str) -> VerbDocument:
+def ask(path: str, body: dict[str, Any], timeout: float, goal: str) -> VerbDocument:
     """The supervisor's answer to a verb.
 
     Raises:
         Failure: it refused, or the goal was not reached in time.
     """
     try:
-        document: VerbDocument = control_.post(path, body, timeout=timeout + GRACE)
+        document: VerbDocument = options.control().post(path, body, timeout=timeout + GRACE)
     except RefusedError as refusal:
         late = [_line(agent) for agent in refusal.document.get("agents", ()) if agent["state"] != goal]
         raise Failure(refusal.message, details=[*refusal.details, *late]) from None

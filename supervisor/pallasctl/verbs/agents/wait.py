@@ -10,22 +10,15 @@ import time
 import click
 
 from pallas_control.errors import UnreachableError
-from pallasctl.options import (
-    agents_argument,
-    all_option,
-    chosen_agents,
-    control,
-    socket_option,
-    timeout_option,
-)
+from pallasctl import options
 from pallasctl.verbs.agents.goals import ask, report
 
 _POLL = 0.1
 
 
 @click.command()
-@agents_argument
-@all_option
+@options.agents_argument
+@options.all_option
 @click.option(
     "--for",
     "goal",
@@ -34,21 +27,21 @@ _POLL = 0.1
     show_default=True,
     help="What to wait for.",
 )
-@timeout_option("How long to wait.")
-@socket_option
+@options.timeout_option("How long to wait.")
+@options.socket_option
 def wait(agents: tuple[str, ...], *, every: bool, goal: str, timeout: float) -> None:
     """Wait until agents are ready, or stopped.
 
     A supervisor that does not answer yet is waited for too, where the goal is `ready`. The exit status is 1
     once an agent cannot get there any more, or at the time-out.
     """
-    names = chosen_agents(agents, every)
+    names = options.chosen_agents(agents, every)
     deadline = time.monotonic() + timeout
     while True:
         left = max(deadline - time.monotonic(), _POLL)
         try:
             body = {"agents": names, "wait": True, "timeout": left, "for": goal}
-            document = ask(control(), "/v1/wait", body, left, goal)
+            document = ask("/v1/wait", body, left, goal)
         except UnreachableError:
             if goal != "ready" or time.monotonic() >= deadline:
                 raise
