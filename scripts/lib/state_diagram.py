@@ -28,6 +28,7 @@ WORDS = {
     "Ready": "ready",
     "StartFailureReported": "says why it fails",
     "Unhealthy": "heartbeats missed",
+    "KillNow": "to be killed at once",
     "Died": "process ended",
     "Reaped": "nothing left of it",
 }

@@ -1,4 +1,4 @@
-"""The supervisor's life: take what it needs, start the fleet, serve, stop in reverse order.
+"""The supervisor's life: take what it needs, start the manager, serve, stop in reverse order.
 
 Knows the order of things; each thing is somebody else's. Nothing is started before all that can be refused is taken.
 """
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from pallas_registry.deployment.model import Deployment
     from pallas_registry.source import Configuration
+    from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.processes.keeper.client import Keeper
     from pallas_supervisor.processes.zygote_client import Zygote
 
@@ -144,44 +145,55 @@ class _Supervisor:
         if not logs_to_stderr(os.environ):
             own_logger().addHandler(Console(deployment.name))
         for warning in self._assignment.configuration.warnings:
-            _log.warning("%s", warning)
+            _log.warning(str(warning))
         for line in left_behind:
-            _log.warning("%s", line)
+            _log.warning(line)
         self._store.drop_unclaimed()
         await self._store.open()
         self._store.keep(listeners.values())
         registry_listener = listeners.pop(REGISTRY, None)
         metrics = socket_path.parent / "metrics"
         self._stack.callback(shutil.rmtree, metrics, ignore_errors=True)
-        fleet = AgentManager(
-            deployment,
-            self._assignment.configuration.settings,
+        manager = AgentManager(
+            self._drift(),
             listeners=listeners,
             slots=Slots(metrics),
             log_router=log_router,
-            levels=levels,
             zygote=self._assignment.zygote,
             directory=str(self._assignment.directory),
             outlives=self._store.holds,
-            drift=self._provenance(),
             traces=traces,
             groups=self._groups(),
             parent=self._assignment.keeper or THIS_PROCESS,
         )
-        self._leave_trail(fleet, socket_path.parent)
+        self._leave_trail(manager.launcher.lifeline, socket_path.parent)
         public = () if registry_listener is None else (registry_listener,)
-        reloading = Reloading(fleet, lambda: self._reload_announced(fleet, public))
-        await self._serve(fleet, reloading, socket_path, registry_listener, since)
+        reloading = Reloading(
+            manager.engine,
+            manager.drift,
+            manager.responders,
+            manager.parts,
+            lambda: self._reload_announced(listeners, public),
+        )
+        await self._serve(manager, reloading, socket_path, registry_listener, since)
 
     async def _serve(
         self,
-        fleet: AgentManager,
+        manager: AgentManager,
         reloading: Reloading,
         socket_path: Path,
         registry_listener: socket.socket | None,
         since: float,
     ) -> None:
-        control = control_api(fleet, OperatorVerbs(fleet), reloading, since)
+        engine, status = manager.engine, manager.status
+        control = control_api(
+            status,
+            manager.drift,
+            manager.log_router,
+            OperatorVerbs(engine),
+            reloading,
+            lambda: engine.now() - since,
+        )
         control_listener = _control_listener(socket_path)
         self._stack.callback(control_listener.close)
         self._stack.callback(socket_path.unlink, missing_ok=True)
@@ -190,52 +202,50 @@ class _Supervisor:
         limit = share_of_descriptors(1 / 8, 256)
         connections = Connections("control socket", limit, grace=CONTROL_GRACE, stall_timeout=math.inf)
         servers = [HttpServer(control, control_listener, connections, protocol=PeerProtocol, dates=False)]
-        self._stack.callback(fleet.traces.close, fleet.agents)
-        directory = Directory(fleet)
+        self._stack.callback(manager.traces.close, engine.agents)
+        directory = Directory(status, manager.drift, manager.parts)
         if registry_listener is not None:
             connections = Connections("registry port", share_of_descriptors(1 / 4, 1024))
-            public = public_api(fleet, directory)
+            public = public_api(engine, status, manager.facts, manager.metrics, manager.slots, directory)
             servers.append(HttpServer(public, registry_listener, connections, dates=False))
         for server in servers:
             server.start()
-        self._handle_signals(fleet, reloading)
-        fleet.change_observers.append(lambda: self._notifier.status(fleet.summary()))
+        self._handle_signals(manager, reloading)
+        manager.parts.changed.add(lambda: self._notifier.status(status.summary()))
         _log.info(
-            "%s: supervising %s, control socket %s",
-            fleet.deployment.name,
-            counted(len(fleet.agents), "agent"),
-            socket_path,
+            f"{status.deployment.name}: supervising {counted(len(engine.agents), 'agent')}, "
+            f"control socket {socket_path}"
         )
-        fleet.engine.start(fleet.agents)
+        engine.start(engine.agents)
         self._notifier.send("READY=1", f"MAINPID={os.getpid()}")
-        self._keep_alive(fleet)
-        fleet.metrics.lag.start()
-        self._stack.callback(fleet.metrics.lag.stop)
+        self._keep_alive(engine)
+        manager.metrics.lag.start()
+        self._stack.callback(manager.metrics.lag.stop)
         await self._stopping.wait()
-        await self._shut_down(fleet, servers)
+        await self._shut_down(manager, servers)
 
-    async def _shut_down(self, fleet: AgentManager, servers: list[HttpServer]) -> None:
+    async def _shut_down(self, manager: AgentManager, servers: list[HttpServer]) -> None:
         self._notifier.send("STOPPING=1")
         _log.info("stopping all agents")
-        fleet.responders.retire()
-        extending = asyncio.create_task(self._extend_timeout(fleet), name="extend time-out")
-        stopping = asyncio.create_task(fleet.engine.shut_down())
+        manager.responders.retire()
+        extending = asyncio.create_task(self._extend_timeout(manager.engine), name="extend time-out")
+        stopping = asyncio.create_task(manager.engine.shut_down())
         impatient = asyncio.create_task(self._impatient.wait())
         await asyncio.wait({stopping, impatient}, return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             _log.warning("told to stop again: killing what is left")
-            fleet.kill_all()
+            manager.kill_all()
             await stopping
         impatient.cancel()
         await asyncio.gather(*(server.drain(DRAIN_TIMEOUT) for server in servers))
         extending.cancel()
-        fleet.responders.close_all()
-        await fleet.launcher.close()
-        await fleet.intake.finish()
+        manager.responders.close()
+        await manager.launcher.close()
+        await manager.intake.finish()
         if self._assignment.keeper is not None:
             self._assignment.keeper.end()
-        close_listeners(fleet.listeners.values())
-        forget(control_socket(fleet.deployment.name, os.environ).parent)
+        close_listeners(manager.responders.listeners.values())
+        forget(control_socket(manager.drift.deployment.name, os.environ).parent)
         _log.info("stopped")
 
     # --- what is taken ------------------------------------------------------------------------------------
@@ -249,7 +259,7 @@ class _Supervisor:
             groups.end_leftovers()
         return groups
 
-    def _leave_trail(self, fleet: AgentManager, directory: Path) -> None:
+    def _leave_trail(self, lifeline: int, directory: Path) -> None:
         """Write down by what the next supervisor recognises our processes, now and with each new keeper."""
         keeper, word = self._assignment.keeper, os.environ.get(TRAIL_VARIABLE)
         if keeper is None or word is None:
@@ -257,9 +267,9 @@ class _Supervisor:
 
         def write() -> None:
             try:
-                Trail.of_this_process(word, fleet.launcher.lifeline, keeper.pid).write(directory)
+                Trail.of_this_process(word, lifeline, keeper.pid).write(directory)
             except OSError as error:
-                _log.warning("the next supervisor could not recognise what this one started: %s", error)
+                _log.warning(f"the next supervisor could not recognise what this one started: {error}")
 
         write()
         keeper.start_observers.append(write)
@@ -272,7 +282,7 @@ class _Supervisor:
         self._stack.callback(close_listeners, list(listeners.values()))
         return listeners
 
-    def _provenance(self) -> Drift:
+    def _drift(self) -> Drift:
         given = self._assignment
         path = given.configuration.deployment.path
         return Drift(Source(path=path, directory=given.directory, only=given.only), given.configuration)
@@ -287,34 +297,36 @@ class _Supervisor:
 
     # --- signals and time ---------------------------------------------------------------------------------
 
-    def _handle_signals(self, fleet: AgentManager, reloading: Reloading) -> None:
+    def _handle_signals(self, manager: AgentManager, reloading: Reloading) -> None:
         def stop() -> None:
             (self._impatient if self._stopping.is_set() else self._stopping).set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, stop)
         self._loop.add_signal_handler(signal.SIGHUP, reloading.ask)
-        self._loop.add_signal_handler(signal.SIGCHLD, fleet.launcher.reap_adopted)
+        self._loop.add_signal_handler(signal.SIGCHLD, manager.launcher.reap_adopted)
 
     @contextlib.contextmanager
-    def _reload_announced(self, fleet: AgentManager, public: tuple[socket.socket, ...]) -> Iterator[None]:
+    def _reload_announced(
+        self, listeners: dict[str, socket.socket], public: tuple[socket.socket, ...]
+    ) -> Iterator[None]:
         with self._notifier.reloading():
             try:
                 yield
             finally:
-                self._store.keep((*public, *fleet.listeners.values()))
+                self._store.keep((*public, *listeners.values()))
 
-    def _keep_alive(self, fleet: AgentManager) -> None:
+    def _keep_alive(self, engine: Engine) -> None:
         """Feed the watchdog for as long as the engine works; a loop that only turns round and round is not alive."""
         interval = self._notifier.watchdog_interval
         if interval is not None:
-            if fleet.engine.prove_alive():
+            if engine.prove_alive():
                 self._notifier.send("WATCHDOG=1")
-            self._loop.call_later(interval, self._keep_alive, fleet)
+            self._loop.call_later(interval, self._keep_alive, engine)
 
-    async def _extend_timeout(self, fleet: AgentManager) -> None:
+    async def _extend_timeout(self, engine: Engine) -> None:
         """Agents may take as long as they are allowed to, also where that is more than the manager expects."""
-        while fleet.engine.prove_alive():
+        while engine.prove_alive():
             self._notifier.extend_timeout(EXTENSION)
             await asyncio.sleep(EXTENSION / 3)
 

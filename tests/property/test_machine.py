@@ -35,6 +35,7 @@ from pallas_supervisor.lifecycle.events import (
     Elapsed,
     Event,
     HardRestart,
+    KillNow,
     Ready,
     Reaped,
     Rebind,
@@ -118,7 +119,9 @@ class OfSecondWorker:
 OF_PROCESS = st.one_of(
     st.builds(Spawned, st.just(0), st.integers(2, 9)),
     st.builds(SpawnFailed, st.just(0), st.just("no memory"), st.booleans()),
-    st.sampled_from([Ready(0), Reaped(0), StartFailureReported(0, "ImportError"), Unhealthy(0, "frozen")]),
+    st.sampled_from(
+        [Ready(0), Reaped(0), StartFailureReported(0, "ImportError"), Unhealthy(0, "frozen"), KillNow(0)]
+    ),
     st.builds(Died, st.just(0), exits),
 )
 happenings = st.builds(
@@ -200,6 +203,7 @@ class PureMachine(RuleBasedStateMachine):
             SpawnFailed: SpawnFailed(0, "no memory", yes),
             StartFailureReported: StartFailureReported(0, "ImportError"),
             Unhealthy: Unhealthy(0, "frozen"),
+            KillNow: KillNow(0),
             Died: Died(0, exit_),
         }
         event_type = acting[number % len(acting)]
@@ -368,7 +372,7 @@ class Fleet(RuleBasedStateMachine):
     def begin(self, policy: Policy, graph: dict[str, tuple[str, ...]], seed: int) -> None:
         rules = dict.fromkeys(graph, policy)
         self.engine, self.world, self.loop = make_engine(graph, rules, rng=random.Random(seed))
-        self.engine.transition_observers.append(self._check_transition)
+        self.engine.parts.transition.add(self._check_transition)
         self.shutting_down = False
         self.engine.start(graph)
 
@@ -443,8 +447,8 @@ class Fleet(RuleBasedStateMachine):
             process.serving = True
             self.engine.post(process.name, Ready(process.generation))
 
-    @rule(data=st.data(), what=st.sampled_from([StartFailureReported, Unhealthy]))
-    def speak(self, data: st.DataObject, what: type[StartFailureReported | Unhealthy]) -> None:
+    @rule(data=st.data(), what=st.sampled_from([StartFailureReported, Unhealthy, KillNow]))
+    def speak(self, data: st.DataObject, what: type[StartFailureReported | Unhealthy | KillNow]) -> None:
         if process := self._some(data, spawned=True, dead=False):
             self.engine.post(process.name, what(process.generation, "said so"))
 

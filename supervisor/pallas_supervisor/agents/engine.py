@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from pallas_common.logs.setup import get_logger
+from pallas_supervisor.agents.parts import Parts, attempt
 from pallas_supervisor.lifecycle.effects import (
     CountRestart,
     Effect,
@@ -59,8 +60,8 @@ class Processes(Protocol):
     def terminate(self, worker_id: WorkerId) -> None:
         """Send SIGTERM."""
 
-    def kill(self, worker_id: WorkerId) -> None:
-        """Send SIGKILL to the whole group."""
+    def kill(self, worker_id: WorkerId, reason: str | None = None) -> None:
+        """Send SIGKILL to the whole group; `reason` goes into the exit."""
 
     def reap(self, worker_id: WorkerId) -> None:
         """Answer with `Reaped` once nothing is left."""
@@ -75,6 +76,7 @@ class Engine:
         policies: the agents' rules; its names are the graph's.
         rng: draws the jitter of the back-off.
         max_surge: how many agents may have a second worker, for a graceful replacement, at a time.
+        parts: told of what becomes of the agents.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Engine:
         policies: Mapping[str, Policy],
         rng: random.Random | None = None,
         max_surge: int = 1,
+        parts: Parts | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._processes = processes
@@ -96,15 +99,13 @@ class Engine:
         self.shutting_down = False
         self.graph = graph
         self.max_surge = max_surge
+        self.parts = parts or Parts()
         now = self.now()
         self.unkillable: dict[str, Agent] = {}
         """Agents that a reload has removed and of which a process is left that cannot be killed."""
         self.agents: dict[str, Agent] = {
             name: Agent(name=name, policy=policy, since=now) for name, policy in policies.items()
         }
-        self.transition_observers: list[Callable[[Transition], None]] = []
-        self.restart_observers: list[Callable[[str, str], None]] = []
-        self.start_observers: list[Callable[[str, float], None]] = []
         self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._reconcile_again)
 
     def now(self) -> float:
@@ -125,7 +126,12 @@ class Engine:
         self.shutting_down = True
         self._reconcile()
         await self.until(lambda: not any(self._moving(agent) for agent in self.agents.values()))
-        self._reconciliation.cancel()
+        self.close()
+
+    def close(self) -> None:
+        """Let no timer run any more."""
+        for timer in (self._reconciliation, *self._timers.values(), *self._second_worker_timers.values()):
+            timer.cancel()
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Return as soon as `reached()` holds; it is asked after every change of any agent."""
@@ -146,10 +152,11 @@ class Engine:
             return False
         return not self._mailbox
 
-    def redefine(self, graph: Graph, policies: Mapping[str, Policy]) -> None:
+    def redefine(self, graph: Graph, policies: Mapping[str, Policy], max_surge: int | None = None) -> None:
         """Take on another set of agents; those that leave must be at rest, new ones begin as STOPPED."""
         now = self.now()
         self.graph = graph
+        self.max_surge = self.max_surge if max_surge is None else max_surge
         gone = {name: agent for name, agent in self.agents.items() if name not in policies}
         self.unkillable |= {name: agent for name, agent in gone.items() if agent.has_process}
         self.agents = {
@@ -200,7 +207,7 @@ class Engine:
         if _seen(before) != _seen(after):
             self._announce(Transition(before, after))
         for effect in taken.effects:
-            self._attempt(self._carry_out, name, effect)
+            attempt(self._carry_out, name, effect)  # a defect elsewhere must not cost an agent its timer
 
     def _cancel_timers(self, before: Agent, after: Agent) -> None:
         if after.timer_epoch != before.timer_epoch and (timer := self._timers.pop(after.name, None)):
@@ -209,19 +216,10 @@ class Engine:
             timer.cancel()
 
     def _announce(self, change: Transition) -> None:
-        for observe in self.transition_observers:
-            self._attempt(observe, change)
+        self.parts.transition(change)
         if change.before.state is State.READY and change.of_state and change.after.name in self.agents:
             for dependent in self.graph.dependents(change.after.name):
                 self._mailbox.append((dependent, DependencyLost(change.after.name)))
-
-    @staticmethod
-    def _attempt[*Arguments](do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
-        """Do it, and log it if it fails: a defect elsewhere must not cost an agent its timer."""
-        try:
-            do(*arguments)
-        except Exception:  # noqa: BLE001 - whatever it is
-            _log.exception("%s failed", getattr(do, "__qualname__", do))
 
     def _carry_out(self, name: str, effect: Effect) -> None:
         match effect:
@@ -229,8 +227,8 @@ class Engine:
                 self._processes.spawn(WorkerId(name, generation))
             case Terminate(generation):
                 self._processes.terminate(WorkerId(name, generation))
-            case Kill(generation):
-                self._processes.kill(WorkerId(name, generation))
+            case Kill(generation, reason):
+                self._processes.kill(WorkerId(name, generation), reason)
             case Reap(generation):
                 self._processes.reap(WorkerId(name, generation))
             case SetTimer(timer_epoch, seconds):
@@ -241,11 +239,9 @@ class Engine:
             case ReplacementFailed(cause, message):
                 self._give_up_rolling(name, cause, message)
             case CountRestart(reason):
-                for count in self.restart_observers:
-                    self._attempt(count, name, reason)
+                self.parts.restart_counted(name, reason)
             case ObserveStart(seconds):
-                for observe in self.start_observers:
-                    self._attempt(observe, name, seconds)
+                self.parts.start_observed(name, seconds)
 
     def _set(self, timers: dict[str, asyncio.TimerHandle], name: str, seconds: float, event: Event) -> None:
         if (earlier := timers.get(name)) is not None:
@@ -254,13 +250,11 @@ class Engine:
 
     def _give_up_rolling(self, name: str, cause: str, message: str) -> None:
         """A restart that the operator asked for stops at the first agent that does not come up again."""
-        _log.error("%s: could not be replaced: %s", name, message, extra={"agent": name})
+        _log.error(f"{name}: could not be replaced: {message}", agent=name)
         if cause == "operator":
             for other, agent in self.agents.items():
                 if agent.replace == cause:
-                    _log.warning(
-                        "%s: not restarted, because %s could not be", other, name, extra={"agent": other}
-                    )
+                    _log.warning(f"{other}: not restarted, because {name} could not be", agent=other)
                     self.post(other, CancelReplacement())
 
     # --- reconciliation -----------------------------------------------------------------------------------

@@ -1,26 +1,23 @@
 """Reload: read the configuration again and move only what it changed. What the control API and SIGHUP call.
 
-Knows the fleet and what its configuration says; `plan` decides what a change means.
+Decides nothing: `plan` says what a change means, the engine moves the agents, and the parts are told of the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
-from pallas_common.logs.own_loggers import own_logger
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError
 from pallas_supervisor.agents.errors import RefusedError
-from pallas_supervisor.agents.manager import graph_of
-from pallas_supervisor.agents.worker_spec import policy_of
+from pallas_supervisor.agents.worker_spec import graph_of, policies_of, policy_of
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.events import Rebind, Redefine, Start, Stop
 from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 from pallas_supervisor.reload.plan import FIXED_VARIABLES, Plan, plan_reload
-from pallas_supervisor.reload.source import DOTENV, take_over
+from pallas_supervisor.reload.source import DOTENV
 from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
 
 if TYPE_CHECKING:
@@ -28,9 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_registry.deployment.model import Deployment
-    from pallas_supervisor.agents.manager import AgentManager
+    from pallas_supervisor.agents.engine import Engine
+    from pallas_supervisor.agents.parts import Parts
     from pallas_supervisor.lifecycle.states import Agent
+    from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.reload.source import Configuration
+    from pallas_supervisor.sockets.switch import UnavailableResponders
 
 _log = get_logger("pallas.supervisor.reloading")
 
@@ -42,13 +42,22 @@ class Reloading:
     """Takes on changed configurations, one at a time.
 
     Args:
+        sockets: the agents' listening sockets.
         around: entered for each reload that may change something, and left when it is over.
     """
 
     def __init__(
-        self, fleet: AgentManager, around: Callable[[], AbstractContextManager[None]] = nullcontext
+        self,
+        engine: Engine,
+        drift: Drift,
+        sockets: UnavailableResponders,
+        parts: Parts,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._fleet = fleet
+        self._engine = engine
+        self._drift = drift
+        self._sockets = sockets
+        self._parts = parts
         self._around = around
         self._turn = asyncio.Lock()
         self._asked = False
@@ -74,7 +83,7 @@ class Reloading:
             except ConfigurationError:
                 pass  # has been told already
             except Exception as error:  # noqa: BLE001 - a failed reload must not take the supervisor down
-                _log.error("cannot reload: %s", error)
+                _log.error(f"cannot reload: {error}")
 
     async def reload(self, *, dry_run: bool) -> Plan:
         """Read the configuration again and move only what it changed; on any error nothing has changed.
@@ -92,16 +101,16 @@ class Reloading:
             return await self._take(dry_run=dry_run)
 
     async def _take(self, *, dry_run: bool) -> Plan:
-        fleet = self._fleet
         try:
-            newest = await fleet.drift.read()
+            newest = await self._drift.read()
         except ConfigurationError as error:
             if not dry_run:
                 for problem in error.problems:
-                    _log.error("%s", problem)
+                    _log.error(str(problem))
                 _log.error("the configuration cannot be used; nothing was changed")
             raise
-        plan = plan_reload(fleet.deployment, newest.deployment, self._outdated())
+        before = self._drift.taken
+        plan = plan_reload(before.deployment, newest.deployment, self._outdated())
         self._refuse_fixed(plan, newest)
         self._refuse_undead(plan)
         if dry_run:
@@ -113,27 +122,28 @@ class Reloading:
             await self._stop(plan, newest.deployment)
             self._refuse_at_the_end()  # meanwhile; nothing may be started any more
             opened_for_nothing.pop_all()
-        self._forget(plan)
-        self._take_over(newest)
+        for name in plan.removed:
+            self._parts.agent_removed(name)
+        self._parts.configuration_changed(before, newest)
         self._apply(plan, newest.deployment, opened)
         for warning in newest.warnings:
-            _log.warning("%s", warning)
+            _log.warning(str(warning))
         _log.info(
-            "reloaded: %d added, %d removed, %d changed, %d unchanged",
-            *map(len, (plan.added, plan.removed, plan.changed, plan.unchanged)),
+            f"reloaded: {len(plan.added)} added, {len(plan.removed)} removed, {len(plan.changed)} changed, "
+            f"{len(plan.unchanged)} unchanged"
         )
         return plan
 
     def _outdated(self) -> dict[str, tuple[str, ...]]:
         """Of every agent that has to do something about it: not if its replacement is on its way."""
         return {
-            name: self._fleet.drift.outdated(name, upcoming(agent))
-            for name, agent in self._fleet.agents.items()
+            name: self._drift.outdated(name, upcoming(agent))
+            for name, agent in self._engine.agents.items()
             if agent.state not in UNTOUCHED and agent.replace is None
         }
 
     def _refuse_fixed(self, plan: Plan, newest: Configuration) -> None:
-        before, after = self._fleet.drift.taken.dotenv, newest.dotenv
+        before, after = self._drift.taken.dotenv, newest.dotenv
         variables = [name for name in FIXED_VARIABLES if before.get(name) != after.get(name)]
         if fixed := [*plan.fixed, *(f"{name} ({DOTENV})" for name in variables)]:
             fields = " and ".join(fixed)
@@ -142,7 +152,7 @@ class Reloading:
             )
 
     def _refuse_undead(self, plan: Plan) -> None:
-        if undead := [name for name in plan.added if name in self._fleet.engine.unkillable]:
+        if undead := [name for name in plan.added if name in self._engine.unkillable]:
             names = ", ".join(undead)
             raise RefusedError(
                 f"{names} was removed before and a process of it cannot be killed; nothing was changed: reload again "
@@ -150,20 +160,20 @@ class Reloading:
             )
 
     def _refuse_at_the_end(self) -> None:
-        if self._fleet.engine.shutting_down:
+        if self._engine.shutting_down:
             raise RefusedError("the supervisor is stopping; start it again for the new configuration")
 
     def _open(self, plan: Plan, new: Deployment) -> dict[str, socket.socket]:
         """The listening sockets of agents that are new or move; a port that another one gives up changes hands."""
-        fleet = self._fleet
+        old = self._drift.deployment
         rebound = [name for name, change in plan.changed.items() if change.action == "rebind"]
-        given_up = {fleet.deployment.agents[name].port: name for name in (*plan.removed, *rebound)}
+        given_up = {old.agents[name].port: name for name in (*plan.removed, *rebound)}
         wanted = {name: new.agents[name].port for name in (*plan.added, *rebound)}
         fresh = {name: port for name, port in wanted.items() if port not in given_up}
         opened = open_listeners(new.bind, fresh, patience=0.0)
         try:
             for name in wanted.keys() - fresh.keys():
-                opened[name] = fleet.listeners[given_up[wanted[name]]].dup()
+                opened[name] = self._sockets.listeners[given_up[wanted[name]]].dup()
         except OSError:
             close_listeners(opened.values())
             raise
@@ -171,68 +181,38 @@ class Reloading:
 
     async def _stop(self, plan: Plan, new: Deployment) -> None:
         """Stop the agents that leave, dependents first."""
-        fleet = self._fleet
+        engine = self._engine
         if plan.removed:  # who does not depend on them any more is not to be told that they go
-            policies = {name: agent.policy for name, agent in fleet.agents.items()}
-            fleet.engine.redefine(meanwhile(fleet.deployment, new), policies)
-        leaving = [name for name in fleet.engine.graph.stop_order if name in plan.removed]
+            policies = {name: agent.policy for name, agent in engine.agents.items()}
+            engine.redefine(meanwhile(self._drift.deployment, new), policies)
+        leaving = [name for name in engine.graph.stop_order if name in plan.removed]
 
         def wanted() -> list[str]:
-            return [name for name in leaving if fleet.agents[name].desired is Desired.UP]
+            return [name for name in leaving if engine.agents[name].desired is Desired.UP]
 
         def at_rest() -> bool:
-            return all(fleet.agents[name].state in RESTING for name in leaving)
+            return all(engine.agents[name].state in RESTING for name in leaving)
 
         while wanted() or not at_rest():  # somebody may start one meanwhile
             for name in wanted():
-                fleet.engine.post(name, Stop())
-            await fleet.engine.until(lambda: bool(wanted()) or at_rest())
-
-    def _forget(self, plan: Plan) -> None:
-        fleet = self._fleet
-        for name in plan.removed:
-            fleet.responders.close(name)
-            close_listeners([fleet.listeners.pop(name)])
-            fleet.slots.remove(name)
-            fleet.metrics.forget(name)
-            fleet.log_router.forget(name)
-            fleet.reports.forget(name)
-            fleet.health_history.forget(name)
-            fleet.drift.forget(name)
-
-    def _take_over(self, newest: Configuration) -> None:
-        fleet = self._fleet
-        take_over(newest.dotenv, fleet.drift.taken.dotenv)
-        if newest.levels != fleet.levels:  # our own follow at once, a worker's with its next start
-            logging.getLogger().setLevel(newest.levels.root)
-            own_logger().setLevel(newest.levels.pallas)
-        fleet.levels = newest.levels
-        fleet.settings = newest.settings
-        fleet.drift.taken = newest
+                engine.post(name, Stop())
+            await engine.until(lambda: bool(wanted()) or at_rest())
 
     def _apply(self, plan: Plan, new: Deployment, opened: dict[str, socket.socket]) -> None:
-        fleet = self._fleet
-        for name, listener in opened.items():
-            if (old := fleet.listeners.get(name)) is not None:
-                fleet.responders.close(name)
-                close_listeners([old])
-            fleet.listeners[name] = listener
-        fleet.deployment = new
-        fleet.engine.redefine(graph_of(new), {name: policy_of(agent) for name, agent in new.agents.items()})
-        for name in opened:
-            fleet.responders.open(name)
-        fleet.engine.max_surge = new.max_surge
-        for name in fleet.engine.graph.start_order:  # in which those that are replaced follow each other
+        engine = self._engine
+        engine.redefine(graph_of(new), policies_of(new), new.max_surge)
+        self._sockets.replace(opened)
+        for name in engine.graph.start_order:  # in which those that are replaced follow each other
             if (change := plan.changed.get(name)) is None:
                 continue
             policy = policy_of(new.agents[name])
             if change.action == "rebind":
-                fleet.engine.post(name, Rebind(policy))
+                engine.post(name, Rebind(policy))
             else:
-                fleet.engine.post(name, Redefine(policy, respawn=change.action == "respawn"))
+                engine.post(name, Redefine(policy, respawn=change.action == "respawn"))
         for name in plan.added:
-            fleet.engine.post(name, Start())
-        fleet.changed()  # also where no agent changes its state: an icon, a namespace
+            engine.post(name, Start())
+        self._parts.changed()  # also where no agent changes its state: an icon, a namespace
 
 
 def meanwhile(old: Deployment, new: Deployment) -> Graph:

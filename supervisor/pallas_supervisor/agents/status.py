@@ -1,17 +1,120 @@
-"""The engine's state as the status document shows it. Pure."""
+"""What operators and clients are told of the agents: status, health, and why an agent is in its state.
+
+The functions are pure; `StatusView` asks the parts for what they show.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.times import ago
+from pallas_supervisor.health.document import agent_health, roll_up
 from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
-from pallas_supervisor.lifecycle.states import SecondWorkerState, State
+from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, SecondWorkerState, State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from pallas_registry.deployment.model import Deployment
+    from pallas_supervisor.agents.engine import Engine
+    from pallas_supervisor.health.history import HealthHistory
+    from pallas_supervisor.health.reports import WorkerReports
     from pallas_supervisor.lifecycle.states import Agent, SecondWorker
+    from pallas_supervisor.reload.drift import Drift
+
+LISTED = frozenset(State) - {State.STOPPED, State.FAILED}
+"""States in which an agent is in the registry: one that restarts stays, as contract and clients expect."""
+
+
+class StatusView:
+    """Reads the status of the agents from the parts that know it.
+
+    Args:
+        reports: what workers have said of themselves.
+        history: since when their health is what it is.
+        memory: bytes of resident memory of a process, None if it is gone.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        reports: WorkerReports,
+        history: HealthHistory,
+        drift: Drift,
+        memory: Callable[[int], int | None],
+    ) -> None:
+        self._engine = engine
+        self.reports = reports
+        self.health_history = history
+        self._drift = drift
+        self._memory = memory
+
+    @property
+    def deployment(self) -> Deployment:
+        """The deployment as it was last loaded."""
+        return self._drift.deployment
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        """The agents as they are, in the order of `agents.yaml`."""
+        return self._engine.agents
+
+    def listed(self) -> list[str]:
+        """The agents that the registry shows."""
+        return [name for name, agent in self.agents.items() if agent.state in LISTED]
+
+    def why(self, name: str) -> str:
+        """One line on why the agent is in its state; empty when there is nothing to say."""
+        engine = self._engine
+        return say_why(engine.agents[name], engine.awaited(name), engine.agents, engine.now())
+
+    def summary(self) -> str:
+        """One line for `systemctl status`: `4/5 agents ready; research: restarting in 2 s`."""
+        wanted = [agent for agent in self.agents.values() if agent.desired is Desired.UP]
+        missing = [agent for agent in wanted if agent.state is not State.READY]
+        troubles = [f"{agent.name}: {self.why(agent.name) or agent.state}" for agent in missing[:3]]
+        return "; ".join([f"{len(wanted) - len(missing)}/{len(wanted)} agents ready", *troubles])
+
+    def note_health(self, agent: Agent) -> None:
+        """Note since when the agent's health is what it is now."""
+        self.health_history.note(agent.name, agent_health(agent, self.reports.health(agent)), ago())
+
+    def health_document(self) -> dict[str, Any]:
+        """The body of `GET /health`."""
+        agents = self.agents
+        for agent in agents.values():
+            self.note_health(agent)  # of one that has not moved yet, nothing is known
+        found = {name: self.reports.health(agent) for name, agent in agents.items()}
+        said = {name: report for name, report in found.items() if report is not None}
+        return roll_up(agents, said, {name: self.why(name) for name in agents}, self.health_history, ago())
+
+    def entries(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """Entries of the status document: of these agents, or of all."""
+        agents = self.agents
+        return [self._entry(agents[name]) for name in (agents if names is None else names)]
+
+    def _entry(self, agent: Agent) -> dict[str, Any]:
+        report = self.reports.health(agent)
+        health: str = "unknown"
+        message = self.why(agent.name)
+        if agent.state is State.READY and report is not None:
+            health = report.status
+            message = message or report.message or ""
+        elif agent.state in (State.BACKOFF, State.FAILED):
+            health = "error"
+        deployed = self.deployment.agents[agent.name]
+        return agent_status(
+            agent,
+            port=deployed.port,
+            depends_on=deployed.depends_on,
+            message=message,
+            health=health,
+            memory=None if agent.pid is None else self._memory(agent.pid),
+            age=self._engine.now() - agent.since,
+            outdated=(
+                self._drift.outdated(agent.name, agent.generation) if agent.state in WITH_PROCESS else ()
+            ),
+        )
 
 
 def say_why(agent: Agent, waiting_for: tuple[str, ...], agents: Mapping[str, Agent], now: float) -> str:

@@ -1,6 +1,6 @@
-"""The operator's verbs on a fleet: start, stop, restart, wait. What the control API calls.
+"""The operator's verbs: start, stop, restart, wait. What the control API calls.
 
-Knows the fleet; nothing of HTTP, and nothing of the configuration files.
+Knows the engine; nothing of HTTP, and nothing of the configuration files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pallas_supervisor.agents.manager import AgentManager
+    from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.lifecycle.states import Agent
 
 Goal = Literal["ready", "stopped", "settled"]
@@ -26,8 +26,8 @@ SETTLED = frozenset({State.READY, State.STOPPED, State.FAILED})
 class OperatorVerbs:
     """The verbs."""
 
-    def __init__(self, fleet: AgentManager) -> None:
-        self._fleet = fleet
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def resolve(self, names: Iterable[str]) -> tuple[str, ...]:
         """The named agents, all if there are none, in start order.
@@ -35,16 +35,16 @@ class OperatorVerbs:
         Raises:
             UnknownAgentError: some are not deployed.
         """
-        agents = self._fleet.agents
+        agents = self._engine.agents
         wanted = set(names)
         if unknown := sorted(wanted - set(agents)):
             raise UnknownAgentError(no_such_agent(unknown, agents))
-        return tuple(name for name in self._fleet.engine.graph.start_order if not wanted or name in wanted)
+        return tuple(name for name in self._engine.graph.start_order if not wanted or name in wanted)
 
     def start(self, names: Iterable[str]) -> tuple[str, ...]:
         """Want the agents up, and what they depend on; the agents that were named."""
         targets = self.resolve(names)
-        self._fleet.engine.start(targets)
+        self._engine.start(targets)
         return targets
 
     def stop(self, names: Iterable[str], *, cascade: bool = False) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class OperatorVerbs:
             RefusedError: others need them, and `cascade` does not say that these are to be stopped.
         """
         named = self.resolve(names)
-        graph = self._fleet.engine.graph
+        graph = self._engine.graph
         targets = graph.needing(named)
         others = [name for name in targets if name not in named and self._is_wanted(name)]
         if others and not cascade:
@@ -66,7 +66,7 @@ class OperatorVerbs:
                 f"{', '.join(others)} {need} {', '.join(named)}; stop {them} as well with --cascade, or name {them}"
             )
         for name in reversed(targets if cascade else named):
-            self._fleet.engine.post(name, Stop())
+            self._engine.post(name, Stop())
         return targets if cascade else named
 
     def restart(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -79,16 +79,16 @@ class OperatorVerbs:
 
     def _restart(self, names: Iterable[str], event: RollingRestart | HardRestart) -> tuple[str, ...]:
         targets = self.resolve(names)
-        for name in self._fleet.engine.graph.needed_by(targets):
-            self._fleet.engine.post(name, event if name in targets else Start())
+        for name in self._engine.graph.needed_by(targets):
+            self._engine.post(name, event if name in targets else Start())
         return targets
 
     def _is_wanted(self, name: str) -> bool:
-        return self._fleet.agents[name].desired is Desired.UP
+        return self._engine.agents[name].desired is Desired.UP
 
     def newest(self) -> dict[str, int]:
         """The newest generation of each agent, for `wait` to go beyond."""
-        return {name: agent.last_generation for name, agent in self._fleet.agents.items()}
+        return {name: agent.last_generation for name, agent in self._engine.agents.items()}
 
     async def wait(self, names: Iterable[str], goal: Goal, *, beyond: dict[str, int] | None = None) -> bool:
         """Wait until every agent has reached the goal, or one cannot any more; whether all have.
@@ -97,7 +97,7 @@ class OperatorVerbs:
             beyond: generations that a restarted agent has to have left behind, its old worker gone.
         """
         targets = self.resolve(names)
-        engine = self._fleet.engine
+        engine = self._engine
         left_behind = beyond or {}
 
         def decided(name: str) -> bool | None:
@@ -123,7 +123,7 @@ class OperatorVerbs:
 
     def _is_hopeless(self, name: str) -> bool:
         """Whether the agent waits for a dependency that nobody will start."""
-        engine = self._fleet.engine
+        engine = self._engine
         if engine.agents[name].state is not State.WAITING:
             return False
         return any(

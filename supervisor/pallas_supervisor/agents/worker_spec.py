@@ -1,27 +1,49 @@
-"""From a configuration to what one worker is passed. Pure but for the environment that it is given."""
+"""From a configuration to what one worker is passed: the specification, which is pure, and what a start needs first."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import secrets
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.http.hosts import served_hosts
 from pallas_common.protocol.agent_settings import settings_of
 from pallas_common.protocol.spec import WorkerSpec
+from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.dotenv import worker_environment
+from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.states import Policy
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from pallas_registry.deployment.model import Agent
+    from pallas_common.secrets.values import KnownSecrets
+    from pallas_registry.deployment.model import Agent, Deployment
     from pallas_registry.source import Configuration
+    from pallas_supervisor.agents.engine import Engine
+    from pallas_supervisor.lifecycle.states import WorkerId
+    from pallas_supervisor.reload.drift import Drift
+    from pallas_supervisor.telemetry.slots import Slots
+    from pallas_supervisor.telemetry.start_traces import StartTraces
 
 
 def policy_of(agent: Agent) -> Policy:
     """The machine's part of an agent's definition."""
     return Policy(**{field.name: getattr(agent, field.name) for field in fields(Policy)})
+
+
+def policies_of(deployment: Deployment) -> dict[str, Policy]:
+    """The machine's part of all agents' definitions."""
+    return {name: policy_of(agent) for name, agent in deployment.agents.items()}
+
+
+def graph_of(deployment: Deployment) -> Graph:
+    """The deployment's dependencies."""
+    return Graph({name: agent.depends_on for name, agent in deployment.agents.items()})
 
 
 def worker_spec(
@@ -71,3 +93,64 @@ def worker_spec(
         environment=environment,
         **settings_of(agent),
     )
+
+
+class StartPreparation:
+    """Prepares the start of a worker.
+
+    Args:
+        directory: working directory of the workers.
+        known_secrets: what no log line may show.
+        outlives: whether a port's socket is there for the next supervisor, too.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        drift: Drift,
+        slots: Slots,
+        traces: StartTraces,
+        *,
+        directory: str,
+        known_secrets: KnownSecrets,
+        outlives: Callable[[int], bool],
+    ) -> None:
+        self._engine = engine
+        self._drift = drift
+        self._slots = slots
+        self._traces = traces
+        self._directory = directory
+        self._known_secrets = known_secrets
+        self._outlives = outlives
+        self._probe_key = secrets.token_hex(32)
+
+    async def prepare(self, worker_id: WorkerId) -> WorkerSpec:
+        """What the worker of this start of an agent is told. On the way, in this order:
+
+        - what fast-agent would read now is noted as what the worker was started with,
+        - the start's trace begins,
+        - a slot is taken in which the worker counts,
+        - the secrets of its environment and files become known to the log.
+        """
+        name, generation = worker_id
+        drift, slots = self._drift, self._slots
+        files = await asyncio.to_thread(drift.fingerprints, name)
+        drift.record(name, generation, files, serving=self._engine.agents[name].generation)
+        self._traces.begin(name, generation)
+        taken = drift.taken
+        spec = worker_spec(
+            taken,
+            name=name,
+            generation=generation,
+            environ=os.environ,
+            directory=self._directory,
+            metrics=(str(slots.directory), slots.slot(name, generation)),
+            listener_outlives=self._outlives(taken.deployment.agents[name].port),
+            probe_key=self._probe_key,
+        )
+        # The files may have changed since the last start, and each agent has an environment of its own.
+        await asyncio.to_thread(self._learn_secrets, spec.environment)
+        return spec
+
+    def _learn_secrets(self, environment: Mapping[str, str]) -> None:
+        self._known_secrets.add(configured_secrets(Path(self._directory), environment))

@@ -1,6 +1,6 @@
-"""Keeps the catalogue in step with the fleet: who is listed, with which model, since when.
+"""Keeps the catalogue in step with the agents: who is listed, with which model, since when.
 
-Knows the fleet and the catalogue's entries; nothing of HTTP.
+Knows the agents' status and the catalogue's entries; nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from pallas_registry.catalogue.entries import Catalogue, server_entry
 
 if TYPE_CHECKING:
     from pallas_registry.catalogue.entries import CatalogueView
-    from pallas_supervisor.agents.manager import AgentManager
+    from pallas_supervisor.agents.parts import Parts
+    from pallas_supervisor.agents.status import StatusView
+    from pallas_supervisor.reload.drift import Drift
 
 
 class Directory:
-    """The catalogue of a fleet, brought up to date by every change of it."""
+    """The catalogue of the agents, brought up to date by every change of them."""
 
-    def __init__(self, fleet: AgentManager) -> None:
-        self._fleet = fleet
+    def __init__(self, status: StatusView, drift: Drift, parts: Parts) -> None:
+        self._status = status
+        self._drift = drift
         self._catalogue = Catalogue()
-        fleet.change_observers.append(self._update)
+        parts.changed.add(self._update)
         self._update()
 
     def view(self) -> CatalogueView:
@@ -30,13 +33,12 @@ class Directory:
 
     def _update(self) -> None:
         now = datetime.now(UTC)
-        fleet = self._fleet
+        status, taken = self._status, self._drift.taken
         entries = []
-        for name in fleet.listed():
-            model, capabilities = fleet.settings.default_model, fleet.settings.capabilities
-            if (said := fleet.reports.model(fleet.agents[name])) is not None:
+        for name in status.listed():
+            model, capabilities = taken.settings.default_model, taken.settings.capabilities
+            if (said := status.reports.model(status.agents[name])) is not None:
                 model, capabilities = said.model, said.capabilities
-            entries.append(
-                server_entry(fleet.deployment, fleet.deployment.agents[name], model, capabilities, now)
-            )
+            deployment = taken.deployment
+            entries.append(server_entry(deployment, deployment.agents[name], model, capabilities, now))
         self._catalogue.update(entries, now)

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pallas_supervisor.agents.manager import AgentManager
     from pallas_supervisor.agents.reload import Reloading
+    from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.http.control_requests import Verb
+    from pallas_supervisor.logs.router import LogRouter
+    from pallas_supervisor.reload.drift import Drift
 
 _log = get_logger("pallas.supervisor.control")
 
@@ -49,10 +51,15 @@ PIECE = 32 * 1024
 
 
 def control_api(
-    fleet: AgentManager, operations: OperatorVerbs, reloading: Reloading, since: float
+    status: StatusView,
+    drift: Drift,
+    log_router: LogRouter,
+    operations: OperatorVerbs,
+    reloading: Reloading,
+    age: Callable[[], float],
 ) -> Starlette:
-    """The application; `since` is the supervisor's start on the engine's clock."""
-    api = _ControlApi(fleet, operations, reloading, since)
+    """The application; `age` says how many seconds ago the supervisor was started."""
+    api = _ControlApi(status, drift, log_router, operations, reloading, age)
     return Starlette(
         routes=[
             Route("/v1/status", api.status),
@@ -107,27 +114,34 @@ def _refused_configuration(_request: Request, error: Exception) -> Response:
 
 class _ControlApi:
     def __init__(
-        self, fleet: AgentManager, operations: OperatorVerbs, reloading: Reloading, since: float
+        self,
+        status: StatusView,
+        drift: Drift,
+        log_router: LogRouter,
+        operations: OperatorVerbs,
+        reloading: Reloading,
+        age: Callable[[], float],
     ) -> None:
-        self._fleet = fleet
+        self._status = status
+        self._drift = drift
+        self._log_router = log_router
         self._operations = operations
         self._reloading = reloading
-        self._since = since
+        self._age = age
 
     async def status(self, _request: Request) -> Response:
-        await self._fleet.drift.look()
-        age = self._fleet.engine.now() - self._since
-        supervisor = {"pid": os.getpid(), "version": __version__, "since": ago(age)}
+        await self._drift.look()
+        supervisor = {"pid": os.getpid(), "version": __version__, "since": ago(self._age())}
         document = {
-            "deployment": self._fleet.deployment.name,
+            "deployment": self._status.deployment.name,
             "supervisor": supervisor,
-            "configuration": self._fleet.drift.document(),
-            "agents": self._fleet.status(),
+            "configuration": self._drift.document(),
+            "agents": self._status.entries(),
         }
         return JSONResponse(document)
 
     async def health(self, _request: Request) -> Response:
-        return JSONResponse(self._fleet.health_document())
+        return JSONResponse(self._status.health_document())
 
     async def start(self, request: Request) -> Response:
         verb = self._verb(request, await read_body(request))
@@ -171,16 +185,14 @@ class _ControlApi:
         if query.follow:
             lines = self._follow(agents, query.lines, query.since, query.level)
             return StreamingResponse(lines, media_type="application/x-ndjson")
-        newest = self._fleet.log_router.newest(agents, query.lines, query.since, query.level)
+        newest = self._log_router.newest(agents, query.lines, query.since, query.level)
         return StreamingResponse(_pieces(newest), media_type="application/x-ndjson")
 
     async def _follow(
         self, agents: tuple[str, ...], count: int, since: str, level: int
     ) -> AsyncIterator[bytes]:
-        router = self._fleet.log_router
-        subscriber = router.subscribe(
-            agents, level
-        )  # only here: a client that has gone already never gets so far
+        router = self._log_router
+        subscriber = router.subscribe(agents, level)  # here: a client that has gone already never gets so far
         try:
             # Whoever chooses among the lines has to know where the old ones end: an empty line says it.
             async for piece in _pieces([*router.newest(agents, count, since, level), b""]):
@@ -207,7 +219,7 @@ class _ControlApi:
                     done = await self._operations.wait(targets, goal, beyond=beyond)
             except TimeoutError:
                 status, error = 504, f"not {goal} within {verb.timeout:g} s"
-        agents = self._fleet.status(name for name in targets if name in self._fleet.agents)
+        agents = self._status.entries(name for name in targets if name in self._status.agents)
         body: dict[str, Any] = {"done": done, "agents": agents}
         if error is not None:
             body["error"] = error

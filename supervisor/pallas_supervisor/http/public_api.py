@@ -1,6 +1,6 @@
 """The registry port: status page, catalogue, merged metrics, health. Read-only, and open to whoever reaches it.
 
-Knows Starlette and the fleet; changes nothing.
+Knows Starlette and what there is to show; changes nothing.
 """
 
 from __future__ import annotations
@@ -25,24 +25,31 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from pallas_registry.deployment.model import Deployment
-    from pallas_supervisor.agents.manager import AgentManager
+    from pallas_supervisor.agents.engine import Engine
+    from pallas_supervisor.agents.facts import Facts
+    from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.http.catalogue_feed import Directory
+    from pallas_supervisor.telemetry.exporter import Metrics
+    from pallas_supervisor.telemetry.slots import Slots
 
 
-def public_api(fleet: AgentManager, directory: Directory) -> ASGIApp:
+def public_api(
+    engine: Engine, status: StatusView, facts: Facts, metrics: Metrics, slots: Slots, directory: Directory
+) -> ASGIApp:
     """The application of the registry port; requests by another name, or from a page elsewhere, are refused."""
-    api = _PublicApi(fleet)
+    api = _PublicApi(status, metrics)
     feed = Feed(
-        fleet,
-        fleet.engine.now,
-        fleet.metrics.workers.resident_memory,
-        lambda: fleet.slots.collect(SHOWN),
+        status,
+        lambda: facts.processes,
+        engine.now,
+        metrics.workers.resident_memory,
+        lambda: slots.collect(SHOWN),
         api.scraping,
     )
-    fleet.engine.transition_observers.append(feed.follow)
+    engine.parts.transition.add(feed.follow)
     application = Starlette(
         routes=[
-            *page_routes(feed.facts, fleet.engine.now),
+            *page_routes(feed.facts, engine.now),
             *catalogue_routes(directory.view),
             Route("/metrics", api.metrics),
             Route("/health", api.health),
@@ -50,19 +57,19 @@ def public_api(fleet: AgentManager, directory: Directory) -> ASGIApp:
             Route("/readyz", api.readyz),
         ]
     )
-    return HostGuard(application, _NewestHosts(fleet))
+    return HostGuard(application, _NewestHosts(status))
 
 
 class _NewestHosts:
     """The names of the deployment as it was last loaded."""
 
-    def __init__(self, fleet: AgentManager) -> None:
-        self._fleet = fleet
-        self._take(fleet.deployment)
+    def __init__(self, status: StatusView) -> None:
+        self._status = status
+        self._take(status.deployment)
 
     def __call__(self) -> Hosts:
-        if self._fleet.deployment is not self._deployment:
-            self._take(self._fleet.deployment)
+        if self._status.deployment is not self._deployment:
+            self._take(self._status.deployment)
         return self._hosts
 
     def _take(self, deployment: Deployment) -> None:
@@ -71,8 +78,9 @@ class _NewestHosts:
 
 
 class _PublicApi:
-    def __init__(self, fleet: AgentManager) -> None:
-        self._fleet = fleet
+    def __init__(self, status: StatusView, metrics: Metrics) -> None:
+        self._status = status
+        self._metrics = metrics
         self.scraping = asyncio.Lock()
 
     async def metrics(self, request: Request) -> Response:
@@ -80,18 +88,18 @@ class _PublicApi:
             return await asyncio.to_thread(self._scrape, request)
 
     def _scrape(self, request: Request) -> Response:
-        body, content_type = self._fleet.metrics.render(request.headers.get("accept", ""))
+        body, content_type = self._metrics.render(request.headers.get("accept", ""))
         return answer(request, body, {"content-type": content_type, "vary": "Accept, Accept-Encoding"})
 
     async def health(self, _request: Request) -> Response:
-        document = self._fleet.health_document()
+        document = self._status.health_document()
         return JSONResponse(document, 503 if document["status"] == "error" else 200)
 
     async def livez(self, _request: Request) -> Response:
         return PlainTextResponse("ok")
 
     async def readyz(self, _request: Request) -> Response:
-        wanted = [agent for agent in self._fleet.agents.values() if agent.desired is Desired.UP]
+        wanted = [agent for agent in self._status.agents.values() if agent.desired is Desired.UP]
         if all(agent.state is State.READY for agent in wanted):
             return PlainTextResponse("ok")
-        return PlainTextResponse(self._fleet.summary(), 503)
+        return PlainTextResponse(self._status.summary(), 503)

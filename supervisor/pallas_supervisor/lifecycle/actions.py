@@ -26,6 +26,7 @@ from pallas_supervisor.lifecycle.events import (
     DependencyLost,
     Died,
     Event,
+    KillNow,
     Reaped,
     Rebind,
     Redefine,
@@ -283,6 +284,11 @@ def become_unhealthy(agent: Agent, event: Unhealthy, at: Moment) -> Step:
         return _promote(agent, at, killing)
     changes = {"after": After.FAILURE, "cause": "unhealthy", "message": event.message}
     return _timed(_enter(agent, State.KILLING, at, **changes), KILL_TIMEOUT, killing)
+
+
+def kill_now(agent: Agent, event: KillNow, _at: Moment) -> Step:
+    """End the process without another state: the way it ends says what follows, as if it had ended by itself."""
+    return Step(agent, (Kill(agent.generation, event.reason),) if agent.live else ())
 
 
 def die(agent: Agent, event: Died, at: Moment) -> Step:

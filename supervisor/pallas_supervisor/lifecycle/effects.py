@@ -31,6 +31,8 @@ class Kill:
     """End the process and its group (SIGKILL)."""
 
     generation: int
+    reason: str | None = None
+    """Why, where the exit is to say it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,15 @@ class Unhealthy:
 
 
 @dataclass(frozen=True, slots=True)
+class KillNow:
+    """The process is to end at once, whatever it does; what follows is decided by its end."""
+
+    generation: int
+    reason: str | None = None
+    """Goes into the exit: `OUT_OF_MEMORY`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Died:
     """The process has ended, its group may live."""
 
@@ -160,11 +169,12 @@ Event = (
     | Ready
     | StartFailureReported
     | Unhealthy
+    | KillNow
     | Died
     | Reaped
     | Elapsed
     | SecondWorkerElapsed
 )
 
-OF_GENERATION = (Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy, Died, Reaped)
+OF_GENERATION = (Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy, KillNow, Died, Reaped)
 """Events of a process: no-ops unless they carry the generation of the agent or of its second worker."""

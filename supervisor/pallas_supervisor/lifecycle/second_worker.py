@@ -27,6 +27,7 @@ from pallas_supervisor.lifecycle.effects import (
 from pallas_supervisor.lifecycle.events import (
     Died,
     Event,
+    KillNow,
     Ready,
     Reaped,
     SecondWorkerElapsed,
@@ -115,6 +116,10 @@ def kill_late(agent: Agent, second_worker: SecondWorker, event: Spawned, _now: f
     )
 
 
+def kill_now(agent: Agent, second_worker: SecondWorker, event: KillNow, _now: float) -> Step:
+    return Step(agent, (Kill(second_worker.generation, event.reason),))
+
+
 def note(agent: Agent, second_worker: SecondWorker, event: StartFailureReported, _now: float) -> Step:
     return Step(replace(agent, message=event.message))
 
@@ -198,6 +203,7 @@ TABLE: Mapping[tuple[SecondWorkerState, type[Event]], Act] = {
     (_STARTING, Ready): take_over,
     (_STARTING, StartFailureReported): note,
     (_STARTING, Unhealthy): ignore,
+    (_STARTING, KillNow): kill_now,
     (_STARTING, Died): die_starting,
     (_STARTING, Reaped): ignore,
     (_STARTING, SecondWorkerElapsed): fail_in_time,
@@ -206,6 +212,7 @@ TABLE: Mapping[tuple[SecondWorkerState, type[Event]], Act] = {
     (_DRAINING, Ready): ignore,
     (_DRAINING, StartFailureReported): ignore,
     (_DRAINING, Unhealthy): ignore,
+    (_DRAINING, KillNow): kill_now,
     (_DRAINING, Died): die,
     (_DRAINING, Reaped): ignore,
     (_DRAINING, SecondWorkerElapsed): drain_timed_out,
@@ -214,6 +221,7 @@ TABLE: Mapping[tuple[SecondWorkerState, type[Event]], Act] = {
     (_KILLING, Ready): ignore,
     (_KILLING, StartFailureReported): ignore,
     (_KILLING, Unhealthy): ignore,
+    (_KILLING, KillNow): kill_now,
     (_KILLING, Died): die_killed,
     (_KILLING, Reaped): vanish,
     (_KILLING, SecondWorkerElapsed): kill_timed_out,
@@ -222,6 +230,7 @@ TABLE: Mapping[tuple[SecondWorkerState, type[Event]], Act] = {
     (_STUCK, Ready): ignore,
     (_STUCK, StartFailureReported): ignore,
     (_STUCK, Unhealthy): ignore,
+    (_STUCK, KillNow): kill_now,
     (_STUCK, Died): die_killed,
     (_STUCK, Reaped): vanish,
     (_STUCK, SecondWorkerElapsed): ignore,

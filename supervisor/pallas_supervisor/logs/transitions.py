@@ -14,27 +14,51 @@ from pallas_supervisor.lifecycle.states import State
 
 if TYPE_CHECKING:
     from pallas_common.protocol.reports import HealthReport
-    from pallas_supervisor.lifecycle.states import Agent
+    from pallas_supervisor.lifecycle.states import Agent, Transition
 
 _LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
 
 _log = get_logger("pallas.supervisor.fleet")
 
 
-def tell_state(before: Agent, after: Agent, why: str) -> None:
-    """Another state, or another worker in the same one; `why` is in one line, or empty."""
-    extra: dict[str, object] = {
+def tell_transition(change: Transition, why: str) -> None:
+    """One change of an agent; `why` it is in its state, in one line, or empty."""
+    if change.of_state or change.after.generation != change.before.generation:
+        _tell_state(change.before, change.after, why)
+    else:
+        _tell_replacement(change.before, change.after)
+
+
+def _tell_state(before: Agent, after: Agent, why: str) -> None:
+    """Another state, or another worker in the same one."""
+    fields: dict[str, object] = {
         "agent": after.name,
         "state": str(after.state),
         "previous": str(before.state),
         "generation": after.generation,
     }
     if after.pid is not None:
-        extra["pid"] = after.pid
+        fields["pid"] = after.pid
     if after.last_exit is not None and after.last_exit is not before.last_exit:
-        extra["exit"] = describe_exit(after.last_exit)
+        fields["exit"] = describe_exit(after.last_exit)
     text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
-    _log.log(_LEVELS.get(after.state, logging.INFO), "%s", text, extra=extra)
+    _log.log(_LEVELS.get(after.state, logging.INFO), text, **fields)
+
+
+def _tell_replacement(before: Agent, after: Agent) -> None:
+    """A step of the worker beside the one that the state is about."""
+    second_worker = after.second_worker or before.second_worker
+    if second_worker is None:  # it is due, or not any more
+        return
+    generation = second_worker.generation
+    stage = "gone" if after.second_worker is None else str(second_worker.state)
+    process = "a new worker" if generation > after.generation else "the old worker"
+    _log.info(
+        f"{after.name}: {process}, generation {generation}, is {stage}",
+        agent=after.name,
+        generation=generation,
+        replacement=stage,
+    )
 
 
 def tell_inability(name: str, before: HealthReport | None, report: HealthReport) -> None:
@@ -42,19 +66,6 @@ def tell_inability(name: str, before: HealthReport | None, report: HealthReport)
     was = before.message if before is not None and before.status == "error" else None
     now = report.message if report.status == "error" else None
     if now is not None and now != was:
-        _log.error("%s: cannot answer: %s", name, now, extra={"agent": name})
+        _log.error(f"{name}: cannot answer: {now}", agent=name)
     elif now is None and was is not None:
-        _log.info("%s: can answer again", name, extra={"agent": name})
-
-
-def tell_replacement(before: Agent, after: Agent) -> None:
-    """A step of the worker beside the one that the state is about."""
-    second_worker = after.second_worker or before.second_worker
-    if second_worker is None:  # it is due, or not any more
-        return
-    stage = "gone" if after.second_worker is None else str(second_worker.state)
-    process = "a new worker" if second_worker.generation > after.generation else "the old worker"
-    extra = {"agent": after.name, "generation": second_worker.generation, "replacement": stage}
-    _log.info(
-        "%s: %s, generation %d, is %s", after.name, process, second_worker.generation, stage, extra=extra
-    )
+        _log.info(f"{name}: can answer again", agent=name)

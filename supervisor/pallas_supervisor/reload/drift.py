@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pallas_common.problems import Problem
+    from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.reload.fingerprints import Fingerprint
 
 
@@ -52,6 +53,15 @@ class Drift:
         self._newest: Configuration | None = taken
         self._problems: tuple[Problem, ...] = ()
 
+    @property
+    def deployment(self) -> Deployment:
+        """The deployment that the supervisor goes by."""
+        return self.taken.deployment
+
+    def configuration_changed(self, _old: Configuration, new: Configuration) -> None:
+        """The supervisor goes by another configuration."""
+        self.taken = new
+
     def fingerprints(self, name: str) -> Mapping[Path, Fingerprint]:
         """Of what fast-agent would read now in a worker of this agent. Reads files: not for the event loop."""
         own = self.taken.deployment.agents[name].env
@@ -70,8 +80,8 @@ class Drift:
         kept = {} if before is None else {serving: before}
         self._origins[name] = {**kept, generation: origin}
 
-    def forget(self, name: str) -> None:
-        """Drop what is known of an agent that has been removed."""
+    def agent_removed(self, name: str) -> None:
+        """Drop what is known of the agent's workers."""
         self._origins.pop(name, None)
 
     async def look(self) -> None:

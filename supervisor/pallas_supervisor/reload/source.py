@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pallas_common.logs.own_loggers import own_logger
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.environment.dotenv import DOTENV
 from pallas_registry.fastagent_files.models import FILE_NAME
@@ -61,11 +63,14 @@ def without(environ: Mapping[str, str], added: Mapping[str, str]) -> dict[str, s
     return {name: value for name, value in environ.items() if name not in added}
 
 
-def take_over(dotenv: Mapping[str, str], added: Mapping[str, str]) -> None:
-    """Give this process the variables of `.env` instead of those `added` that it gave before."""
-    for name in added.keys() - dotenv.keys():
+def take_over(old: Configuration, new: Configuration) -> None:
+    """Give this process the variables of the new `.env` instead of those that the old one added, and its log levels."""
+    for name in old.dotenv.keys() - new.dotenv.keys():
         os.environ.pop(name, None)
-    os.environ.update(dotenv)
+    os.environ.update(new.dotenv)
+    if new.levels != old.levels:  # a worker's follow with its next start
+        logging.getLogger().setLevel(new.levels.root)
+        own_logger().setLevel(new.levels.pallas)
 
 
 __all__ = ["DOTENV", "FILE_NAME", "HOME_VARIABLE", "Configuration", "Source", "take_over", "without"]

@@ -1,4 +1,4 @@
-"""Who answers on the agents' sockets while no worker does: one stand-in each, switched as states change.
+"""Who answers on the agents' sockets while no worker does: one responder each, switched as states change.
 
 Knows states and sockets; nothing of processes. Where a worker is about to start, nobody answers: connections wait.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_supervisor.lifecycle.states import State
+from pallas_supervisor.sockets.listeners import close_listeners
 from pallas_supervisor.sockets.unavailable import Unavailable, UnavailableResponder
 
 if TYPE_CHECKING:
@@ -27,16 +28,17 @@ In all others connections wait for the worker.
 """
 
 SHARE, MOST = 1 / 8, 512
-"""What all stand-ins together may take of the descriptors, and how many connections they hold at most."""
+"""What all responders together may take of the descriptors, and how many connections they hold at most."""
 
 FAILED_RETRY_AFTER = 30
 """Seconds after which it is worth asking a stopped or failed agent again."""
 
 
 class Engine(Protocol):
-    """Knows what agents wait for, and what time it is."""
+    """The agents, what they wait for, and what time it is."""
 
     graph: Graph
+    agents: dict[str, Agent]
 
     def awaited(self, name: str) -> tuple[str, ...]:
         """What `name` depends on and is not READY."""
@@ -45,86 +47,91 @@ class Engine(Protocol):
         """Seconds on the clock of `retry_at`."""
 
 
-class Hosts(Protocol):
-    """The fleet, as far as it is answered for."""
-
-    listeners: dict[str, socket.socket]
-    outlives: Callable[[int], bool]
-
-    @property
-    def engine(self) -> Engine:
-        """Who moves the agents."""
-
-    @property
-    def agents(self) -> Mapping[str, Agent]:
-        """The agents as they are."""
-
-    @property
-    def ports(self) -> Mapping[str, int]:
-        """The agents' ports."""
-
-    def why(self, name: str) -> str:
-        """One line on why the agent is in its state."""
-
-
 class UnavailableResponders:
-    """The responders of all agents."""
+    """The listening sockets of all agents, and a responder on each.
 
-    def __init__(self, fleet: Hosts) -> None:
-        self._fleet = fleet
-        self._stand_ins: dict[str, UnavailableResponder] = {}
+    Args:
+        listeners: one an agent; from now on only changed here.
+        why: one line on why an agent is in its state.
+        outlives: whether a port's socket is there for the next supervisor, too: nobody may shut it down.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        listeners: dict[str, socket.socket],
+        why: Callable[[str], str],
+        outlives: Callable[[int], bool],
+    ) -> None:
+        self._engine = engine
+        self._why = why
+        self._outlives = outlives
+        self.listeners = listeners
+        self._responders: dict[str, UnavailableResponder] = {}
         limit = share_of_descriptors(SHARE, MOST)
         self._connections = Connections("ports of agents that nobody serves", limit)
+        for name in listeners:
+            self._open(name)
+        self.switch()
 
     @property
     def answering(self) -> set[str]:
         """The agents that are answered for now."""
-        return {name for name, stand_in in self._stand_ins.items() if stand_in.is_on}
+        return {name for name, responder in self._responders.items() if responder.is_on}
 
     @property
     def agents(self) -> set[str]:
         """The agents that are answered for whenever they need it."""
-        return set(self._stand_ins)
+        return set(self._responders)
 
-    def open(self, name: str) -> None:
-        """Answer for the agent on its socket whenever no worker does."""
-        listener = self._fleet.listeners[name]
-        self._stand_ins[name] = UnavailableResponder(listener, lambda: self._absence(name), self._connections)
+    def replace(self, listeners: Mapping[str, socket.socket]) -> None:
+        """Answer for these agents on these sockets, whenever no worker does; what they had before is closed."""
+        for name in listeners.keys() & self.listeners.keys():
+            self.agent_removed(name)
+        for name, listener in listeners.items():
+            self.listeners[name] = listener
+            self._open(name)
         self.switch()
 
-    def close(self, name: str) -> None:
-        """Do not answer for the agent any more; to be done before its socket is closed."""
-        self._stand_ins.pop(name).close()
+    def agent_removed(self, name: str) -> None:
+        """Do not answer for the agent any more, and close its socket."""
+        self._responders.pop(name).close()  # first: it listens on the socket
+        close_listeners([self.listeners.pop(name)])
 
-    def close_all(self) -> None:
-        """Do not answer for any agent any more."""
-        for name in list(self._stand_ins):
-            self.close(name)
+    def close(self) -> None:
+        """Do not answer for any agent any more; the sockets stay as they are."""
+        while self._responders:
+            self._responders.popitem()[1].close()
+
+    def _open(self, name: str) -> None:
+        self._responders[name] = UnavailableResponder(
+            self.listeners[name], lambda: self._unavailable(name), self._connections
+        )
 
     def switch(self) -> None:
         """Answer for those agents that nobody serves and nobody is about to, and for no other."""
-        engine, unserved = self._fleet.engine, set[str]()
+        engine, unserved = self._engine, set[str]()
         for name in engine.graph.start_order:
-            agent = self._fleet.agents[name]
+            agent = self._engine.agents[name]
             waits_in_vain = agent.state is State.WAITING and not unserved.isdisjoint(engine.awaited(name))
             starts_now = agent.retry_at is not None and agent.retry_at <= engine.now()
             if (agent.state in UNSERVED and not starts_now) or waits_in_vain:
                 unserved.add(name)
-            if (stand_in := self._stand_ins.get(name)) is not None:
-                stand_in.switch(on=name in unserved)
+            if (responder := self._responders.get(name)) is not None:
+                responder.switch(on=name in unserved)
 
     def retire(self) -> None:
         """Answer no more for agents whose sockets outlive us: connections wait for the next supervisor."""
-        for name, stand_in in self._stand_ins.items():
-            if self._fleet.outlives(self._fleet.ports[name]):
-                stand_in.retire()
+        for name, responder in self._responders.items():
+            if self._outlives(self.listeners[name].getsockname()[1]):
+                responder.retire()
 
-    def _absence(self, name: str) -> Unavailable:
-        agent = self._fleet.agents[name]
-        why = self._fleet.why(name)
+    def _unavailable(self, name: str) -> Unavailable:
+        agent = self._engine.agents[name]
+        why = self._why(name)
         retry_after = FAILED_RETRY_AFTER
         if agent.retry_at is not None:
-            retry_after = max(math.ceil(agent.retry_at - self._fleet.engine.now()), 1)
+            retry_after = max(math.ceil(agent.retry_at - self._engine.now()), 1)
         elif agent.state not in (State.STOPPED, State.FAILED):
             retry_after = 1
         return Unavailable(f"agent {name} is {agent.state}" + (f": {why}" if why else ""), retry_after)

@@ -37,16 +37,16 @@ class UnavailableResponder:
 
     Args:
         listener: the shared, non-blocking listening socket.
-        absence: asked for every request.
-        connections: how many there may be, of all stand-ins together.
+        why: asked for every request.
+        connections: how many there may be, of all responders together.
     """
 
     def __init__(
-        self, listener: socket.socket, absence: Callable[[], Unavailable], connections: Connections
+        self, listener: socket.socket, why: Callable[[], Unavailable], connections: Connections
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
-        self._absence = absence
+        self._why = why
         self._connections = connections
         self._answering: set[_Visitor] = set()
         self._on = False
@@ -94,7 +94,7 @@ class UnavailableResponder:
                     self._pause()
                 return
             self._connections.make_room()
-            visitor = _Visitor(connection, self._absence, self._connections, self._answering.discard)
+            visitor = _Visitor(connection, self._why, self._connections, self._answering.discard)
             self._answering.add(visitor)
             if len(self._connections) >= self._connections.limit:
                 return  # what is closed for the next one lets go of its descriptor after this turn
@@ -110,7 +110,7 @@ class UnavailableResponder:
 
 
 class _Visitor:
-    """A connection on which a stand-in answers once; it takes `REQUEST_TIMEOUT` at most."""
+    """A connection on which a responder answers once; it takes `REQUEST_TIMEOUT` at most."""
 
     received = 0
     unsent = 0
@@ -118,12 +118,12 @@ class _Visitor:
     def __init__(
         self,
         connection: socket.socket,
-        absence: Callable[[], Unavailable],
+        why: Callable[[], Unavailable],
         connections: Connections,
         gone: Callable[[_Visitor], None],
     ) -> None:
         self._connection = connection
-        self._absence = absence
+        self._why = why
         self._connections = connections
         self._gone = gone
         connection.setblocking(False)
@@ -151,7 +151,7 @@ class _Visitor:
             async with asyncio.timeout(REQUEST_TIMEOUT):
                 with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                     await reader.readuntil(b"\r\n\r\n")
-                writer.write(render(self._absence()))
+                writer.write(render(self._why()))
                 self._connections.enter(self, Phase.IDLE)
                 await writer.drain()
                 writer.write_eof()
@@ -165,7 +165,7 @@ class _Visitor:
             writer.transport.abort()
 
 
-def render(absence: Unavailable) -> bytes:
+def render(unavailable: Unavailable) -> bytes:
     """The whole HTTP response; its JSON body is also a JSON-RPC error without an ID, for MCP clients."""
     body = json.dumps(
         {
@@ -173,8 +173,8 @@ def render(absence: Unavailable) -> bytes:
             "id": None,
             "error": {
                 "code": -32000,
-                "message": absence.message,
-                "data": {"retry_after": absence.retry_after},
+                "message": unavailable.message,
+                "data": {"retry_after": unavailable.retry_after},
             },
         }
     ).encode()
@@ -182,7 +182,7 @@ def render(absence: Unavailable) -> bytes:
         "HTTP/1.1 503 Service Unavailable\r\n"
         "Content-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n"
-        f"Retry-After: {absence.retry_after}\r\n"
+        f"Retry-After: {unavailable.retry_after}\r\n"
         "Connection: close\r\n\r\n"
     )
     return head.encode() + body

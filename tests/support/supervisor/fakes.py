@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
+    from pallas_supervisor.processes.worker import Worker
+
 
 class FakeLoop:
     """The part of an event loop that the engine uses, on a clock that only `advance` moves."""
@@ -102,6 +104,10 @@ class FakeProcesses:
     def __init__(self) -> None:
         self.live: dict[tuple[str, int], FakeProcess] = {}
         self.calls: list[tuple[str, str, int]] = []
+        self.reasons: list[str | None] = []
+        """Of all kills."""
+        self.workers: dict[WorkerId, Worker] = {}
+        """The real ones, as a launcher knows them: none."""
         self.broken: list[str] = []
         """Promises that the engine has broken. It survives a failing driver, so raising would not do."""
 
@@ -120,6 +126,9 @@ class FakeProcesses:
         if not kept:
             self.broken.append(promise)
 
+    def worker(self, worker_id: WorkerId) -> Worker | None:
+        return self.workers.get(worker_id)
+
     def spawn(self, worker_id: WorkerId) -> None:
         name, generation = worker_id
         self.calls.append(("spawn", name, generation))
@@ -134,7 +143,8 @@ class FakeProcesses:
     def terminate(self, worker_id: WorkerId) -> None:
         self._note("terminate", worker_id)
 
-    def kill(self, worker_id: WorkerId) -> None:
+    def kill(self, worker_id: WorkerId, reason: str | None = None) -> None:
+        self.reasons.append(reason)
         self._note("kill", worker_id)
 
     def reap(self, worker_id: WorkerId) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -15,8 +15,11 @@ from pallas_registry.deployment.model import ModelSettings
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
+from pallas_supervisor.http.catalogue_feed import Directory
+from pallas_supervisor.http.control_api import control_api
+from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.lifecycle.events import Died, Ready, Reaped, Spawned
-from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.source import Configuration, Source
@@ -27,10 +30,15 @@ from support.supervisor.fakes import FakeProcesses
 from support.supervisor.processes import nothing_leaked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
     from pathlib import Path
 
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
+
+    from pallas_common.protocol.reports import Report
     from pallas_registry.deployment.model import Deployment
+    from pallas_supervisor.processes.launcher import Launcher
 
 
 def write_deployment(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any) -> Path:
@@ -80,43 +88,68 @@ class Rig:
         self.world.remove(process)
         self.fleet.engine.post(name, Reaped(process.generation))
 
+    def report(self, name: str, said: Report, *, generation: int | None = None) -> None:
+        """Let a worker of an agent report something: that which counts, or another one."""
+        known = self.fleet.engine.agents[name].generation if generation is None else generation
+        self.fleet.reports_in.take(WorkerId(name, known), said)
+
+    def catalogue(self) -> Directory:
+        """The catalogue."""
+        return Directory(self.fleet.status, self.fleet.drift, self.fleet.parts)
+
+    def public_api(self) -> ASGIApp:
+        """What is served on the registry port."""
+        fleet = self.fleet
+        return public_api(
+            fleet.engine, fleet.status, fleet.facts, fleet.metrics, fleet.slots, self.catalogue()
+        )
+
+    def control_api(self) -> Starlette:
+        """What is served on the control socket."""
+        fleet = self.fleet
+        return control_api(
+            fleet.status, fleet.drift, fleet.log_router, self.operations, self.reloading, fleet.engine.now
+        )
+
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:
         return {
-            name: str(agent.state) for name, agent in self.fleet.agents.items() if not names or name in names
+            name: str(agent.state)
+            for name, agent in self.fleet.engine.agents.items()
+            if not names or name in names
         }
 
 
 @asynccontextmanager
-async def rig(directory: Path, agents: dict[str, dict[str, Any]], **fields: Any) -> AsyncIterator[Rig]:
-    """A fleet of these agents, none of which has been started."""
+async def rig(
+    directory: Path, agents: dict[str, dict[str, Any]], outliving: Collection[int] = (), **fields: Any
+) -> AsyncIterator[Rig]:
+    """A fleet of these agents, none of which has been started; sockets of the ports `outliving` are kept for longer."""
     deployment: Deployment = read_deployment(write_deployment(directory, agents, **fields))
     lines: list[bytes] = []
     levels = Levels(pallas="INFO", root="INFO")
     taken = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
+    world = FakeProcesses()
+    listeners = open_listeners(
+        deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
+    )
     fleet = AgentManager(
-        deployment,
-        ModelSettings(),
-        listeners=open_listeners(
-            deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
-        ),
+        Drift(Source(path=deployment.path, directory=directory), taken),
+        listeners=listeners,
         slots=Slots(directory / "metrics"),
         log_router=LogRouter(lines.append),
-        levels=levels,
         zygote=None,
         directory=str(directory),
-        drift=Drift(Source(path=deployment.path, directory=directory), taken),
+        outlives=lambda port: port in outliving,
+        launch=lambda _context, **_: cast("Launcher", world),
     )
-    world = fleet.engine._processes = FakeProcesses()
+    reloading = Reloading(fleet.engine, fleet.drift, fleet.responders, fleet.parts)
     try:
         async with asyncio.timeout(60.0):
-            yield Rig(fleet, OperatorVerbs(fleet), Reloading(fleet), world, directory, lines)
+            yield Rig(fleet, OperatorVerbs(fleet.engine), reloading, world, directory, lines)
     finally:
-        fleet.responders.close_all()
-        for timer in fleet.engine._timers.values():
-            timer.cancel()
-        fleet.engine._reconciliation.cancel()
-        await fleet.launcher.close()
-        close_listeners(fleet.listeners.values())
+        fleet.responders.close()
+        fleet.engine.close()
+        close_listeners(listeners.values())
         await asyncio.sleep(0)
     assert not world.broken
 

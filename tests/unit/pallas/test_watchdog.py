@@ -60,8 +60,8 @@ def test_the_watchdog_is_fed_only_with_proof(alive: bool) -> None:
         _loop=SimpleNamespace(call_later=lambda delay, *_: calls.append(delay)),
         _keep_alive=None,
     )
-    fleet = SimpleNamespace(engine=SimpleNamespace(prove_alive=lambda: alive))
-    _Supervisor._keep_alive(supervisor, fleet)  # type: ignore[arg-type]
+    engine = SimpleNamespace(prove_alive=lambda: alive)
+    _Supervisor._keep_alive(supervisor, engine)  # type: ignore[arg-type]
     assert sent == (["WATCHDOG=1"] if alive else [])
     assert calls == [2.0]
 

@@ -16,7 +16,7 @@ from pallas_supervisor.lifecycle.states import Desired, State
 from pallas_supervisor.page.data.history import Count, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pallas_common.protocol.reports import (
         DownstreamHealth,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.page.data.history import History, Stretch, Trend
     from pallas_supervisor.page.data.samples import Samples, Totals
-    from pallas_supervisor.telemetry.process_metrics import WorkerProcess
 
     type Probe = tuple[str, DownstreamHealth | ProviderHealth, Past | None]
 
@@ -50,10 +49,6 @@ class PageSource(Protocol):
     @property
     def agents(self) -> Mapping[str, Agent]:
         """The agents as they are, in the order of `agents.yaml`."""
-
-    @property
-    def processes(self) -> Sequence[WorkerProcess]:
-        """Every live worker."""
 
     @property
     def reports(self) -> WorkerReports:

@@ -32,6 +32,7 @@ class Feed:
     """The newest facts, and the last quarter of an hour.
 
     Args:
+        processes: every live worker.
         now: seconds on the engine's clock.
         resident_memory: bytes of a process, None if it has gone.
         read: collects the workers' series; called in a thread, by one at a time.
@@ -41,12 +42,14 @@ class Feed:
     def __init__(
         self,
         source: PageSource,
+        processes: Callable[[], list[WorkerProcess]],
         now: Callable[[], float],
         resident_memory: Callable[[int], int | None],
         read: Callable[[], Iterable[Metric]],
         reading: asyncio.Lock,
     ) -> None:
         self._source = source
+        self._processes = processes
         self._now = now
         self._resident_memory = resident_memory
         self._read = read
@@ -90,7 +93,7 @@ class Feed:
         self._history.record(counts, memory, self._now())
 
     async def _take(self) -> Reading:
-        processes = list(self._source.processes)
+        processes = self._processes()
         async with self._reading:
             return await asyncio.to_thread(self._take_now, processes)
 

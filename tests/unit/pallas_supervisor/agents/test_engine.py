@@ -264,7 +264,7 @@ def test_until_returns_at_once_if_it_holds_already() -> None:
 def test_every_state_change_is_told_in_order() -> None:
     engine, world, _ = make_engine({"library": ()})
     told: list[tuple[str, str]] = []
-    engine.transition_observers.append(
+    engine.parts.transition.add(
         lambda change: told.append((str(change.before.state), str(change.after.state)))
     )
     engine.start(["library"])
@@ -279,7 +279,7 @@ def test_an_observer_may_post() -> None:
         if change.after.state is State.READY:
             engine.post("library", Stop())
 
-    engine.transition_observers.append(stop_at_once)
+    engine.parts.transition.add(stop_at_once)
     engine.start(["library"])
     come_up(engine, world, "library")
     assert states(engine) == {"library": "stopping"}
@@ -289,8 +289,8 @@ def test_restarts_and_starts_are_counted() -> None:
     engine, world, loop = make_engine({"library": ()})
     restarts: list[tuple[str, str]] = []
     starts: list[float] = []
-    engine.restart_observers.append(lambda name, reason: restarts.append((name, reason)))
-    engine.start_observers.append(lambda _name, seconds: starts.append(seconds))
+    engine.parts.restart_counted.add(lambda name, reason: restarts.append((name, reason)))
+    engine.parts.start_observed.add(lambda _name, seconds: starts.append(seconds))
     engine.start(["library"])
     loop.advance(3.0)
     come_up(engine, world, "library")
@@ -307,7 +307,7 @@ def test_a_failing_observer_costs_nobody_a_process_or_a_timer(caplog: pytest.Log
     def fail(_change: Transition) -> None:
         raise RuntimeError("a defect elsewhere")
 
-    engine.transition_observers.append(fail)
+    engine.parts.transition.add(fail)
     with caplog.at_level(logging.ERROR):
         engine.start(["library"])
     assert "a defect elsewhere" in caplog.text

@@ -24,11 +24,9 @@ from pallas_common.protocol.reports import (
     StageReport,
     WatchReport,
 )
-from pallas_supervisor.agents import manager as module
-from pallas_supervisor.http.catalogue_feed import Directory
-from pallas_supervisor.http.public_api import public_api
+from pallas_supervisor.agents import reports_in as module
 from pallas_supervisor.lifecycle.events import Stop
-from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.sockets.listeners import open_listeners
 from support.ports import free_ports
 from support.supervisor.fleet import Rig, rig, two_agents
@@ -77,8 +75,7 @@ async def settled() -> None:
 
 
 def report(rig: Rig, said: Report, *, name: str = "library", generation: int | None = None) -> None:
-    known = rig.fleet.agents[name].generation if generation is None else generation
-    rig.fleet._reported(name, known, said)
+    rig.report(name, said, generation=generation)
 
 
 def degraded(message: str = "no library") -> HealthReport:
@@ -132,7 +129,7 @@ def test_clients_learn_why_nobody_serves(
         monkeypatch.setattr(rig.fleet.engine, "now", lambda: 50.0)
         prepare(rig)
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
-            answer = await client.post(f"http://127.0.0.1:{rig.fleet.ports['library']}/mcp", json={})
+            answer = await client.post(f"http://127.0.0.1:{rig.fleet.facts.ports['library']}/mcp", json={})
         assert answer.status_code == 503
         assert answer.json()["error"]["message"] == message
         assert answer.headers["retry-after"] == str(retry_after)
@@ -210,11 +207,11 @@ def test_reports_of_another_generation_or_agent_count_for_nothing(tmp_path: Path
         for generation in (0, 2):
             report(rig, READY, generation=generation)
             report(rig, degraded(), generation=generation)
-        rig.fleet._reported("nobody", 1, READY)
+        rig.fleet.reports_in.take(WorkerId("nobody", 1), READY)
         await settled()
         assert probes.running == 0
-        assert rig.fleet.reports.health(rig.fleet.agents["library"]) is None
-        assert rig.fleet.reports.model(rig.fleet.agents["library"]) is None
+        assert rig.fleet.status.reports.health(rig.fleet.engine.agents["library"]) is None
+        assert rig.fleet.status.reports.model(rig.fleet.engine.agents["library"]) is None
 
     on_rig(tmp_path, do)
 
@@ -225,8 +222,8 @@ def test_why_a_worker_gave_up_is_said_on_one_line(tmp_path: Path) -> None:
         rig.appear("library")
         report(rig, FailedReport(message="ImportError: no module\n  named x\n", permanent=True))
         rig.end("library", Exit(status=78))
-        assert rig.fleet.why("library") == "ImportError: no module named x"
-        assert rig.fleet.summary() == "0/1 agents ready; library: ImportError: no module named x"
+        assert rig.fleet.status.why("library") == "ImportError: no module named x"
+        assert rig.fleet.status.summary() == "0/1 agents ready; library: ImportError: no module named x"
 
     on_rig(tmp_path, do)
 
@@ -237,13 +234,13 @@ def test_health_is_that_of_the_present_process(tmp_path: Path) -> None:
         rig.appear("library")
         report(rig, degraded("while starting"))
         rig.come_up("library")
-        assert rig.fleet.health["library"] == "degraded"
+        assert rig.fleet.facts.health["library"] == "degraded"
         rig.fleet.engine.post("library", Stop())
         report(rig, degraded("while stopping"))
         rig.end("library")
         rig.operations.start(["library"])
         rig.come_up("library")
-        assert rig.fleet.health["library"] == "ok"
+        assert rig.fleet.facts.health["library"] == "ok"
         rig.end("library", Exit(signal=9))
 
     on_rig(tmp_path, do)
@@ -257,7 +254,7 @@ def test_health_said_before_a_failed_start_is_not_the_next_ones(tmp_path: Path) 
         rig.end("library", Exit(signal=9))
         rig.operations.start(["library"])
         rig.come_up("library")
-        assert rig.fleet.health["library"] == "ok"
+        assert rig.fleet.facts.health["library"] == "ok"
 
     on_rig(tmp_path, do)
 
@@ -269,7 +266,7 @@ def test_observers_hear_of_news_only(tmp_path: Path) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
         heard: list[int] = []
-        rig.fleet.change_observers.append(lambda: heard.append(1))
+        rig.fleet.parts.changed.add(lambda: heard.append(1))
         for message in ("no library", "no library", "no model", "no model"):
             report(rig, degraded(message))
         assert len(heard) == 2
@@ -304,7 +301,7 @@ def test_an_exit_is_logged_with_the_process_that_ended(
 
 
 async def ask(rig: Rig, path: str) -> httpx.Response:
-    transport = httpx.ASGITransport(public_api(rig.fleet, Directory(rig.fleet)))
+    transport = httpx.ASGITransport(rig.public_api())
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:24200") as client:
         return await client.get(path)
 
@@ -331,10 +328,10 @@ def test_health_readiness_and_liveness(tmp_path: Path) -> None:
 
 def test_the_catalogue_follows_the_fleet(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
-        directory = Directory(rig.fleet)
+        directory = rig.catalogue()
 
         def listed() -> list[str]:
-            return rig.fleet.listed()
+            return rig.fleet.status.listed()
 
         assert listed() == []
         rig.operations.start([])
@@ -375,7 +372,7 @@ def test_metrics_of_the_supervisor(tmp_path: Path) -> None:
         assert found["pallas_worker_restarts_total", (library, ("reason", "crash"))] == 1
         assert found["pallas_worker_start_seconds_count", (library,)] == 2
         assert found["pallas_agent_health_status", (library,)] == 1
-        assert found["pallas_agent_info", (library, ("port", str(rig.fleet.ports["library"])))] == 1
+        assert found["pallas_agent_info", (library, ("port", str(rig.fleet.facts.ports["library"])))] == 1
 
     on_rig(tmp_path, do)
 
@@ -388,7 +385,7 @@ def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path) -> No
         rig.operations.restart_now(["research"])
         rig.end("research")
         rig.come_up("research")
-        rig.write({"library": {"port": rig.fleet.ports["library"]}})
+        rig.write({"library": {"port": rig.fleet.facts.ports["library"]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
         await rig.fleet.engine.until(lambda: rig.states()["research"] == "stopping")
         rig.end("research")
@@ -402,9 +399,9 @@ def test_a_scrape_beside_a_reload_leaves_out_what_is_half_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def do(rig: Rig) -> None:
-        ports = dict(rig.fleet.ports)
+        ports = dict(rig.fleet.facts.ports)
         del ports["research"]
-        monkeypatch.setattr(type(rig.fleet), "ports", ports)
+        monkeypatch.setattr(type(rig.fleet.facts), "ports", ports)
         text = (await ask(rig, "/metrics")).text
         assert 'pallas_agent_info{agent="library"' in text
         assert "research" not in text
@@ -419,7 +416,7 @@ def test_the_server_serves_on_a_given_socket_and_ends_promptly(tmp_path: Path) -
     async def do(rig: Rig) -> None:
         listener = open_listeners("127.0.0.1", {"registry": free_ports(1)[0]})["registry"]
         port = listener.getsockname()[1]
-        api = public_api(rig.fleet, Directory(rig.fleet))
+        api = rig.public_api()
         server = HttpServer(api, listener, Connections("tests", 10), dates=False)
         server.start()
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
@@ -453,14 +450,14 @@ def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_
         rig.operations.restart(["library"])
         rig.appear("library")
         report(rig, HealthReport(status="ok", timestamp="2026-01-01T00:00:00Z"), generation=2)
-        assert rig.fleet.health["library"] == "degraded"
-        [entry] = rig.fleet.status(["library"])
+        assert rig.fleet.facts.health["library"] == "degraded"
+        [entry] = rig.fleet.status.entries(["library"])
         assert entry["replacement"] == {"generation": 2, "state": "starting", "pid": 4000}
         assert entry["message"] == "being replaced (operator): a new worker is starting"
         report(rig, READY, generation=2)
         assert probes.running == 0, "a probe of the port might meet the old worker"
-        assert rig.fleet.health["library"] == "ok"
-        [entry] = rig.fleet.status(["library"])
+        assert rig.fleet.facts.health["library"] == "ok"
+        [entry] = rig.fleet.status.entries(["library"])
         assert (entry["state"], entry["generation"], entry["restarts"]) == ("ready", 2, 1)
         assert entry["replacement"]["state"] == "draining"
         assert entry["message"] == "replaced; process 4000 is draining"
@@ -476,7 +473,7 @@ def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Pat
         rig.come_up("library")
         report(rig, WatchReport(targets=("store",)))
         assert set(rig.fleet.shared_probes._targets) == {"store"}
-        rig.fleet._gone("library", 1)
+        rig.fleet.parts.process_gone(WorkerId("library", 1))
         rig.end("library", Exit(status=1))
         assert rig.states()["library"] == "backoff"
         report(rig, WatchReport(targets=("store",)), generation=1)
@@ -492,17 +489,17 @@ def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
         rig.fleet.log_router.secrets.add(["hunter2-hunter2"])
-        rig.fleet._reported("library", 1, WatchReport(targets=("store",)))
+        rig.report("library", WatchReport(targets=("store",)))
         for at in (future, 1.0):
             found = ProbeResult(target="store", up=True, latency=0.1, at=at, checked="now")
-            rig.fleet._reported("library", 1, ProbedReport(results=(found,)))
+            rig.report("library", ProbedReport(results=(found,)))
         newest = rig.fleet.shared_probes._targets["store"].newest
         assert newest is not None
         assert newest.at == 1.0
-        rig.fleet._reported("library", 1, FailedReport(message="hunter2-hunter2 " * 10_000, permanent=False))
+        rig.report("library", FailedReport(message="hunter2-hunter2 " * 10_000, permanent=False))
         rig.end("library", Exit(status=1))
-        assert "hunter2" not in rig.fleet.why("library")
-        assert len(rig.fleet.why("library")) < 3_000
-        assert "[redacted]" in rig.fleet.why("library")
+        assert "hunter2" not in rig.fleet.status.why("library")
+        assert len(rig.fleet.status.why("library")) < 3_000
+        assert "[redacted]" in rig.fleet.status.why("library")
 
     on_rig(tmp_path, do)

@@ -18,7 +18,7 @@ from pallas_common.logs.own_loggers import own_logger
 from pallas_common.problems import ConfigurationError
 from pallas_registry.reading.files import read_file
 from pallas_supervisor.agents.errors import RefusedError
-from pallas_supervisor.lifecycle.states import Exit
+from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.sockets.listeners import PortsTakenError
 from support.ports import free_ports
 from support.supervisor.fleet import Rig, on_rig, two_agents
@@ -41,12 +41,12 @@ async def until(rig: Rig, **states: str) -> None:
 async def serve(rig: Rig, *names: str) -> None:
     """Let the agents' workers come up, with what the configuration says at the moment."""
     for name in names:
-        await rig.fleet._describe(name, rig.world.newest(name).generation)
+        await rig.fleet.preparation.prepare(WorkerId(name, rig.world.newest(name).generation))
     rig.come_up(*names)
 
 
 def outdated(rig: Rig) -> dict[str, list[str]]:
-    return {entry["name"]: entry["outdated"] for entry in rig.fleet.status() if entry["outdated"]}
+    return {entry["name"]: entry["outdated"] for entry in rig.fleet.status.entries() if entry["outdated"]}
 
 
 def answering(port: int) -> bool:
@@ -61,35 +61,35 @@ def test_a_reload_that_changes_nothing_moves_nothing(
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
-        agents = dict(rig.fleet.agents)
+        agents = dict(rig.fleet.engine.agents)
         plan = await rig.reloading.reload(dry_run=False)
         assert set(plan.unchanged) == set(two)
-        assert all(rig.fleet.agents[name] is agent for name, agent in agents.items())
+        assert all(rig.fleet.engine.agents[name] is agent for name, agent in agents.items())
 
     on_rig(tmp_path, two, do)
 
 
 def test_a_dry_run_only_says_what_would_be_done(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
-        deployment = rig.fleet.deployment
+        deployment = rig.fleet.drift.deployment
         rig.write({"library": {"port": free_ports(1)[0]}})
         plan = await rig.reloading.reload(dry_run=True)
         assert plan.removed == ("research",)
         assert plan.changed["library"].action == "rebind"
-        assert rig.fleet.deployment is deployment
-        assert set(rig.fleet.listeners) == set(two)
+        assert rig.fleet.drift.deployment is deployment
+        assert set(rig.fleet.responders.listeners) == set(two)
 
     on_rig(tmp_path, two, do)
 
 
 def test_a_file_with_problems_changes_nothing(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
-        deployment = rig.fleet.deployment
+        deployment = rig.fleet.drift.deployment
         rig.write({**two, "jarvis": {"port": two["library"]["port"], "colour": "red"}})
         with pytest.raises(ConfigurationError) as caught:
             await rig.reloading.reload(dry_run=False)
         assert len(caught.value.problems) == 2
-        assert rig.fleet.deployment is deployment
+        assert rig.fleet.drift.deployment is deployment
 
     on_rig(tmp_path, two, do)
 
@@ -115,7 +115,7 @@ def test_a_port_that_is_taken_is_said_at_once_and_changes_nothing(
             rig.write({**two, "jarvis": {"port": port}, "engineering": {"port": free_ports(1)[0]}})
             with pytest.raises(PortsTakenError, match=rf"port {port} \(jarvis\) is taken by .*{os.getpid()}"):
                 await rig.reloading.reload(dry_run=False)
-        assert list(rig.fleet.agents) == list(two)
+        assert list(rig.fleet.engine.agents) == list(two)
 
     on_rig(tmp_path, two, do)
 
@@ -182,7 +182,7 @@ def test_who_does_not_depend_on_it_any_more_does_not_notice_that_an_agent_leaves
         rig.end("library")
         await reloading
         assert rig.states()["research"] == "ready"
-        assert rig.fleet.agents["research"].generation == 1
+        assert rig.fleet.engine.agents["research"].generation == 1
 
     on_rig(tmp_path, {**two, "research": strict}, do)
 
@@ -201,7 +201,7 @@ def test_a_new_name_may_take_over_the_port(tmp_path: Path, two: dict[str, dict[s
         await reloading
         assert rig.states() == {"library": "ready", "investigation": "starting"}
         assert answering(port), "nobody was refused meanwhile"
-        assert rig.fleet.listeners["investigation"].getsockname()[1] == port
+        assert rig.fleet.responders.listeners["investigation"].getsockname()[1] == port
 
     on_rig(tmp_path, two, do)
 
@@ -220,7 +220,7 @@ def test_agents_may_swap_their_ports(tmp_path: Path, two: dict[str, dict[str, ob
         )
         await rig.reloading.reload(dry_run=False)
         assert rig.states() == {"library": "stopping", "research": "stopping"}
-        held = {name: listener.getsockname()[1] for name, listener in rig.fleet.listeners.items()}
+        held = {name: listener.getsockname()[1] for name, listener in rig.fleet.responders.listeners.items()}
         assert held == {"library": ports["research"], "research": ports["library"]}
 
     on_rig(tmp_path, two, do)
@@ -256,14 +256,14 @@ def test_workers_get_the_new_settings(
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         await serve(rig, "library")
-        assert (await rig.fleet._describe("library", 1)).log_level == "INFO"
+        assert (await rig.fleet.preparation.prepare(WorkerId("library", 1))).log_level == "INFO"
         (tmp_path / "fastagent.config.yaml").write_text(
             "default_model: passthrough\nlogger:\n  level: debug\n"
         )
         plan = await rig.reloading.reload(dry_run=False)
         assert plan.changed["library"].fields == ("fastagent.config.yaml",)
         assert plan.changed["library"].action == "respawn"
-        specification = await rig.fleet._describe("library", 2)
+        specification = await rig.fleet.preparation.prepare(WorkerId("library", 2))
         assert specification.log_level == "DEBUG"
         assert specification.default_model == "passthrough"
         assert ours.level == logging.DEBUG, "and so do we"
@@ -306,7 +306,7 @@ def test_a_replacement_under_way_is_left_to_it_and_one_that_failed_is_tried_agai
         for _ in range(2):
             await rig.reloading.reload(dry_run=False)
             assert [process.generation for process in rig.world.of("library")] == [2, 1]
-            await rig.fleet._describe("library", 2)
+            await rig.fleet.preparation.prepare(WorkerId("library", 2))
             rig.appear("library")
         assert outdated(rig) == {"library": [".env"]}
         rig.end("library", Exit(status=1))
@@ -329,7 +329,7 @@ def test_variables_follow_the_file_but_never_the_environments_own(
 
     async def do(rig: Rig) -> None:
         async def given() -> dict[str, str]:
-            found = (await rig.fleet._describe("library", 1)).environment
+            found = (await rig.fleet.preparation.prepare(WorkerId("library", 1))).environment
             return {name: value for name, value in found.items() if name.startswith("TEST_")}
 
         write("TEST_A=1\nTEST_B=1\nTEST_OWN=file\n")
@@ -428,7 +428,12 @@ def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
             await reloading
         rig.end("library")
         await stopping
-        assert rig.fleet.responders.agents == set(rig.fleet.listeners) == set(rig.fleet.agents) == set(two)
+        assert (
+            rig.fleet.responders.agents
+            == set(rig.fleet.responders.listeners)
+            == set(rig.fleet.engine.agents)
+            == set(two)
+        )
 
     on_rig(tmp_path, two, do)
 
@@ -460,7 +465,7 @@ def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
 ) -> None:
     async def do(rig: Rig) -> None:
         heard: list[str | None] = []
-        rig.fleet.change_observers.append(lambda: heard.append(rig.fleet.deployment.agents["library"].icon))
+        rig.fleet.parts.changed.add(lambda: heard.append(rig.fleet.drift.deployment.agents["library"].icon))
         rig.write({**two, "library": {**two["library"], "icon": "https://example.com/icon.svg"}})
         await rig.reloading.reload(dry_run=False)
         assert heard == ["https://example.com/icon.svg"]
@@ -482,7 +487,7 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
             for module in ("deployment.agents_file", "source", "configured_secrets", "environment.dotenv"):
                 patched.enter_context(patch(f"pallas_registry.{module}.read_file", watched))
             patched.enter_context(patch("pallas_supervisor.reload.fingerprints.read_file", watched))
-            await rig.fleet._describe("library", 1)
+            await rig.fleet.preparation.prepare(WorkerId("library", 1))
             assert readers.keys() >= {".env", "fastagent.secrets.yaml"}
             await rig.fleet.drift.look()
             await rig.reloading.reload(dry_run=True)

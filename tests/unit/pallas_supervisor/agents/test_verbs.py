@@ -97,8 +97,10 @@ def test_a_restart_that_fails_is_told(tmp_path: Path, two: dict[str, dict[str, o
         rig.appear("library")
         rig.end("library", Exit(status=1))
         assert await waiting is False
-        assert rig.fleet.why("library") == "could not be replaced, the old worker goes on: exit status 1"
-        assert {agent.generation for agent in rig.fleet.agents.values()} == {1}
+        assert (
+            rig.fleet.status.why("library") == "could not be replaced, the old worker goes on: exit status 1"
+        )
+        assert {agent.generation for agent in rig.fleet.engine.agents.values()} == {1}
 
     on_rig(tmp_path, two, do)
 

@@ -23,7 +23,7 @@ def on_rig(directory: Path, do: Callable[[Rig], Awaitable[None]]) -> None:
             name: {"port": port, "depends_on": list(NAMES[:place][-1:])}
             for place, (name, port) in enumerate(zip(NAMES, free_ports(3), strict=True))
         }
-        async with rig(directory, agents) as made:
+        async with rig(directory, agents, outliving=[agents["research"]["port"]]) as made:
             await do(made)
 
     asyncio.run(run())
@@ -57,8 +57,6 @@ def test_at_the_end_connections_wait_for_the_next_supervisor_where_there_will_be
         for name in NAMES:
             rig.operations.start([name])
             rig.come_up(name)
-        kept = rig.fleet.ports["research"]
-        rig.fleet.outlives = lambda port: port == kept
         rig.fleet.responders.retire()
         for name in reversed(NAMES):
             rig.fleet.engine.post(name, Stop())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pallas_supervisor.http.control_api import control_api
 from pallas_supervisor.http.control_requests import MAX_BODY, MAX_QUERY
 from pallas_supervisor.lifecycle.states import Exit, State
 from pallas_supervisor.sockets.listeners import PortsTakenError
@@ -49,7 +48,7 @@ def on_bench(directory: Path, do: Callable[[Bench], Awaitable[None]]) -> None:
         library, research = free_ports(2)
         agents = {"library": {"port": library}, "research": {"port": research, "depends_on": ["library"]}}
         async with rig(directory, agents) as made:
-            application = control_api(made.fleet, made.operations, made.reloading, made.fleet.engine.now())
+            application = made.control_api()
             transport = httpx.ASGITransport(application, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://pallas") as client:
                 await do(Bench(made, client))
@@ -353,7 +352,7 @@ def test_a_defect_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def fail() -> None:
             raise ZeroDivisionError("division by zero")
 
-        monkeypatch.setattr(bench.rig.fleet, "health_document", fail)
+        monkeypatch.setattr(bench.rig.fleet.status, "health_document", fail)
         answer = await bench.get("/v1/health", status=500)
         assert answer["error"].startswith("a defect of the supervisor (ZeroDivisionError: division by zero)")
 
@@ -362,7 +361,7 @@ def test_a_defect_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_reload(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
-        library = bench.rig.fleet.ports["library"]
+        library = bench.rig.fleet.facts.ports["library"]
         bench.rig.write({"library": {"port": library, "title": "Books"}})
         expected = {
             "dry_run": True,
@@ -391,7 +390,7 @@ def test_a_configuration_with_problems_is_refused_with_all_of_them(tmp_path: Pat
 
 def test_what_cannot_be_reloaded_is_409(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(bench: Bench) -> None:
-        bench.rig.write({"library": {"port": bench.rig.fleet.ports["library"]}}, name="other")
+        bench.rig.write({"library": {"port": bench.rig.fleet.facts.ports["library"]}}, name="other")
         assert "name changed" in (await bench.post("/v1/reload", status=409))["error"]
 
         async def refuse(*, dry_run: bool) -> None:
@@ -491,7 +490,7 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path) -> None:
 
     async def do(bench: Bench) -> None:
         fleet = bench.rig.fleet
-        application = control_api(fleet, bench.rig.operations, bench.rig.reloading, 0.0)
+        application = bench.rig.control_api()
         put(bench.rig, "library", 1)
         sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         gone = asyncio.Event()

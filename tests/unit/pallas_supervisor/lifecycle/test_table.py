@@ -21,6 +21,7 @@ from pallas_supervisor.lifecycle.events import (
     Elapsed,
     Event,
     HardRestart,
+    KillNow,
     Ready,
     Reaped,
     Rebind,
@@ -88,6 +89,7 @@ def of_process(generation: int) -> Iterator[Event]:
     yield from (Spawned(generation, 7), Ready(generation), Reaped(generation))
     yield from (SpawnFailed(generation, "no memory", permanent) for permanent in (False, True))
     yield from (StartFailureReported(generation, "ImportError"), Unhealthy(generation, "frozen"))
+    yield KillNow(generation, "out of memory")
     yield from (Died(generation, Exit(status=status)) for status in (0, 1, 78))
 
 

@@ -117,7 +117,7 @@ def test_a_lost_worker_is_killed_and_says_why(tmp_path: Path, ports: list[int]) 
     def do(moved: Rig) -> None:
         moved.fleet.monitors.lost(WORKER, "no heartbeat for 30 s")
         assert moved.states() == {"research": "killing"}
-        assert moved.fleet.why("research") == "no heartbeat for 30 s"
+        assert moved.fleet.status.why("research") == "no heartbeat for 30 s"
         assert ("kill", "research", 1) in moved.world.took()
 
     on_rig(tmp_path, ports, do)
@@ -140,6 +140,26 @@ def test_a_worker_that_has_grown_is_replaced_while_it_serves(
     assert "takes 430 MiB, more than 80 % of its memory_limit, 512 MiB: it is being replaced" in caplog.text
 
 
+@pytest.mark.parametrize("second", [False, True])
+def test_one_that_takes_more_than_its_limit_is_killed_for_it(
+    tmp_path: Path, ports: list[int], caplog: pytest.LogCaptureFixture, second: bool
+) -> None:
+    def do(moved: Rig) -> None:
+        worker = WorkerId("research", 2 if second else 1)
+        if second:
+            moved.operations.restart(["research"])
+            moved.appear("research")
+        footprint = MemoryUse(256 * MIB)
+        moved.world.took()
+        moved.fleet.monitors.judged(worker, footprint.judge(300 * MIB, serving=not second), footprint)
+        assert moved.world.took() == [("kill", *worker)]
+        assert moved.world.reasons == [OUT_OF_MEMORY]
+        assert moved.states() == {"research": "ready"}, "until it has ended"
+
+    on_rig(tmp_path, ports, do, memory_limit="256MiB")
+    assert "takes 300 MiB and may take 256 MiB: killed" in caplog.text
+
+
 def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
     tmp_path: Path, ports: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,7 +178,7 @@ def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
 def test_an_end_for_want_of_memory_is_counted_and_shown(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
         moved.end("research", Exit(signal=9, reason=OUT_OF_MEMORY))
-        (status,) = moved.fleet.status()
+        (status,) = moved.fleet.status.entries()
         assert status["last_exit"] == "killed by SIGKILL (out of memory)"
         moved.fleet.engine.start(["research"])
         assert restarts(moved) == {"oom": 1.0}

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import httpx
 
 from pallas_common.protocol.reports import FailedReport, HealthReport, ReadyReport
-from pallas_supervisor.http.catalogue_feed import Directory
-from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.page import routes
 from support.ports import free_ports
@@ -34,7 +32,7 @@ def on_rig(directory: Path, do: Callable[[Rig, httpx.AsyncClient], Awaitable[Non
             "research": {"port": research, "depends_on": ["library"], **fields},
         }
         async with rig(directory, agents) as made:
-            transport = httpx.ASGITransport(public_api(made.fleet, Directory(made.fleet)))
+            transport = httpx.ASGITransport(made.public_api())
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost:24200") as client:
                 await do(made, client)
 
@@ -66,9 +64,7 @@ def test_what_an_agent_is_called_and_says_is_text(tmp_path: Path) -> None:
     async def do(made: Rig, client: httpx.AsyncClient) -> None:
         made.operations.start(["library"])
         made.appear("library")
-        made.fleet._reported(
-            "library", made.fleet.agents["library"].generation, FailedReport(message=HOSTILE, permanent=True)
-        )
+        made.report("library", FailedReport(message=HOSTILE, permanent=True))
         made.end("library", Exit(status=78))
         body = (await client.get("/")).text
         assert made.states() == {"library": "failed", "research": "stopped"}
@@ -86,11 +82,10 @@ def test_who_has_failed_is_seen_to_have_failed_and_where_to_look(
         made.operations.start([])
         made.come_up("library")
         report = HealthReport(status="degraded", timestamp="2026-03-12T12:00:00Z", message="Slow: x")
-        made.fleet._reported("library", made.fleet.agents["library"].generation, report)
+        made.report("library", report)
         made.appear("research")
-        made.fleet._reported(
+        made.report(
             "research",
-            made.fleet.agents["research"].generation,
             FailedReport(message="SyntaxError", permanent=True),
         )
         made.end("research", Exit(status=78))
@@ -121,9 +116,9 @@ def test_an_agents_row_says_where_it_is_reached_and_what_it_serves(tmp_path: Pat
         made.operations.start(["library"])
         made.appear("library")
         ready = ReadyReport(model="openai.gpt-5\u202e<b>", capabilities=None, served="other")
-        made.fleet._reported("library", made.fleet.agents["library"].generation, ready)
+        made.report("library", ready)
         body = (await client.get("/")).text
-        port = made.fleet.deployment.agents["library"].port
+        port = made.fleet.drift.deployment.agents["library"].port
         assert f"http://localhost:{port}/mcp" in row(body, "library")
         assert "serves agents.library: other" in row(body, "library")
         assert r"openai.gpt-5\u202e&lt;b&gt;" in row(body, "library")

@@ -250,7 +250,7 @@ def test_what_has_left_is_forgotten(made: Drift) -> None:
         start(made, generation)
     assert {len(origins) for origins in made._origins.values()} == {2}, "the one that serves, and the newest"
     for name in AGENTS:
-        made.forget(name)
+        made.agent_removed(name)
     assert made._origins == {}
 
 
