@@ -99,7 +99,7 @@ class Instance:
         ]
 
     def _at(self) -> str:
-        """Where the models are: who reads of a failure shall see whom the prompt went to."""
+        """Where the models are: a message about a failure names the host that the prompt went to."""
         llms = (getattr(agent, "llm", None) for agent in self._agents.values())
         hosts = dict.fromkeys(host for llm in llms if llm is not None and (host := host_of(llm)))
         return f" at {' or '.join(hosts)}" if hosts else ""

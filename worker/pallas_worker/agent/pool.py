@@ -58,7 +58,7 @@ class Owned[T]:
         return self._ready.result()
 
     def retire(self) -> None:
-        """Let the owner leave the context as soon as it has entered it, for nobody's use."""
+        """Let the owner leave the context as soon as it has entered it; the value is not used."""
         self._over.set()
 
     async def ready(self) -> T:
@@ -77,10 +77,10 @@ class Owned[T]:
             async with manager as value:
                 self._ready.set_result(value)
                 await self._over.wait()
-        except BaseException as error:  # noqa: BLE001 - it is the waiting caller's, or nobody's
+        except BaseException as error:  # noqa: BLE001 - the waiting caller gets it, if there is one
             if not self._ready.done():
                 self._ready.set_exception(_given_up() if isinstance(error, asyncio.CancelledError) else error)
-                self._ready.exception()  # nobody may be waiting for it any more
+                self._ready.exception()  # retrieved, since there may be no caller waiting any more
             elif not isinstance(error, asyncio.CancelledError):
                 # As an argument: an exception whose text cannot be had is no reason to fail here.
                 _log.warning("an instance could not be disposed of properly: %r", error)
@@ -142,7 +142,7 @@ class Pool[T]:
         return None
 
     def nudge(self) -> None:
-        """Try once to make one ahead, even if nobody has asked for any for long."""
+        """Try once to make one ahead, even after a long time without calls."""
         self._nudged = True
         self._changed.set()
 

@@ -1,4 +1,4 @@
-"""What a running call tells its client: fast-agent's tool events as MCP progress, strictly increasing.
+"""The progress of a running call: fast-agent's tool events as MCP progress, strictly increasing.
 
 Knows the message patterns of the interface document and the shape of fast-agent's tool execution handler;
 must not know transports: it is given a `send`, which does nothing for a client that did not ask.
@@ -31,9 +31,9 @@ LOOP = "agent_loop"
 """fast-agent's name for the tool that stands for the agent's own loop."""
 
 _STEP = re.compile(r"(?P<agent>\S.* )?(?P<step>step \d+ )\((?P<kind>llm|tool)(s? [^)]*)?\)")
-"""A step as fast-agent tells it: of a loop, or of another agent's with its name; with tools named or counted."""
+"""A step as fast-agent reports it: of a loop, or of another agent's with its name; with tools named or counted."""
 _TOOL = re.compile(r"[^\s/]+/\S+: (started|completed|failed)")
-"""What a downstream agent tells of its tools: in the words that clients know, so that it is passed on."""
+"""What a downstream agent of Pallas reports of its tools; it has the format of ours, and is passed on."""
 
 
 class _Open(NamedTuple):

@@ -96,7 +96,7 @@ class AgentRuntime:
 
     @property
     def model(self) -> str | None:
-        """The served agent's model as fast-agent is told of it: its own, or else the default, or None."""
+        """The served agent's model as fast-agent gets it: its own, or else the default, or None."""
         return resolve_model_spec(self.context, model=self._agents[self.agent]["config"].model).model
 
     @property
@@ -129,7 +129,7 @@ class AgentRuntime:
 
     @asynccontextmanager
     async def instance(self, bearer: str | None, observe: ObserveOperation) -> AsyncIterator[Instance]:
-        """A fresh instance, used by nobody else and disposed of afterwards, also that of a cancelled call.
+        """A fresh instance, used by one call and disposed of afterwards, also that of a cancelled call.
 
         `bearer` goes to the downstream servers that opted in. A server that cannot be reached is left out.
 
@@ -148,12 +148,12 @@ class AgentRuntime:
             await self._pool.settle()
 
     async def keep_warm(self, observe: ObserveOperation) -> None:
-        """Make instances ahead until cancelled; `observe` is told of what that costs downstream servers."""
+        """Make instances ahead until cancelled; `observe` gets the operations on downstream servers that this takes."""
         self._observe = observe
         await self._pool.keep()
 
     def attach_again(self) -> None:
-        """Try soon to make an instance with all its servers, though nobody asks: one of them seems to be back."""
+        """Try soon to make an instance with all its servers, without a call: one of them seems to be back."""
         self._pool.nudge()
 
     async def close(self) -> None:
@@ -257,7 +257,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """An instance that is nobody's yet."""
+    """An instance that belongs to no call yet."""
 
     instance: Instance
     agents: Mapping[str, Any]
@@ -268,7 +268,7 @@ class _Prepared:
 
 
 def _unobserved(server: str, operation: str, well: bool, seconds: float) -> None:
-    """Nobody wants to know."""
+    """For instances that belong to no call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,4 +291,4 @@ async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any
 
 
 _CLIENT = Implementation(name="pallas", version=__version__)
-"""What downstream servers are told of us."""
+"""How a worker introduces itself to downstream servers."""

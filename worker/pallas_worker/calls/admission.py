@@ -1,4 +1,4 @@
-"""How many calls of one worker run at a time, how many may wait for their turn, and what the others are told.
+"""How many calls of one worker run at a time, how many may wait for their turn, and how the others are refused.
 
 Knows numbers and the clock; must not know what a call does.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     type ObserveCalls = Callable[[int, int], None]
-    """Told after every change: how many calls run, and how many wait."""
+    """Called after every change: how many calls run, and how many wait."""
 
 _WEIGHT = 0.2
 """Of the newest call in the moving average of how long calls take."""

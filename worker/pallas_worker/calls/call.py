@@ -60,7 +60,7 @@ class Calls:
         vision: Vision,
         model_called: Callable[[ModelFailure | None], None],
     ) -> None:
-        """Prepare; `model_called` is told of each call whose LLM has answered (None) or failed."""
+        """Prepare; `model_called` gets the outcome of each call whose LLM has answered (None) or failed."""
         self._agent = agent
         self._runtime = runtime
         self._vision = vision
@@ -102,15 +102,15 @@ class Calls:
             except (ArgumentError, BusyError) as error:
                 return _failed(str(error))
             except CallError as error:
-                self._tell_failure(error, bearer)
+                self._report_failure(error, bearer)
                 _log.warning(f"the model gave no answer: {redact(str(error))}")
                 return _failed(str(error))
             except FastAgentError as error:
-                self._tell_failure(error, bearer)
+                self._report_failure(error, bearer)
                 _log.warning(f"the agent could not be made or run: {error.message}", exc_info=error)
                 return _failed(f"{type(error).__name__}: {error.message}")
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
-                self._tell_failure(error, bearer)
+                self._report_failure(error, bearer)
                 _log.exception("the call failed")
                 return _failed(
                     f"the call failed inside the worker ({type(error).__name__}); "
@@ -133,8 +133,8 @@ class Calls:
                     await progress.close()
                 return result_content(instance.turn_behind(answer), answer)
 
-    def _tell_failure(self, error: Exception, bearer: str | None) -> None:
-        """Tell what the call's failure says of the LLM: nothing of others, if it is for the caller to bring the key."""
+    def _report_failure(self, error: Exception, bearer: str | None) -> None:
+        """Report what the call's failure says of the LLM; nothing for other calls where the caller brings the key."""
         failure = failure_of(error)
         if failure is None:
             return

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     type ObserveOperation = Callable[[str, str, bool, float], None]
-    """Told of each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
+    """Called for each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
 
     type Listener = Callable[[str, str | None], None]
-    """Told of a server that calls cannot use, and why, or that they can again (None)."""
+    """Called for a server that calls cannot use, and why, or that they can again (None)."""
 
 SLOW_ATTACH = 1.0
 AVOID_FOR = 15.0
@@ -39,10 +39,10 @@ class Reachability:
     down: dict[str, str] = field(default_factory=dict)
     """The servers that could not be attached the last time, and why."""
     watched: frozenset[str] = frozenset()
-    """Those whose state somebody else tells of: `listener`."""
+    """Those whose state `listener` reports."""
     listener: Listener | None = None
     listings: dict[tuple[str, str], tuple[float, bytes]] = field(default_factory=dict)
-    """What servers have told that know no caller: by kind and server, when it was told, and the JSON."""
+    """Answers of servers that do not depend on the caller: by kind and server, when it came, and the JSON."""
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The protocol versions that a server named when it was asked last; none, where it wanted a handshake."""
     losses: int = 0
@@ -54,7 +54,7 @@ class Reachability:
         return {server: why for server, why in self.down.items() if server in self.watched}
 
     def unattached(self, server: str, why: str) -> bool:
-        """The server could not be attached; whether it could be before. Each outage is told once."""
+        """The server could not be attached; whether it could be before. Each outage is logged once."""
         news = server not in self.down
         self.down[server] = why
         if server not in self.watched:
@@ -74,16 +74,16 @@ class Reachability:
             self.listener(server, None)
 
     def remember(self, kind: str, server: str, listing: bytes) -> None:
-        """Keep what a server has told."""
+        """Keep a server's answer."""
         self.listings[kind, server] = (time.monotonic(), listing)
 
     def remembered(self, kind: str, server: str) -> bytes | None:
-        """What the server has told at most `REMEMBER_FOR` seconds ago."""
+        """The server's answer, if it is at most `REMEMBER_FOR` seconds old."""
         made, listing = self.listings.get((kind, server), (-REMEMBER_FOR, b""))
         return listing if time.monotonic() - made < REMEMBER_FOR else None
 
     def introduce(self, server: str, versions: tuple[str, ...]) -> None:
-        """The server has told what it is; if that is something else than before, what was connected counts no more."""
+        """The server has said what it is; if that has changed, what was connected is not used any more."""
         if self.versions.setdefault(server, versions) != versions:
             self.versions[server] = versions
             self.lose(server)

@@ -28,7 +28,7 @@ LINES_PER_SECOND = 20
 BURST = 200
 """Lines of one server that are logged: so many at once, and so many a second in the long run."""
 TELL_AFTER = 5.0
-"""Seconds from the first line that is left out until it is told how many were."""
+"""Seconds from the first line that is left out until their number is logged."""
 MAX_SERVERS = 64
 """Servers whose output is read; that of others, which only an agent's own code can attach, is dropped."""
 
@@ -105,10 +105,10 @@ class ServerOutput:
             say(f"{self.name}: {one_line(_text(line), LONGEST_LINE)}", server=self.name)
         if len(admitted) < len(lines):
             if not self._left_out:
-                self.loop.call_later(TELL_AFTER, self._tell_left_out)
+                self.loop.call_later(TELL_AFTER, self._report_left_out)
             self._left_out += len(lines) - len(admitted)
 
-    def _tell_left_out(self) -> None:
+    def _report_left_out(self) -> None:
         _log.warning(f"{self.name}: lines on stderr that were left out: {self._left_out}", server=self.name)
         self._left_out = 0
 
@@ -126,7 +126,7 @@ _outputs: dict[str, ServerOutput] = {}
 
 
 def output_of(server: str) -> ServerOutput | None:
-    """The stderr of a server, for its processes and for whoever wants to know what they said; None beyond the bound.
+    """The stderr of a server, for its processes and for reading what they wrote; None beyond the bound.
 
     Raises:
         OSError: there is no descriptor left.

@@ -1,6 +1,6 @@
 """The application of the user's module as fast-agent holds it, and the check of all names that a worker needs of it.
 
-Knows fast-agent from inside; must not know why or for whom an agent is made. What a worker cannot do without is
+Knows fast-agent from inside; must not know calls. What a worker cannot do without is
 checked at its start (`check_names`).
 """
 # ruff: noqa: SLF001 - here fast-agent's private names may be used

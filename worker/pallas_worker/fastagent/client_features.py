@@ -1,7 +1,7 @@
-"""What is asked back while an agent works: servers want its LLM (sampling), servers and its own tools want a human.
+"""MCP's client features: sampling, by which servers use an agent's LLM, and elicitation, by which they ask a human.
 
-Knows fast-agent from inside; must not know calls. An LLM is lent where the definition says so, and what it answers is
-counted. A human is not there: an agent that is served is called by programs, which no protocol lets it ask back here.
+Knows fast-agent from inside; must not know calls. Sampling is off unless the configuration asks for it, and its turns
+are counted. There is no human: a served agent is called by programs. Its own tool that asks one gets the same answer.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from mcp_types import CallToolResult, TextContent
 if TYPE_CHECKING:
     from fast_agent.config import Settings
 
-NOBODY = (
+NO_HUMAN = (
     "the caller cannot be asked: this agent is served to programs, and nobody sits at a terminal. "
     "Go on without an answer, or say in your own answer what you need to know"
 )
 
 
 def turn_sampling_off(settings: Settings) -> None:
-    """Turn off what lets every server use the agents' LLMs, unless somebody has turned it on; fast-agent has it on.
+    """Turn off what lets every server use the agents' LLMs, unless the settings turn it on; fast-agent has it on.
 
-    A server with `sampling:` in its settings may use them in any case. The others are not told that they could.
+    A server with `sampling:` in its settings may use them in any case. The others do not see the capability.
     """
     if settings.mcp is None:
         settings.mcp = MCPSettings()
@@ -36,31 +36,31 @@ def turn_sampling_off(settings: Settings) -> None:
 
 
 def refuse_elicitation() -> None:
-    """Say the truth to those who ask for a human, unless the agent's module has registered somebody who answers."""
+    """Answer that there is no human, unless the agent's module has registered a handler of its own."""
     if get_elicitation_input_callback() is None:
-        set_elicitation_input_callback(_nobody)
+        set_elicitation_input_callback(_no_human)
     for owner, name, replacement in _REPLACED:
         setattr(owner, name, replacement)
 
 
-async def _nobody(*_: object) -> str:
-    raise RuntimeError(NOBODY)
+async def _no_human(*_: object) -> str:
+    raise RuntimeError(NO_HUMAN)
 
 
 async def _ask_human(agent: McpAgent, arguments: dict[str, Any] | None = None) -> CallToolResult:
-    """Without this, the model is told that a human has cancelled, when there was none."""
-    if get_elicitation_input_callback() is not _nobody:
+    """Without this, the model would read that a human has cancelled."""
+    if get_elicitation_input_callback() is not _no_human:
         answer: CallToolResult = await _ask_registered(agent, arguments)
         return answer
-    return CallToolResult(content=[TextContent(type="text", text=NOBODY)], is_error=True)
+    return CallToolResult(content=[TextContent(type="text", text=NO_HUMAN)], is_error=True)
 
 
-def _register_nobody_else() -> None:
-    """Each agent that is made would otherwise put the terminal into the place of what is registered."""
+def _keep_registered() -> None:
+    """Each agent that is made would otherwise replace the registered handler by one for a terminal."""
 
 
 def _is_lent(_: object) -> bool:
-    """Who gets as far as to ask is a server that may: its own settings, or those for all, have let it.
+    """Only a server that may use the LLM gets this far: by its own settings, or by those for all.
 
     That is decided by fast-agent's `client_callback_runtime`, which has bound the original by its own name before it is
     replaced here; `check_names` makes sure of it. Otherwise this would lend the LLM to every server.
@@ -81,7 +81,7 @@ _ask_registered: Any = getattr(McpAgent, "_call_human_input_tool", None)
 _make_llm: Any = getattr(sampling, "create_sampling_llm", None)
 _REPLACED: tuple[tuple[Any, str, object], ...] = (
     (McpAgent, "_call_human_input_tool", _ask_human),
-    (McpAgent, "_register_mcp_elicitation_adapter", staticmethod(_register_nobody_else)),
+    (McpAgent, "_register_mcp_elicitation_adapter", staticmethod(_keep_registered)),
     (sampling, "resolve_auto_sampling_enabled", _is_lent),
     (sampling, "create_sampling_llm", _make_sampling_llm),
 )

@@ -1,6 +1,6 @@
 """What every tool call of a model passes before it runs: of each agent of an instance, and of each kind of tool.
 
-Knows fast-agent's agents; must not know why a call is refused, or who is told. Sampling is no tool call.
+Knows fast-agent's agents; must not know why a call is refused. Sampling is no tool call.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def _judge(
 
 
 def _error(agent: ToolAgent, reason: str) -> CallToolResult:
-    """What the model is told of a call that does not run; it is counted for the instance."""
+    """The result that the model gets for a call that does not run; it is counted for the instance."""
     _log.warning(f"{agent.name}: {reason}")
     attachments = getattr(agent.context, "pallas_attachments", None)
     if attachments is not None:

@@ -1,4 +1,4 @@
-"""What fast-agent adds to agents of its own accord, kept out: an agent has what its definition asks for.
+"""Skills, agents and plugins that fast-agent loads from folders of its own accord: disabled.
 
 fast-agent is made for a person at a terminal, for whom the skills, agents and plugins that lie in the working directory
 or in the home are welcome. An agent that is served to others must not get a shell because of a folder. What defines it
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 def disable_implicit_sources() -> None:
-    """Keep out what lies about; for this process, and before the agent's module is imported.
+    """Load none of them, in this process; call it before the agent's module is imported.
 
     Skills come from `skills=` of an agent, from `FastAgent(skills_directory=…)` or from `skills.directories`; agent
-    cards from `load_agents(…)`; plugins from `plugins.enabled` of the configuration that counts.
+    cards from `load_agents(…)`; plugins from `plugins.enabled` of the deployment's configuration.
     """
     for owner, name, replacement in _REPLACED:
         setattr(owner, name, replacement)
 
 
 def settle_subagents(definitions: Iterable[AgentConfig]) -> None:
-    """Settle what fast-agent would take from a rendered instruction, in which others have a say.
+    """Decide on subagents by the definition: fast-agent would look at the rendered instruction, which others write to.
 
     A line of it can ask for a tool that starts subagents, and a downstream server's instructions are part of it.
     """

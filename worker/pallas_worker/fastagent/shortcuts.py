@@ -1,6 +1,13 @@
-"""What fast-agent does for each call and nobody needs, left out; what has moved is not, with one warning.
+"""Work that fast-agent does for each call and a worker does not need: left out.
 
-Knows fast-agent from inside; must not know why or for whom an agent is made.
+Why here, and not in fast-agent: it is written for one long session, in which all this is done once; a worker makes an
+instance for each call. Each replacement was measured, as CPU time of a call without it over that with it, on calls with
+one downstream server unless another is named: a common TLS context 2.9 (for LLM clients 2.5 to 3.1), no subscriptions
+1.6, copies 1.4 (with 40 rows of history), validators 1.3, what a server is 1.2, records 1.2, wrapped functions 1.05 and
+no growth of memory. What gained less than 5 % was taken out again: merging request parameters, keeping model factories.
+A name that has moved in fast-agent only costs time: there is one warning, and its own code runs.
+
+Knows fast-agent from inside; must not know calls.
 """
 
 from __future__ import annotations
@@ -37,10 +44,10 @@ _records = logging.getLogger("fast_agent")
 
 
 def take_shortcuts(*, debug: bool = False) -> None:
-    """Leave out what fast-agent does for each call and nobody needs; again, it does nothing more.
+    """Put the replacements into their places; a second time changes nothing.
 
     Args:
-        debug: somebody wants to read what fast-agent says below a warning, and pays for it in each call.
+        debug: fast-agent's records below a warning are wanted, which costs time in each call.
     """
     _replace(mcp_connection_manager, "_wait_for_initialized_with_startup_budget", _initialized)
     _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
@@ -66,7 +73,7 @@ def _log_event(
 ) -> None:
     """One record at once, of warnings and errors; fast-agent makes a task, a model and a queue entry of each.
 
-    That a connection to a server has failed is told where it matters, and here each time that it is tried again.
+    That a connection to a server has failed is logged by `reachability`; fast-agent repeats it at each attempt.
     """
     if logger.namespace == mcp_connection_manager.__name__ and etype == "error":
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 100
 """Characters of a tool's name, as a model or a server gives it, that are repeated."""
 MOST_NAMES = 50
-"""Names of other tools that are listed: the model has been told of all, and servers have as many as they like."""
+"""Names of other tools that are listed: the model has the whole list, and servers may have any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,13 @@ class ToolCall:
     """The tool's name, as the server knows it if there is one."""
     arguments: Mapping[str, Any]
     listed: bool
-    """Whether the tool is among those that the model is told of, which leaves out what a filter hides."""
+    """Whether the tool is in the list that the model gets, which leaves out what a filter hides."""
 
 
 def refusal(call: ToolCall, available: Sequence[str]) -> str | None:
     """Why the call must not run, in words for the model; None if it may.
 
-    `available` are the names of all tools of the agent, as its model is told of them.
+    `available` are the names of all tools of the agent, as its model gets them.
     """
     if call.listed:
         return None

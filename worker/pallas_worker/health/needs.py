@@ -32,9 +32,9 @@ class Provider:
 
     name: str
     check: Look | None
-    """None where only calls tell whether it can be used."""
+    """None where only calls show whether it can be used."""
     target: str | None = None
-    """Names the check for all workers that make the very same one; None if nobody else does."""
+    """Names the check for all workers that make the very same one; None if no other does."""
     counts: bool = True
     """Whether it is the active one, on which the agent's health depends."""
 
@@ -46,7 +46,7 @@ def providers_for(
 ) -> tuple[Provider, ...]:
     """The LLM providers of these models, each check once; that of the first model counts for the agent's health.
 
-    Of those that cannot be asked, that one alone is of interest: calls will tell how it is.
+    Of those that cannot be asked, only that one is kept: calls will show how it is.
 
     Args:
         models: the served agent's own first.

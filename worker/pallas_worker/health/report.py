@@ -1,7 +1,7 @@
 """The agent's health: background probes at an interval, and the newest of their outcomes.
 
-Knows when to probe, and tells what is found; must not know how a probe is made, nor who is told. It never asks the LLM
-anything. What other workers would probe in the same way is probed by one of them.
+Knows when to probe, and reports what is found; must not know how a probe is made, nor who reads it. It never asks the
+LLM anything. What other workers would probe in the same way is probed by one of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FIRST_ROUND_TIMEOUT = 3.0
 PASSING_FAILURE = 300.0
 """Seconds for which an LLM that failed a call counts as down, where the next call may well go through."""
 LASTING_FAILURE = 3600.0
-"""The same where the next call has to fail, too: somebody may mend that elsewhere, and no call may come to show it."""
+"""The same where the next call has to fail, too: it may be mended elsewhere, and no call may come to show it."""
 
 _log = get_logger("pallas.worker.health")
 
@@ -55,10 +55,10 @@ class Notices(Protocol):
     """Where the supervisor passes on what other workers have found."""
 
     def listen(self, hear: Callable[[Notice], None], alone: Callable[[], None]) -> None:
-        """Tell `hear` of each notice from now on, and `alone` when no more can come."""
+        """Call `hear` with each notice from now on, and `alone` when no more can come."""
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Call neither any more."""
 
 
 class Health:
@@ -87,10 +87,10 @@ class Health:
             agent: the agent's name, a label of its gauges.
             downstreams: the servers to probe.
             providers: the LLM providers to check.
-            publish: told of every round's report, and of what may be shared.
+            publish: takes every round's report, and what may be shared.
             failure: why the agent cannot answer at all, from the start on; see `fail`.
             unattached: the servers that calls could not use so far, and why; see `attachment`.
-            attach_again: lets somebody try again to use the servers that calls could not use.
+            attach_again: has the servers tried again that calls could not use.
             now: the wall clock, for the reports' timestamps.
             probe: in place of a `Prober`'s.
             interval: seconds between the starts of two probes.
@@ -132,7 +132,7 @@ class Health:
                     lapsed = [subject for subject in self._subjects if subject.lapse(now)]
                     if due := [subject for subject in self._subjects if subject.due <= now]:
                         await self._look_at(due)
-                    elif lapsed or not is_probed:  # that the agent needs nothing has to be told, too
+                    elif lapsed or not is_probed:  # an agent that needs nothing has a report, too
                         self._tell()
                     moments = [min(subject.due, subject.obstacle_until) for subject in self._subjects]
                     await self._rest(min(moments if is_probed else [*moments, now + self._interval]))
@@ -236,7 +236,7 @@ class Health:
         self._woken.set()
 
     async def _rest(self, until: float) -> None:
-        """Wait until then, or until somebody has been heard; others have their turn on the loop in any case."""
+        """Wait until then, or until a notice or a call has news; others have their turn on the loop in any case."""
         await asyncio.sleep(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
@@ -270,14 +270,14 @@ class Health:
             subject.found(replace(outcome, name=subject.name), begun)
 
     def _remove_obstacles(self) -> None:
-        """Calls may come seldom, and be none where the agent is known as degraded: somebody has to try."""
+        """Have servers attached again: calls may come seldom, and not at all to an agent that is known as degraded."""
         if any(subject.is_obstructed for subject in self._subjects if subject.kind is DownstreamHealth):
             self._attach_again()
 
     # --- what follows -------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        """Have gauges, log and whoever is told follow the newest outcomes."""
+        """Bring gauges, log and report up to date with the newest outcomes."""
         for subject in self._subjects:
             report_change(self._agent, subject)
         metrics.set_health_checked(self._agent)

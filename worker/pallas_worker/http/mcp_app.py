@@ -124,7 +124,7 @@ class WorkerApp:
         return HostGuard(OneMessage(app, PATH, security, self._max_request_bytes), lambda: hosts)
 
     async def _where(self, _request: Request) -> Response:
-        """For somebody who follows the port with a browser."""
+        """For a browser that opens the port's root."""
         return PlainTextResponse(f"MCP endpoint of {self.server.name}: {PATH}\n")
 
     async def _metrics(self, request: Request) -> Response:

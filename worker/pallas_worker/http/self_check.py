@@ -1,7 +1,7 @@
 """Before a worker accepts anything: does it answer MCP through its whole HTTP stack?
 
-Knows one HTTP exchange; nothing of sockets or agents. During a graceful replacement only the worker itself can tell:
-a probe of the port might be answered by the one that it is to replace.
+Knows one HTTP exchange; nothing of sockets or agents. During a graceful replacement only the worker itself can ask: a
+probe of the port might be answered by the worker that it replaces.
 """
 
 from __future__ import annotations

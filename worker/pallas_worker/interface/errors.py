@@ -20,7 +20,7 @@ class ArgumentError(ValueError):
 
 
 class CallError(Exception):
-    """A call failed in a way that its caller may be told; the text holds no secret."""
+    """A call failed in a way that its caller may see; the text holds no secret."""
 
     def __init__(self, message: str, model_failure: object = None) -> None:
         super().__init__(message)

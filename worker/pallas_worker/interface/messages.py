@@ -59,7 +59,7 @@ def result_content(
     answer is images alone. Never an empty list.
 
     Args:
-        turn: the messages of the turn, of both sides; a replayed history among them counts for nothing.
+        turn: the messages of the turn, of both sides; a replayed history among them is passed over.
     """
     texts = [text for message in turn if message.stop_reason in _GO_ON and (text := message.all_text())]
     images = [block for block in answer.content if isinstance(block, ImageContent)]

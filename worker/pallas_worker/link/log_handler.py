@@ -18,17 +18,17 @@ class RecordHandler(logging.Handler):
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self._writer = writer
-        self._told = 0
+        self._reported = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; a record that cannot be formatted is the standard library's affair."""
+        """Write one record; the standard library handles one that cannot be formatted."""
         try:
             self._writer.write(self.format(record).encode("utf-8", "replace") + b"\n")
         except Exception:  # noqa: BLE001 - logging's contract: a handler never raises into the program
             self.handleError(record)
             return
-        if (dropped := self._writer.dropped) != self._told:
-            self._told = dropped
+        if (dropped := self._writer.dropped) != self._reported:
+            self._reported = dropped
             lost = logging.makeLogRecord(
                 {
                     "name": "pallas.worker.records",

@@ -42,6 +42,6 @@ def redact_stdio(secrets: KnownSecrets) -> None:
     """Let `print` and all else that writes to `sys.stdout` and `sys.stderr` say none of `secrets`."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper):  # there may be none, or somebody's own
+        if isinstance(stream, io.TextIOWrapper):  # there may be none, or another one
             with contextlib.suppress(OSError, ValueError):  # or one that is closed
                 setattr(sys, name, RedactedStream(stream, secrets))

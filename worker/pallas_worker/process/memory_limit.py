@@ -35,7 +35,7 @@ _log = own_logger("pallas.worker.memory")  # a plain one: it has to work without
 class MemoryLimit:
     """Bounds what this process allocates, and ends it at the first `MemoryError`.
 
-    A `MemoryError` that some library swallows would leave a worker that fails every other call. So whoever catches it,
+    A `MemoryError` that some library swallows would leave a worker that fails every other call. So whatever catches it,
     and wherever: the worker says "out of memory" with the place, and exits with `EXIT_OUT_OF_MEMORY`.
 
     Args:

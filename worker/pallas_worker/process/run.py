@@ -1,6 +1,6 @@
 """The life of one worker process, from inherited descriptors to exit status.
 
-Knows the process: environment, signals, log pipe, lifeline, exit. What is served is `serve`'s affair.
+Knows the process: environment, signals, log pipe, lifeline, exit. What is served is in `serve`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _log = get_logger("pallas.worker")
 
 
 def run_worker(descriptors: Descriptors) -> NoReturn:
-    """Serve one agent until told to stop, then end the process; never returns.
+    """Serve one agent until a signal asks to stop, then end the process; never returns.
 
     Exit status: 0 after a drain, `EXIT_PERMANENT` where a restart cannot help, `EXIT_FAILURE` otherwise. The
     process ends by `os._exit`, because threads that an agent's libraries left behind must not hold it.
@@ -57,14 +57,14 @@ def run_worker(descriptors: Descriptors) -> NoReturn:
     orphaned = threading.Event()
     try:
         status = _run(descriptors, orphaned)
-    except BaseException:  # noqa: BLE001 - nobody else could tell
+    except BaseException:  # noqa: BLE001 - nothing above this reports it
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
-        if orphaned.is_set():  # nobody is there who would end what the agent has left in the group
+        if orphaned.is_set():  # no supervisor is left to end what the agent has left in the group
             os.killpg(0, signal.SIGKILL)
         os._exit(status)
 
@@ -96,7 +96,7 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
         {"agent": spec.agent, "pid": os.getpid(), "generation": spec.generation},
         known,
     )
-    if outside is not None:  # what it leaves behind could not be told from what others do
+    if outside is not None:  # what it leaves behind could not be found
         report(FailedReport(message=f"cannot enter its control group: {outside}", permanent=False))
         return EXIT_FAILURE
     if memory is not None:
@@ -105,11 +105,11 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(spec, listener, report, descriptors, orphaned))
     except AgentError as error:
-        # The traceback belongs into the log; the report carries the line that people need.
+        # The traceback belongs into the log; the report carries one line.
         _log.error(f"cannot serve the agent: {error}", exc_info=error.__cause__ or error)
         report(FailedReport(message=redact(str(error)), permanent=error.permanent))
         return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor has to be told
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor needs a report
         _log.exception("the worker failed")
         report(FailedReport(message=redact(said(error)), permanent=False))
         return EXIT_FAILURE
@@ -195,7 +195,7 @@ def _become(spec: WorkerSpec) -> None:
 
 
 def _mind_own_signals() -> None:
-    """In a process that the agent forks: signals are for it, and must not be told to the worker's loop as well."""
+    """In a process that the agent forks: signals are its own, and must not reach the worker's loop too."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)

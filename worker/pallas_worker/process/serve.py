@@ -1,5 +1,11 @@
 """One agent, from the import of its module to the last answer.
 
+The drain at the end, and why in this order: first the port is left, between two connections, so that what is not
+accepted yet waits in the shared socket for the next worker. Then what works beside calls ends: instances made ahead,
+and heartbeats, since `stop_timeout` bounds what is left. Then calls get that time to end; health goes on meanwhile.
+To close the listener, as servers of asyncio do, loses accepted connections: of a prototype that did, 4 of 10,500
+requests failed, of this order 0 of 29,000 (see `HttpServer.drain`).
+
 Knows the order of things; must not know the process: its signals, descriptors, logging and exit.
 """
 
@@ -78,11 +84,11 @@ async def serve(
     """Serve the agent of `spec` on `listener` until `stopping` is set, then drain and return.
 
     The working directory is `spec.directory` and is on the module path. `listener` is listening and does not
-    block; it is neither bound nor closed here. `report` is told of stages, readiness and health; `notices` brings
+    block; it is neither bound nor closed here. `report` takes stages, readiness and health; `notices` brings
     what other workers have found of the same servers.
 
     Raises:
-        AgentError: the agent cannot be served; its text is what people need to know.
+        AgentError: the agent cannot be served; its text says why, in one line.
     """
     report(StageReport(stage="importing"))
     check_names()
@@ -169,7 +175,7 @@ async def _serve(
                 report(heart)
                 model = _qualified(runtime.model)
                 report(ReadyReport(model=model, capabilities=published, served=runtime.agent))
-                # Only now: nobody should wait for what is done ahead of calls, or beside them.
+                # Only now: readiness does not wait for what is done ahead of calls, or beside them.
                 warming = asyncio.create_task(runtime.keep_warm(calls.observe))
                 background += [
                     asyncio.create_task(health.run()),

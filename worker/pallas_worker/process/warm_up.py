@@ -1,7 +1,8 @@
-"""What every worker does first, done once for nobody, by a process that waits to become a worker.
+"""What every worker does first, done ahead by the process that waits to become one.
 
-It takes the time that the first run of anything takes: the memory pages that it writes to are the process's own
-afterwards, and what libraries compute once is computed. It must leave nothing behind that a worker would see.
+Why: a first run writes to memory pages that are shared until then, and fills caches of libraries; done ahead, it takes
+a quarter off the CPU time between the command and readiness (74 ms without, 52 ms with it). Only what leaves nothing
+behind that a worker would see may be done here: the zygote's processes serve any agent.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import HealthReport, Status
 
 PORT = 1
-"""Of nobody; it only stands in the Host header."""
+"""Only for the Host header: nothing listens there."""
 
 
 def warm_up() -> None:
     """Look for fast-agent's names, read settings, and answer a request of our own.
 
-    What fails here will fail for a worker, who can say it.
+    What fails here fails for the worker as well, which reports it.
     """
     level = logging.root.manager.disable
     logging.disable()
@@ -58,11 +59,11 @@ async def answered() -> str | None:
     asgi = app.asgi(_SPEC.allowed_hosts)
     with socket.socket() as listener:
         async with app.server.session_manager.run():
-            return await self_check(HttpServer(asgi, listener, Connections("rehearsal", 1)), PORT)
+            return await self_check(HttpServer(asgi, listener, Connections("warm-up", 1)), PORT)
 
 
 class _NoCalls:
-    """Answers no call and knows of no health."""
+    """Stands in for calls and health: neither is asked."""
 
     async def send_message(self, *_: object) -> CallToolResult:
         raise NotImplementedError
@@ -76,7 +77,7 @@ class _NoCalls:
 
 
 _SPEC = WorkerSpec(
-    agent="rehearsal",
+    agent="warm-up",
     module="",
     title="",
     description="",

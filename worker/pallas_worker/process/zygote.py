@@ -1,7 +1,7 @@
 """The zygote: imports fast-agent once, then forks a worker for every command on its socket.
 
 Knows libraries, never a user's module; one thread, no event loop, no socket but the command channel and one to the
-worker that is forked ahead (see `spare`).
+worker that is forked ahead (see `prefork`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     channel.send(json.dumps({"ready": True}).encode())
-    spare = None  # before the first command, nobody may be there yet who would adopt one
+    spare = None  # the keeper, which would adopt one, may not be there before the first command
     commands = (
         select.poll()
     )  # of any number: the supervisor may have more descriptors than select(2) can look at
@@ -125,7 +125,7 @@ def _preload() -> None:
 def _fork_ahead(channel: socket.socket) -> PreforkedWorker | None:
     try:
         return PreforkedWorker(channel.close)
-    except (OSError, RuntimeError, MemoryError):  # whoever asks for a worker will be told
+    except (OSError, RuntimeError, MemoryError):  # the next spawn command reports it
         return None
 
 

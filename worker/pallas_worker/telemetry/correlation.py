@@ -29,7 +29,7 @@ _USABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 
 
 def request_id(headers: Mapping[str, str]) -> str:
-    """The request's id: `X-Request-Id` of whoever gave it one already, or else a new one of 12 hex digits."""
+    """The request's id: its `X-Request-Id`, or else a new one of 12 hex digits."""
     given = headers.get("x-request-id", "")
     return given if _USABLE.fullmatch(given) else secrets.token_hex(6)
 

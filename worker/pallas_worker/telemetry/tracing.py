@@ -116,8 +116,8 @@ def untraced() -> Iterator[None]:
 
 def _unsampled() -> Context:
     """A context in which spans are not recorded, here and in whatever is called from it."""
-    nobody = trace.SpanContext(secrets.randbits(128), secrets.randbits(64), is_remote=False)
-    return trace.set_span_in_context(trace.NonRecordingSpan(nobody), Context())
+    unsampled = trace.SpanContext(secrets.randbits(128), secrets.randbits(64), is_remote=False)
+    return trace.set_span_in_context(trace.NonRecordingSpan(unsampled), Context())
 
 
 async def continue_trace(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
@@ -125,7 +125,7 @@ async def continue_trace(ctx: ServerRequestContext[Any], call_next: CallNext) ->
 
     The trace that its `_meta` names wins: the SDK's own middleware, which comes next, takes care of that. Without
     either, a message to the agent begins a trace; a handshake, a listing or a look at its health is not worth one.
-    What is current outside is whatever was when the connection was accepted, and counts for nothing.
+    The context outside is that in which the connection was accepted, and is not used.
     """
     headers = ctx.request.headers if ctx.request is not None else {}
     if "traceparent" in headers:

@@ -1,4 +1,4 @@
-"""What an agent of each of fast-agent's kinds does with a conversation: how it is told it, who looks, who speaks.
+"""What each of fast-agent's kinds of agents does with a conversation: how it gets it, who sees images, who answers.
 
 Knows fast-agent's kinds of agents and their definitions; must not know models, instances or requests.
 """
@@ -101,7 +101,7 @@ def image_readers(agent: str, definitions: Mapping[str, Mapping[str, Any]]) -> I
     """The agents that get to see the images of a message to `agent`, each with whether it can at all.
 
     False stands for a planner, which takes the text and leaves the rest, whatever its model can do. Agents
-    that are only told what other agents have said are not among them.
+    that only get what other agents have said are not among them.
     """
     data = definitions[agent]
     kind = _kind(data)

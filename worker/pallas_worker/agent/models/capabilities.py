@@ -83,7 +83,7 @@ def _overlay_of(model: str) -> Overlay:
 
 
 def register_model(model: str, capabilities: ModelCapabilities) -> bool:
-    """Tell fast-agent of a model that it does not know; True if that was needed.
+    """Register a model that fast-agent does not know; True if that was needed.
 
     Without it, fast-agent drops images without a word and guesses the sizes (technical reference, "Model
     Registration"). Calling it again with the same model does nothing.

@@ -26,7 +26,7 @@ DEFAULT_URLS: Mapping[ProviderName, str] = {
     "openai": "https://api.openai.com/v1",
 }
 _GENERIC_URL = "http://localhost:11434/v1"
-"""Where fast-agent's `generic` provider finds Ollama, unless somebody says otherwise."""
+"""Where fast-agent's `generic` provider finds Ollama, unless an address is configured."""
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 _HINT = "<your-api-key-here>"
 """What fast-agent writes into a new secrets file in place of a key."""

@@ -22,7 +22,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class UserCode:
-    """Tells the user's own files from libraries': those below the working directory, and the module's own package."""
+    """Knows the user's own code from that of libraries: files below the working directory, and the module's package."""
 
     def __init__(self, directory: str, module: str) -> None:
         self._directory = directory.rstrip("/") + "/"
@@ -100,7 +100,7 @@ def said(error: BaseException) -> str:
     try:
         text = error.msg if isinstance(error, SyntaxError) else str(error)
         text = " ".join(str(text)[: 4 * MAX_MESSAGE].split())
-    except Exception:  # noqa: BLE001 - somebody else's __str__
+    except Exception:  # noqa: BLE001 - a foreign __str__
         text = "(its text cannot be had)"
     if len(text) > MAX_MESSAGE:
         text = f"{text[: MAX_MESSAGE - 1]}…"

@@ -1,4 +1,4 @@
-"""Where the import of the user's module is, told when the process is asked to end before it is done.
+"""Reports where the import of the user's module is, when the process is asked to end before it is done.
 
 Knows signals and one thread; nothing of agents. A module may sleep, wait, or turn in a loop: its thread cannot be
 counted on, but what it runs can be looked at from another one.

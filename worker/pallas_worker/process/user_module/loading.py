@@ -34,7 +34,7 @@ def load_agents(module: str, code: UserCode, report: Callable[[FailedReport], No
     Raises:
         AgentError: there is no such module, it cannot be imported, or it has no `fast`.
     """
-    # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not its affair.
+    # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not for it.
     sys.argv = [module]
     try:
         with reporting_position(code, report):
