@@ -15,6 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 import httpx
@@ -100,7 +101,7 @@ def measure(mode: str, count: int, kills: int, into: Samples) -> None:
 def make_fleet(directory: Path, mode: str, count: int) -> Deployment:
     """Agents without downstream servers; one that is killed again and again counts each time as a first failure."""
     deployment = make_deployment(directory)
-    extra = {"python": sys.executable} if mode == "exec" else {}
+    extra: dict[str, Any] = {"python": sys.executable} if mode == "exec" else {}
     ports = free_ports(count + 1)
     deployment.document["registry_port"] = ports.pop()
     for number in range(count):

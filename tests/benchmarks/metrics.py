@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
-from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -27,6 +26,7 @@ from pallas_common.http.answers import compressed
 from pallas_common.metrics.exposition import TEXT, page
 from pallas_supervisor.telemetry.slots import LEFT_OUT, Slots
 from pallas_worker.telemetry import metrics
+from support.data.exposition import MmapedDict, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ class Subject:
     def scrape(self, times: dict[str, list[float]], when: str) -> None:
         """One scrape of each kind, into `times` in seconds."""
         files = [str(path) for path in self._directory.glob("*.db")]
-        taken(times[f"prometheus_client, merge, ms{when}"], lambda: MultiProcessCollector.merge(files))
+        taken(times[f"prometheus_client, merge, ms{when}"], lambda: merge(files))
         taken(times[f"prometheus_client, merge and text, ms{when}"], self.theirs)
         taken(times[f"ours, nothing new, ms{when}"], self.ours)
         self._work.do()
@@ -151,10 +151,10 @@ def record_a_call(agent: str) -> None:
 def record(agent: str) -> None:
     """Every series that a worker with four downstreams can have."""
     for outcome in ("ok", "error"):
-        metrics.observe_send_message(agent, outcome, 1.7)  # type: ignore[arg-type]
+        metrics.observe_send_message(agent, outcome, 1.7)
         for server in SERVERS:
             for operation in OPERATIONS:
-                metrics.observe_tool_call(agent, server, operation, outcome, 0.21)  # type: ignore[arg-type]
+                metrics.observe_tool_call(agent, server, operation, outcome, 0.21)
     metrics.count_llm_turn(agent, "gpt-5")
     for kind in KINDS:
         metrics.count_llm_tokens(agent, "gpt-5", kind, 123)  # type: ignore[arg-type]
@@ -168,8 +168,8 @@ class Work:
     """Lets every agent count a little in each of its files."""
 
     def __init__(self, directory: Path) -> None:
-        self._files = [MmapedDict(str(path)) for path in directory.glob("*.db")]  # type: ignore[no-untyped-call]
-        self._keys = [list(file.read_all_values())[:8] for file in self._files]  # type: ignore[no-untyped-call]
+        self._files = [MmapedDict(str(path)) for path in directory.glob("*.db")]
+        self._keys = [list(file.read_all_values())[:8] for file in self._files]
         self._step = 0
 
     def do(self) -> None:
@@ -177,7 +177,7 @@ class Work:
         self._step += 1
         for file, keys in zip(self._files, self._keys, strict=True):
             for key, _, timestamp in keys:
-                file.write_value(key, float(self._step), timestamp)  # type: ignore[no-untyped-call]
+                file.write_value(key, float(self._step), timestamp)
 
 
 def taken[T](into: list[float], do: Callable[[], T]) -> T:

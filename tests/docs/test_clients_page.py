@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import httpx
@@ -153,7 +154,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The paths of all that is no container, as the page writes them."""
     if isinstance(value, dict):
         for key, item in value.items():
-            short = {OFFICIAL: "<official>", PUBLISHER_PROVIDED: "<publisher>"}.get(key, key)
+            short = {OFFICIAL: "<official>", PUBLISHER_PROVIDED: "<publisher>"}.get(key, str(key))
             yield from leaves(item, f"{path}.{short}" if path else short)
     elif isinstance(value, list):
         for item in value:
@@ -482,7 +483,7 @@ PROVOKED: dict[str, Callable[[Setting], list[httpx.Response]]] = {
 def test_each_error_is_told_as_the_table_says(setting: Setting, row: list[str]) -> None:
     wrong, how, _ = row
     statuses = [int(number) for number in re.findall(r"(?<![-\d])\d{3}\b", how)]
-    codes = [int(number) for number in re.findall(r"-\d{5}", how)]
+    codes: list[int | None] = [int(number) for number in re.findall(r"-\d{5}", how)]
     for answer in PROVOKED[wrong](setting):
         status, code, is_error = told(answer)
         assert is_error == (how == "error result"), answer.text
@@ -514,8 +515,11 @@ def test_the_statuses_and_fields_of_health(setting: Setting) -> None:
         document: dict[str, str] = json.loads(text)
         return document
 
+    def has(agent: str, status: str) -> bool:
+        return health(agent)["status"] == status
+
     for status, agent in agents.items():
-        setting.fleet.await_that(lambda status=status, agent=agent: health(agent)["status"] == status, agent)
+        setting.fleet.await_that(partial(has, agent, status), agent)
         expected = {name for name, when in there.items() if when == "always" or status != "ok"}
         assert set(health(agent)) == expected
     assert "gone" in health("lame")["message"]

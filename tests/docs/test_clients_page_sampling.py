@@ -81,5 +81,5 @@ def test_a_provider_does_what_the_table_says(tmp_path: Path, provider: str) -> N
                 result = call(worker.url, "auto", "demo", message=json.dumps({name: VALUES[name]}))
                 assert result.is_error == (expected == "fails"), (name, result.content)
                 sent = [found(asked.body, VALUES[name]) for asked in stub.asked[before:]]
-                wanted = {"fails": [], "–": [set()]}.get(expected, [{expected}])
-                assert sent == wanted, name
+                known: dict[str, list[set[str]]] = {"fails": [], "–": [set()]}
+                assert sent == known.get(expected, [{expected}]), name

@@ -81,7 +81,7 @@ def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    begun = {"content": []} if item["type"] == "message" else {"arguments": ""}
+    begun: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
     return {**item, **begun, "status": "in_progress"}
 
 

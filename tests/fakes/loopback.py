@@ -56,6 +56,16 @@ class Recorded:
         return token if scheme.lower() == "bearer" else None
 
 
+def has_text(text: str, requests: list[Recorded]) -> bool:
+    """Whether the body of one of the requests has this text."""
+    return any(text in request.body.decode() for request in requests)
+
+
+def has_bearer(token: str, requests: list[Recorded]) -> bool:
+    """Whether one of the requests has this token."""
+    return any(request.bearer == token for request in requests)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """What happens to a request instead of, or before, its normal answer.
@@ -258,7 +268,7 @@ class _Server(uvicorn.Server):
         """Close the connection from `client` with a TCP reset."""
         for connection in self.server_state.connections:
             if getattr(connection, "client", None) == tuple(client):
-                transport = connection.transport  # type: ignore[union-attr]
+                transport = connection.transport
                 linger = struct.pack("ii", 1, 0)
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 transport.abort()
@@ -276,7 +286,7 @@ class _Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):
-            connection.transport.abort()  # type: ignore[union-attr]
+            connection.transport.abort()
         tasks = list(self.server_state.tasks)
         for task in tasks:
             task.cancel()

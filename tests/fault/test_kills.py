@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psutil
 
 from support.clients import send_message
 from support.fleet.deployment import make_deployment
-from support.fleet.fleet import Fleet
+from support.fleet.fleet import Fleet, Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,6 +163,9 @@ def test_counters_survive_kills_and_never_go_back(tmp_path: Path) -> None:
             if sample.name == "pallas_send_message_total" and sample.labels["agent"] == "counted"
         )
 
+    def is_counted_in(state: str, record: Record) -> bool:
+        return record.get("agent") == "counted" and record.get("state") == state
+
     with Fleet(deployment) as fleet:
         fleet.wait()
         seen = [counted()]
@@ -173,9 +177,7 @@ def test_counters_survive_kills_and_never_go_back(tmp_path: Path) -> None:
             with fleet.follow() as log:
                 os.kill(fleet.agent("counted")["pid"], signal.SIGKILL)
                 for state in ("killing", "starting", "ready"):
-                    log.until(
-                        lambda r, s=state, g=round_: r.get("agent") == "counted" and r.get("state") == s
-                    )
+                    log.until(partial(is_counted_in, state))
                     seen.append(counted())
             assert seen[-1] == 5 * round_
         assert seen == sorted(seen)

@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -18,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from fakes.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from fakes.llm_stub import Asked, LlmStub, Turn, by_request, run_llm_stub
+from fakes.loopback import has_bearer, has_text
 from pallas_common.protocol.llm import ModelCapabilities
 from support.worker.census import until
 from support.worker.process import RunningWorker, run_worker
@@ -323,13 +325,9 @@ def check_nothing_is_held(setting: Setting) -> None:
     """The servers see that nobody waits any more."""
     for caller in setting.callers:
         if caller.leaves == "llm":
-            setting.stub.loopback.wait_for_gone(
-                lambda gone, name=caller.name: any(name in request.body.decode() for request in gone)
-            )
+            setting.stub.loopback.wait_for_gone(partial(has_text, caller.name))
         elif caller.leaves is not None:
-            setting.servers["opted"].wait_for_gone(
-                lambda gone, token=caller.token: any(request.bearer == token for request in gone)
-            )
+            setting.servers["opted"].wait_for_gone(partial(has_bearer, caller.token))
 
 
 def check_sessions(setting: Setting) -> None:

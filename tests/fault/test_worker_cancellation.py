@@ -10,6 +10,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from fakes import stdio_server
 from fakes.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
+from fakes.loopback import has_bearer, has_text
 from pallas_common.protocol.llm import ModelCapabilities
 from support.fleet.process_tree import await_end
 from support.worker.census import Census, agent, check_nothing_is_left, series, settle, until
@@ -151,10 +153,10 @@ def test_everything_ends_with_its_caller(setting: Setting, stage: str, mode: str
     until(worker, lambda metrics: series(metrics, errors) == before + LEAVERS)
     for name in names:
         if stage == "llm":
-            stub.loopback.wait_for_gone(lambda gone, n=name: any(n in r.body.decode() for r in gone))
+            stub.loopback.wait_for_gone(partial(has_text, name))
         else:
             for server in ("modern",) if stage == "attach" else ("modern", "legacy"):
-                setting.servers[server].wait_for_gone(lambda gone, n=name: any(r.bearer == n for r in gone))
+                setting.servers[server].wait_for_gone(partial(has_bearer, name))
     # The loop is over: nobody was asked for another turn.
     turns = Counter(found[0] for asked in stub.asked if (found := NAME.match(asked.user)))
     assert {name: turns[name] for name in names} == dict.fromkeys(names, 0 if stage == "attach" else 1)

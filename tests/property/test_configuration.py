@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pallas_common.problems import MOST_PROBLEMS, ConfigurationError, Problem
-from pallas_registry.configured_secrets import secrets_in
+from pallas_common.secrets.values import secrets_in
 from pallas_registry.deployment import agent_entry as agent_fields
 from pallas_registry.deployment import agents_file
 from pallas_registry.deployment.agents_file import parse_deployment

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,7 +98,7 @@ class OffBy:
         if isinstance(self.event, Elapsed):
             return Elapsed(agent.timer_epoch + self.distance)
         if isinstance(self.event, OF_GENERATION):
-            return replace(self.event, generation=agent.generation + self.distance)
+            return of_generation(self.event, agent.generation + self.distance)
         return self.event
 
 
@@ -113,7 +113,14 @@ class OfSecondWorker:
             return None
         if isinstance(self.event, SecondWorkerElapsed):
             return SecondWorkerElapsed(second_worker.generation, second_worker.state)
-        return replace(self.event, generation=second_worker.generation)  # type: ignore[call-arg]
+        return of_generation(self.event, second_worker.generation)
+
+
+def of_generation(event: Event, generation: int) -> Event:
+    """The event, of this generation; it is one that has any."""
+    changed: Any = event
+    made: Event = replace(changed, generation=generation)
+    return made
 
 
 OF_PROCESS = st.one_of(
@@ -172,6 +179,8 @@ class PureMachine(RuleBasedStateMachine):
             return
         self.now += wait
         before = self.agent
+        second_worker = before.second_worker
+        assert second_worker is not None
         taken = step(before, event, now=self.now, draw=0.5)
         after = self.agent = taken.agent
         if before.state is State.KILLING and not before.live:
@@ -181,10 +190,8 @@ class PureMachine(RuleBasedStateMachine):
         else:
             assert after.state is before.state
         took_over = after.generation != before.generation
-        assert took_over == (
-            isinstance(event, Ready) and before.second_worker.state is SecondWorkerState.STARTING
-        )
-        if after.second_worker is not None and after.second_worker.state is not before.second_worker.state:
+        assert took_over == (isinstance(event, Ready) and second_worker.state is SecondWorkerState.STARTING)
+        if after.second_worker is not None and after.second_worker.state is not second_worker.state:
             timed = [e for e in taken.effects if isinstance(e, SetSecondWorkerTimer)]
             assert len(timed) == (after.second_worker.state is not SecondWorkerState.STUCK)
 
@@ -207,7 +214,8 @@ class PureMachine(RuleBasedStateMachine):
             Died: Died(0, exit_),
         }
         event_type = acting[number % len(acting)]
-        event = made.get(event_type) or event_type(*([0] * len(event_type.__dataclass_fields__)))
+        make: Callable[..., Event] = event_type
+        event = made.get(event_type) or make(*([0] * len(event_type.__dataclass_fields__)))
         self._take(OffBy(event, 0), 0.5, 0.0)
 
     def _take(self, happening: OffBy, draw: float, wait: float) -> None:
@@ -269,7 +277,7 @@ class PureMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: hasattr(self, "agent"))
     @invariant()
-    def the_companion_fits(self) -> None:
+    def the_second_worker_fits(self) -> None:
         agent, second_worker = self.agent, self.agent.second_worker
         if agent.replace is not None:
             assert agent.state is State.READY
@@ -569,6 +577,7 @@ class Fleet(RuleBasedStateMachine):
                     if agent.state in (State.KILLING, State.FAILED):
                         assert "kill" in process.asked
                 else:
+                    assert second_worker is not None
                     if second_worker.state is SecondWorkerState.DRAINING:
                         assert "terminate" in process.asked
                     if second_worker.state in (SecondWorkerState.KILLING, SecondWorkerState.STUCK):

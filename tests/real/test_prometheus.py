@@ -12,6 +12,7 @@ import os
 import re
 import signal
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -234,7 +235,7 @@ def test_names_of_one_agent_cost_itself_only(tmp_path: Path) -> None:
                 "count(many_total)": 10_000,
                 "process_resident_memory_bytes > bool 1e6": 1,
             }.items():
-                prometheus.until(lambda query=query, value=value: prometheus.one(query) == value, query)
+                prometheus.until(partial(prometheus.has, query, value), query)
             assert prometheus.duplicates() == 0
         messages = [record["message"] for record in fleet.records() if record["level"] == "WARNING"]
         for name in ("pallas_send_message", "pallas.up", "jobs.done", "jobs_done_total", "jobs", "x_bucket"):

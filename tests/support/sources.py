@@ -133,5 +133,5 @@ def private_uses(path: Path) -> Iterator[str]:
                 yield f"{where(path, node.lineno)} uses .{node.attr}"
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "setattr", "delattr"):
             name = node.args[1] if len(node.args) > 1 else None
-            if isinstance(name, ast.Constant) and is_private(str(name.value)):
+            if isinstance(name, ast.Constant) and isinstance(name.value, str) and is_private(name.value):
                 yield f"{where(path, node.lineno)} reaches for {name.value}"

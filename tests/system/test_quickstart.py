@@ -155,5 +155,5 @@ def test_the_demo(tmp_path: Path) -> None:
 
 def free_base() -> int:
     """Of four ports in a row that nobody uses, the first."""
-    taken = {connection.laddr.port for connection in psutil.net_connections("tcp")}
+    taken = {connection.laddr.port for connection in psutil.net_connections("tcp") if connection.laddr}
     return next(base for base in range(25200, 60000, 10) if taken.isdisjoint(range(base, base + 4)))

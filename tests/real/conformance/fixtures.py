@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
     from mcp.server.context import ServerRequestContext
 
-    from pallas_common.protocol.reports import HealthReport
+    from pallas_common.protocol.reports import HealthReport, Status
 
     Context = ServerRequestContext[Any]
 
@@ -402,6 +402,10 @@ class Nobody:
 
     async def newest(self) -> HealthReport:
         raise NotImplementedError
+
+    @property
+    def status(self) -> Status:
+        return "ok"
 
 
 def prompt_contents(name: str, arguments: Mapping[str, str], responses: Mapping[str, Any]) -> list[Any]:

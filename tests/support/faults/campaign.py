@@ -20,11 +20,12 @@ import httpx
 from support.faults.clock import JumpingClock
 from support.faults.orders import Orders
 from support.faults.small_disk import small_disk
-from support.fleet.deployment import Deployment, free_ports, make_deployment
+from support.fleet.deployment import Deployment, make_deployment
 from support.fleet.fleet import BIN, KEEPER, Fleet
 from support.fleet.log_reader import LogReader
 from support.fleet.process_tree import await_end, descendants, marked, open_descriptors, proportional_memory
 from support.load.counted_calls import CountedCalls
+from support.ports import free_ports
 
 if TYPE_CHECKING:
     from collections import Counter

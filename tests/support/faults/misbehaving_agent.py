@@ -115,8 +115,8 @@ def _babble(lines: list[tuple[str, str, int, str]], times: int) -> None:
             if str(target).startswith("pipe:"):
                 ends[fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE].append((str(target), number))
     inside = {target for target, _ in ends[os.O_RDONLY]}  # nobody else reads those
-    for target, number in ends[os.O_WRONLY]:
-        if target not in inside:
+    for pipe, number in ends[os.O_WRONLY]:
+        if pipe not in inside:
             os.set_blocking(number, True)
             rest = memoryview(written * times)
             while rest:

@@ -12,10 +12,9 @@ import random
 import signal
 import sys
 
-from prometheus_client.multiprocess import MultiProcessCollector
-
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.metrics_files import slot_files
+from support.data.exposition import merge
 
 COUNTED = "pallas_llm_tokens_total"
 OBSERVED = "pallas_send_message_duration_seconds_count"
@@ -36,7 +35,7 @@ def write_until_killed(directory: str, slot: str, generation: int, acknowledge: 
 def totals(directory: str, slot: str) -> dict[str, float]:
     """The slot's sums of the two series that each step adds one to."""
     sums = {COUNTED: 0.0, OBSERVED: 0.0}
-    for metric in MultiProcessCollector.merge(slot_files(directory, slot)):
+    for metric in merge(slot_files(directory, slot)):
         for sample in metric.samples:
             if sample.name in sums:
                 sums[sample.name] += sample.value

@@ -55,6 +55,10 @@ class Prometheus:
         assert len(values) <= 1, (expression, values)
         return values[0] if values else None
 
+    def has(self, expression: str, value: float) -> bool:
+        """Whether a query has this one result."""
+        return self.one(expression) == value
+
     def until(self, reached: Callable[[], Any], what: str) -> None:
         """Return once it holds; the server samples by a clock of its own and tells nobody."""
         deadline = time.monotonic() + PATIENCE

@@ -33,8 +33,10 @@ PACKAGES = (
     "registry/pallas_registry",
     "supervisor/pallas_supervisor",
     "supervisor/pallas",
+    "supervisor/pallas_control",
+    "supervisor/pallasctl",
+    "worker/pallas_worker",
 )
-PACKAGES += ("supervisor/pallas_control", "supervisor/pallasctl", "worker/pallas_worker")
 PATIENCE = 90.0
 ENVIRONMENT = {
     "PATH": "/opt/pallas/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -34,6 +34,11 @@ TIMEOUT = 120.0
 Headers = tuple[tuple[str, str], ...]
 
 
+def anything(*given: Any) -> tuple[Any, ...]:
+    """Values of all types, the wrong ones too."""
+    return given
+
+
 @dataclass(frozen=True)
 class Expected:
     """The answer that is owed."""
@@ -222,11 +227,11 @@ def _no_message(era: str) -> Iterator[Attempt]:
     }
     for version in ("1.0", "2", 2, 2.0, None, "", ["2.0"]):
         bodies[f"jsonrpc {version!r}"] = good | {"jsonrpc": version}
-    for identifier in (None, True, False, 1.5, 1e300, [], {}, [7]):
+    for identifier in anything(None, True, False, 1.5, 1e300, [], {}, [7]):
         bodies[f"id {identifier!r}"] = good | {"id": identifier}
-    for method in (None, 3, True, [], {}, ["tools/call"]):
+    for method in anything(None, 3, True, [], {}, ["tools/call"]):
         bodies[f"method {method!r}"] = good | {"method": method}
-    for params in ([], [1], "x", 3, True, ""):
+    for params in anything([], [1], "x", 3, True, ""):
         bodies[f"params {params!r}"] = good | {"params": params}
     for name, body in bodies.items():
         yield Attempt(
@@ -236,14 +241,14 @@ def _no_message(era: str) -> Iterator[Attempt]:
 
 def _bad_params(era: str) -> Iterator[Attempt]:
     status = 400 if era == "modern" else 200
-    for arguments in ([], ["x"], "x", '{"message": "x"}', 3, True):
+    for arguments in anything([], ["x"], "x", '{"message": "x"}', 3, True):
         yield Attempt(
             f"{era}: arguments {arguments!r}",
             Expected(status, (INVALID_PARAMS,), words="params.arguments"),
             encode(tool_call(era, "send_message", arguments)),
             headers(era),
         )
-    for token in ([], {}, 1.5):
+    for token in anything([], {}, 1.5):
         params = {"name": "send_message", "arguments": {"message": "x"}}
         call = request(era, "tools/call", params)
         call["params"]["_meta"] = call["params"].get("_meta", {}) | {"progressToken": token}
@@ -253,14 +258,14 @@ def _bad_params(era: str) -> Iterator[Attempt]:
             encode(call),
             headers(era),
         )
-    for cursor in (3, [], {}):
+    for cursor in anything(3, [], {}):
         yield Attempt(
             f"{era}: cursor {cursor!r}",
             Expected(status, (INVALID_PARAMS,), words="params.cursor"),
             encode(request(era, "tools/list", {"cursor": cursor})),
             headers(era, "tools/list", None),
         )
-    for arguments in ([], "x", {"a": 1}, {"a": ["x"]}):
+    for arguments in anything([], "x", {"a": 1}, {"a": ["x"]}):
         yield Attempt(
             f"{era}: arguments of a prompt {arguments!r}",
             Expected(status, (INVALID_PARAMS,), words="params.arguments"),
@@ -269,14 +274,14 @@ def _bad_params(era: str) -> Iterator[Attempt]:
         )
     if era == "modern":
         return
-    for tool in (None, 3, [], {}, True):
+    for tool in anything(None, 3, [], {}, True):
         yield Attempt(
             f"{era}: tool {tool!r}",
             Expected(status, (INVALID_PARAMS,), words="params.name"),
             encode(tool_call(era, tool, {"message": "x"})),
             headers(era),
         )
-    for params in ({}, {"protocolVersion": 3}, {"protocolVersion": "2025-11-25", "capabilities": []}):
+    for params in anything({}, {"protocolVersion": 3}, {"protocolVersion": "2025-11-25", "capabilities": []}):
         yield Attempt(
             f"{era}: initialize {params!r}",
             Expected(status, (INVALID_PARAMS,)),
@@ -290,23 +295,30 @@ def _bad_arguments(era: str) -> Iterator[Attempt]:
     wrong: list[tuple[str, Any]] = [
         ("message", {}),
         ("message", None),
-        *(("message", {"message": value}) for value in (None, 3, 1.5, True, [], {}, ["x"], "")),
+        *(("message", {"message": value}) for value in anything(None, 3, 1.5, True, [], {}, ["x"], "")),
         ("unknown argument", {"message": "x", "Message": "x"}),
         ("unknown argument", {"message": "x", "": "x"}),
         ("unknown argument", {"message": "x", "__class__": {}}),
         ("unknown argument", {"message": "x", "agent": "other", "temperature": 2}),
         ("unknown argument", {"message": "x", "n" * 5000: 1}),
-        *(("conversation_id", {"message": "x", "conversation_id": value}) for value in (3, True, [], {})),
-        *(("history", {"message": "x", "history": value}) for value in (3, "x", True, {})),
-        *(("images", {"message": "x", "images": value}) for value in (3, "x", True, {}, image)),
-        *(("images[0]", {"message": "x", "images": [value]}) for value in (3, "x", None, [], {})),
+        *(
+            ("conversation_id", {"message": "x", "conversation_id": value})
+            for value in anything(3, True, [], {})
+        ),
+        *(("history", {"message": "x", "history": value}) for value in anything(3, "x", True, {})),
+        *(("images", {"message": "x", "images": value}) for value in anything(3, "x", True, {}, image)),
+        *(("images[0]", {"message": "x", "images": [value]}) for value in anything(3, "x", None, [], {})),
         *(
             ("images[0].data", {"message": "x", "images": [image | {"data": value}]})
-            for value in (None, 3, "", "!", "aGk", "aGk=\n", "data:image/png;base64,aGk=", "aGk=aGk=", "é")
+            for value in anything(
+                None, 3, "", "!", "aGk", "aGk=\n", "data:image/png;base64,aGk=", "aGk=aGk=", "é"
+            )
         ),
         *(
             ("images[0].mime_type", {"message": "x", "images": [image | {"mime_type": value}]})
-            for value in (None, 3, "", "png", "text/plain", "image/svg+xml", "image/png; q=1", "x" * 5000)
+            for value in anything(
+                None, 3, "", "png", "text/plain", "image/svg+xml", "image/png; q=1", "x" * 5000
+            )
         ),
         ("images[1]", {"message": "x", "images": [image, {}]}),
         ("", {"message": "x", "images": [image]}),  # this model sees nothing
@@ -319,7 +331,7 @@ def _bad_arguments(era: str) -> Iterator[Attempt]:
             encode(tool_call(era, tool, arguments)),
             headers(era, name=tool),
         )
-    for arguments in ({"message": "x"}, {"": 1}, {"verbose": True}):
+    for arguments in anything({"message": "x"}, {"": 1}, {"verbose": True}):
         yield Attempt(
             f"{era}: get_health {arguments!r}",
             Expected(200, tool_error=True, words="takes none"),
@@ -355,8 +367,19 @@ def _unknown_names(era: str) -> Iterator[Attempt]:
             encode(request(era, "prompts/get", {"name": name})),
             headers(era, "prompts/get", name),
         )
-    methods = ("x", "tools", "tools/call/", "TOOLS/LIST", "rpc.discover", "resources/list", "tasks/list")
-    methods += ("sampling/createMessage", "completion/complete", "notifications/initialized", "x" * 5000)
+    methods = (
+        "x",
+        "tools",
+        "tools/call/",
+        "TOOLS/LIST",
+        "rpc.discover",
+        "resources/list",
+        "tasks/list",
+        "sampling/createMessage",
+        "completion/complete",
+        "notifications/initialized",
+        "x" * 5000,
+    )
     status = 404 if era == "modern" else 200
     for method in methods:
         params = {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "x", "value": "x"}}
@@ -435,7 +458,9 @@ def _bad_routing() -> Iterator[Attempt]:
             headers("modern", MCP_Protocol_Version=version),
         )
     wrong_meta: list[Any] = [None, 3, [], {}, *({key: value} for key, value in META.items())]
-    wrong_meta += [META | {"io.modelcontextprotocol/clientCapabilities": value} for value in (3, [], "x")]
+    wrong_meta += [
+        META | {"io.modelcontextprotocol/clientCapabilities": value} for value in anything(3, [], "x")
+    ]
     for meta in wrong_meta:
         call = request("modern", "tools/call", {"name": "send_message", "arguments": {}, "_meta": meta})
         yield Attempt(f"modern: _meta {meta!r}", Expected(400, (INVALID_PARAMS,)), encode(call), good)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support.clients import ERAS, call, connect, send_message
 from support.fleet.deployment import make_deployment
-from support.fleet.fleet import Fleet
+from support.fleet.fleet import Fleet, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,15 +67,17 @@ def test_a_long_history_is_taken_and_malformed_rows_are_in_the_log(fleet: Fleet,
     rows[77] = {"role": "user"}
     rows[150] = "not a row"
     url = fleet.deployment.url("one")
+
+    def warns_of(index: int, record: Record) -> bool:
+        return (
+            record["level"] == "WARNING" and record.get("agent") == "one" and str(index) in record["message"]
+        )
+
     with fleet.follow() as log:
         answer = asyncio.run(send_message(url, "and now?", era, history=rows, conversation_id=f"c-{era}"))
         assert answer == "and now?"
         for index in (10, 77, 150):
-            log.until(
-                lambda r, i=index: (
-                    r["level"] == "WARNING" and r.get("agent") == "one" and str(i) in r["message"]
-                )
-            )
+            log.until(partial(warns_of, index))
 
 
 def test_one_agent_asks_another_over_mcp(fleet: Fleet) -> None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from support.clients import send_message
+from support.data.exposition import parse_openmetrics
 from support.data.metrics_page import ROWS
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import PATIENCE, Fleet

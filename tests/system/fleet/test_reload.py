@@ -16,11 +16,11 @@ import yaml
 
 from support.clients import send_message
 from support.fleet.deployment import make_deployment
-from support.fleet.fleet import Fleet
+from support.fleet.fleet import Fleet, Record
 from support.ports import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SAYS = "\nimport os\nprint('TEST_WORD is', os.environ.get('TEST_WORD'))\n"
 
@@ -69,6 +69,11 @@ def generations(fleet: Fleet) -> dict[str, int]:
     return {agent["name"]: agent["generation"] for agent in fleet.status()["agents"]}
 
 
+def is_replaced(name: str, generation: int) -> Callable[[Record], bool]:
+    """Whether a record says that a worker of the agent is ready that is newer than that."""
+    return lambda r: r.get("agent") == name and r.get("state") == "ready" and r["generation"] > generation
+
+
 def reload_and_see_replaced(fleet: Fleet, *names: str) -> dict[str, list[str]]:
     """Reload, and return what of each agent changed once new workers of these agents are ready."""
     before = generations(fleet)
@@ -76,11 +81,7 @@ def reload_and_see_replaced(fleet: Fleet, *names: str) -> dict[str, list[str]]:
         answer = fleet.post("/v1/reload")
         assert answer.status_code == 200, answer.text
         for name in names:
-            log.until(
-                lambda r, name=name: (
-                    r.get("agent") == name and r.get("state") == "ready" and r["generation"] > before[name]
-                )
-            )
+            log.until(is_replaced(name, before[name]))
     return {change["agent"]: change["fields"] for change in answer.json()["changed"]}
 
 

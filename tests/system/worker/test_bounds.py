@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -32,7 +32,7 @@ def is_call(request: Recorded) -> bool:
 
 
 @contextmanager
-def holding(directory: Path, **bounds: int) -> Iterator[tuple[RunningWorker, RunningDownstream]]:
+def holding(directory: Path, **bounds: Any) -> Iterator[tuple[RunningWorker, RunningDownstream]]:
     """A worker whose tool calls stand still until the downstream server lets them go."""
     with run_downstream(fault=lambda request: Fault(hold=True) if is_call(request) else None) as server:
         servers = {"held": {"transport": "http", "url": server.url}}

@@ -105,7 +105,7 @@ def test_connections_made_ahead_log_for_the_call_that_uses_them(tmp_path: Path) 
                 call(worker.url, "auto", "demo", message=message, **more)
             assert worker.stop() == 0
             worker.wait_until(lambda it: it.ended)
-        sent = {}
+        sent: dict[int, set[str | None]] = {}
         for record in worker.records:
             if record["name"] == logger and (said := re.search(r"said (\d)", record["message"])):
                 sent.setdefault(int(said[1]), set()).add(record["conversation_id"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -75,7 +75,7 @@ def redirecting(status: int, to: Callable[[], str], when: str) -> Callable[[Reco
     return decide
 
 
-REDIRECTS = [
+REDIRECTS: list[tuple[int, str, Literal["both", "modern", "legacy"]]] = [
     (307, "any", "both"),
     (308, "any", "both"),
     (302, "any", "both"),

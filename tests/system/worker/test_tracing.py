@@ -11,7 +11,7 @@ import pytest
 from fakes.llm_stub import run_llm_stub
 from fakes.loopback import Fault
 from fakes.otlp_collector import run_collector
-from support.fleet.deployment import free_ports
+from support.ports import free_ports
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 from support.worker.secrets import leaked

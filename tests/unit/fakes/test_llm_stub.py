@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import anthropic
 import openai
 import pytest
 
-from fakes.llm_stub import Call, Turn, Usage, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn, Usage, run_llm_stub
 
 TOOL = {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}}
+
+
+def openai_client(stub: LlmStub) -> Any:
+    """OpenAI's client; any type, as plain dictionaries are passed to it."""
+    return openai.OpenAI(api_key="k", base_url=stub.openai_url, max_retries=0)
+
+
+def anthropic_client(stub: LlmStub) -> Any:
+    """Anthropic's client; any type, as plain dictionaries are passed to it."""
+    return anthropic.Anthropic(api_key="k", base_url=stub.anthropic_url, max_retries=0)
 
 
 def test_openai_whole_and_streamed() -> None:
     usage = Usage(input=50, output=9, cached=30, reasoning=4)
     with run_llm_stub(answer=lambda _: Turn(text="two words", usage=usage)) as stub:
-        client = openai.OpenAI(api_key="k", base_url=stub.openai_url, max_retries=0)
+        client = openai_client(stub)
         messages = [{"role": "user", "content": "hi"}]
         whole = client.chat.completions.create(model="m", messages=messages)
         assert whole.choices[0].message.content == "two words"
@@ -36,7 +47,7 @@ def test_openai_whole_and_streamed() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_openai_calls_a_tool_and_is_told_the_result(stream: bool) -> None:
     with run_llm_stub() as stub:
-        client = openai.OpenAI(api_key="k", base_url=stub.openai_url, max_retries=0)
+        client = openai_client(stub)
         messages = [{"role": "user", "content": 'please\nCALL add {"a": 1, "b": 2}'}]
         tools = [{"type": "function", "function": TOOL}]
         if stream:
@@ -58,7 +69,7 @@ def test_openai_calls_a_tool_and_is_told_the_result(stream: bool) -> None:
 def test_responses_call_a_tool_and_are_told_the_result(stream: bool) -> None:
     usage = Usage(input=50, output=9, cached=30, reasoning=4)
     with run_llm_stub() as stub:
-        client = openai.OpenAI(api_key="k", base_url=stub.openai_url, max_retries=0)
+        client = openai_client(stub)
         asking = [{"role": "user", "content": 'please\nCALL add {"a": 1, "b": 2}'}]
         tools = [{"type": "function", "strict": False, **TOOL}]
         if stream:
@@ -79,8 +90,8 @@ def test_responses_call_a_tool_and_are_told_the_result(stream: bool) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_anthropic_calls_a_tool_and_is_told_the_result(stream: bool) -> None:
     with run_llm_stub() as stub:
-        client = anthropic.Anthropic(api_key="k", base_url=stub.anthropic_url, max_retries=0)
-        messages = [{"role": "user", "content": 'CALL add {"a": 1}'}]
+        client = anthropic_client(stub)
+        messages: list[dict[str, Any]] = [{"role": "user", "content": 'CALL add {"a": 1}'}]
         tools = [{"name": "add", "input_schema": TOOL["parameters"]}]
         arguments = {"model": "m", "max_tokens": 9, "messages": messages, "tools": tools}
         if stream:
@@ -103,7 +114,7 @@ def test_anthropic_calls_a_tool_and_is_told_the_result(stream: bool) -> None:
 def test_scripted_turns_come_first_and_errors_are_the_providers_own() -> None:
     with run_llm_stub() as stub:
         stub.script(Turn(status=429, text="slow down"), Turn(calls=(Call("a"), Call("b", {"x": 1}))))
-        client = openai.OpenAI(api_key="k", base_url=stub.openai_url, max_retries=0)
+        client = openai_client(stub)
         messages = [{"role": "user", "content": "hi"}]
         with pytest.raises(openai.RateLimitError, match="slow down"):
             client.chat.completions.create(model="m", messages=messages)
@@ -114,16 +125,16 @@ def test_scripted_turns_come_first_and_errors_are_the_providers_own() -> None:
             == "echo: hi"
         )
         stub.script(Turn(status=529, text="overloaded"))
-        claude = anthropic.Anthropic(api_key="k", base_url=stub.anthropic_url, max_retries=0)
+        claude = anthropic_client(stub)
         with pytest.raises(anthropic.APIStatusError, match="overloaded"):
             claude.messages.create(model="m", max_tokens=9, messages=messages)
 
 
 def test_models_are_listed_as_both_providers_do() -> None:
     with run_llm_stub(models=["one", "org/two:8b"]) as stub:
-        client = openai.OpenAI(api_key="k", base_url=stub.openai_url)
+        client = openai_client(stub)
         assert [model.id for model in client.models.list()] == ["one", "org/two:8b"]
-        claude = anthropic.Anthropic(api_key="k", base_url=stub.anthropic_url)
+        claude = anthropic_client(stub)
         assert claude.models.retrieve("org/two:8b").id == "org/two:8b"
         with pytest.raises(anthropic.NotFoundError):
             claude.models.retrieve("three")
@@ -131,7 +142,7 @@ def test_models_are_listed_as_both_providers_do() -> None:
 
 def test_a_stream_can_be_cut_short() -> None:
     with run_llm_stub(answer=lambda _: Turn(text="a b c d", cut=True)) as stub:
-        client = openai.OpenAI(api_key="k", base_url=stub.openai_url, max_retries=0)
+        client = openai_client(stub)
         chunks = [*client.chat.completions.create(model="m", messages=[], stream=True)]
         assert all(chunk.choices[0].finish_reason is None for chunk in chunks)
         assert 0 < len(chunks) < 5

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support import sources as module
+from support.repository import ROOT
 from support.sources import (
     PACKAGES,
     folder_of,
@@ -165,7 +166,7 @@ def test_every_package_of_ours_is_looked_at() -> None:
     packages = {
         path.parent.name
         for part in {*PACKAGES.values(), "gateway"}
-        for path in (module.ROOT / part).glob("*/__init__.py")
+        for path in (ROOT / part).glob("*/__init__.py")
     }
     assert packages == set(MAY_IMPORT) == set(PACKAGES)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_the_watchdog_is_fed_only_with_proof(alive: bool) -> None:
     assert calls == [2.0]
 
 
-def test_a_reload_is_framed_whatever_becomes_of_it(tmp_path: Path) -> Never:
+def test_a_reload_is_framed_whatever_becomes_of_it(tmp_path: Path) -> None:
     with ServiceManager(tmp_path) as manager:
         notifier = Notifier(manager.environment)
         before = time.monotonic_ns() // 1000

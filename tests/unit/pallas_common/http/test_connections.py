@@ -164,7 +164,7 @@ def test_waiting_ends(phase: Phase, patience: float) -> None:
     late, prompt, read_late = port.client(phase), port.client(phase), port.client(phase)
     read_late.has_news = True
     port.look_after(patience - 1)
-    assert not late.closed
+    assert [client.closed for client in (late, prompt, read_late)] == [False] * 3
     port.connections.enter(prompt, Phase.SERVED)
     port.look_after(2)
     assert late.closed
@@ -230,8 +230,7 @@ def test_of_several_answers_that_goes_which_was_not_taken_for_longest() -> None:
     stuck, large = port.client(Phase.SERVED), port.client(Phase.SERVED)
     stuck.unsent, large.unsent = STALL_BYTES, MAX_UNSENT - STALL_BYTES
     port.look_after(1)
-    assert not stuck.closed
-    assert not large.closed
+    assert (stuck.closed, large.closed) == (False, False)
     large.unsent -= STALL_BYTES
     port.look_after(1)
     late = port.client(Phase.SERVED)

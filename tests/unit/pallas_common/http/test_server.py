@@ -9,7 +9,7 @@ import socket
 import time
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -284,9 +284,10 @@ def test_in_the_second_half_of_a_drain_idle_connections_are_not_waited_for(
             await reader.readuntil(b"\r\n\r\nok")
             # No time passes but from one look to the next: a machine that stands still uses nothing up.
             looks, loop = itertools.count(0.0, module.DRAIN_INTERVAL), asyncio.get_running_loop()
-            http._loop = SimpleNamespace(
+            still: Any = SimpleNamespace(
                 time=looks.__next__, remove_reader=loop.remove_reader, call_later=loop.call_later
             )
+            http._loop = still
             await http.drain(2.0)
             assert http.connections == 0
             assert await reader.read() == b"", "it is closed, not reset"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client.mmap_dict import MmapedDict, mmap_key
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.mmap_dict import mmap_key
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pallas_common.metrics import agent_series
@@ -27,6 +26,7 @@ from pallas_common.metrics.served_series import (
 )
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.metrics_files import AgentFiles
+from support.data.exposition import MmapedDict, parse_openmetrics
 from support.fleet.promtool import promtool
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ def test_no_name_of_one_agent_breaks_the_page_or_touches_another(
         ("seen", "seen_total", {"http.method": "GET", "http_method": "PUT"}, 1.0),
         ("x_bucket", "x_bucket_total", {}, 1.0),
     )
-    suffixed = [(f"x{suffix}", f"x{suffix}", {}, 9.0) for suffix in ("_bucket", "_count", "_sum", "_created")]
+    suffixed: list[Entry] = [
+        (f"x{suffix}", f"x{suffix}", {}, 9.0) for suffix in ("_bucket", "_count", "_sum", "_created")
+    ]
     gauges: list[Entry] = [("pallas.up", "pallas.up", {}, 7.0), ("jobs_total", "jobs_total", {}, 9.0)]
     write(tmp_path, "gauge_max", "a2s0", *gauges, *suffixed, ("x_info", "x_info", {}, 1.0))
     write(tmp_path, "summary", "a2s0", ("jobs", "jobs_sum", {}, 1.0), ("jobs", "jobs_count", {}, 1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from pallas_registry.deployment.agents_file import deployment_name, read_deploym
 from pallas_registry.environment.dotenv import load_dotenv
 from pallas_registry.fastagent_files.models import read_model_settings
 from pallas_registry.reading.files import MAXIMUM_BYTES, read_file, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def refused(path: Path) -> Problem:
@@ -87,12 +91,13 @@ def test_every_reader_of_a_file_refuses_a_pipe_in_its_place(name: str, tmp_path:
     os.mkfifo(tmp_path / name)
     assert list(configured_secrets(tmp_path, {})) == []
     assert deployment_name(tmp_path / "agents.yaml") is None
-    problems = []
-    for read in (
+    problems: list[Problem] = []
+    readers: tuple[Callable[[], object], ...] = (
         lambda: load_dotenv(tmp_path, {}),
         lambda: read_model_settings(tmp_path),
         lambda: read_deployment(tmp_path / "agents.yaml"),
-    ):
+    )
+    for read in readers:
         try:
             read()
         except ConfigurationError as error:

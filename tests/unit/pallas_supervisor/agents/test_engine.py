@@ -126,7 +126,8 @@ def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time() -> None
     agent = engine.agents["library"]
     assert (agent.state, agent.failures, agent.message) == (State.BACKOFF, 1, "killed by SIGKILL")
     loop.advance(60.0)
-    assert engine.agents["library"].state is State.STARTING
+    agent = engine.agents["library"]
+    assert agent.state is State.STARTING
     come_up(engine, world, "library")
     assert engine.agents["library"].state is State.READY
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pallas_supervisor.agents.status import agent_status, say_why
 from pallas_supervisor.lifecycle.states import Desired, Exit, Policy, State
@@ -23,7 +24,7 @@ def test_why() -> None:
     assert why(state=State.WAITING) == ""
     assert why(state=State.READY) == ""
     assert why(state=State.FAILED, message="ImportError: x") == "ImportError: x"
-    died = {"state": State.BACKOFF, "message": "killed by SIGKILL", "failures": 2}
+    died: dict[str, Any] = {"state": State.BACKOFF, "message": "killed by SIGKILL", "failures": 2}
     assert why(**died, retry_at=102.2) == "killed by SIGKILL; restarting in 2 s, failure 2/5"
     assert why(**died, retry_at=100.4) == "killed by SIGKILL; restarting in 0.4 s, failure 2/5"
     assert why(**died, retry_at=99.0) == "killed by SIGKILL; restarting now, failure 2/5"

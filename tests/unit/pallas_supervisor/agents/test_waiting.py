@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor.lifecycle.events import Stop
 from pallas_supervisor.lifecycle.states import Exit
@@ -19,7 +19,7 @@ NAMES = ("library", "research", "jarvis")
 
 def on_rig(directory: Path, do: Callable[[Rig], Awaitable[None]]) -> None:
     async def run() -> None:
-        agents = {
+        agents: dict[str, dict[str, Any]] = {
             name: {"port": port, "depends_on": list(NAMES[:place][-1:])}
             for place, (name, port) in enumerate(zip(NAMES, free_ports(3), strict=True))
         }

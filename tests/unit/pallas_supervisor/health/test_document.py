@@ -56,7 +56,7 @@ def test_an_agent_that_should_not_run_is_shown_and_does_not_count() -> None:
     agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.STOPPED)}
     history = HealthHistory()
     history.note("research", "ok", NOON)
-    nothing = {"since": None, "checked": None, "downstreams": [], "provider": None}
+    nothing: dict[str, Any] = {"since": None, "checked": None, "downstreams": [], "provider": None}
     assert roll_up(agents, {}, {"jarvis": ""}, history, "2026-01-31T12:00:00Z") == {
         "status": "ok",
         "timestamp": "2026-01-31T12:00:00Z",

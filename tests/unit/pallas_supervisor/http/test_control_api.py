@@ -46,7 +46,10 @@ class Bench:
 def on_bench(directory: Path, do: Callable[[Bench], Awaitable[None]]) -> None:
     async def run() -> None:
         library, research = free_ports(2)
-        agents = {"library": {"port": library}, "research": {"port": research, "depends_on": ["library"]}}
+        agents: dict[str, dict[str, Any]] = {
+            "library": {"port": library},
+            "research": {"port": research, "depends_on": ["library"]},
+        }
         async with rig(directory, agents) as made:
             application = made.control_api()
             transport = httpx.ASGITransport(application, raise_app_exceptions=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -106,7 +106,7 @@ def essence(agent: Agent) -> Agent:
     if second_worker is not None:
         newer = second_worker.generation > agent.generation
         second_worker = replace(second_worker, generation=int(newer), since=0.0, cause="", pid=None)
-    counts: dict[str, object] = {
+    counts: dict[str, Any] = {
         "timer_epoch": 0,
         "generation": 0,
         "last_generation": 0,
@@ -120,7 +120,7 @@ def essence(agent: Agent) -> Agent:
     return replace(
         agent,
         **counts,
-        since=0.0,  # type: ignore[arg-type]
+        since=0.0,
         retry_at=None,
         message="",
         pid=None,

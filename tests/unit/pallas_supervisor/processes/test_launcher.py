@@ -270,7 +270,7 @@ time.sleep(3600)
             pass
         bench.launcher.kill(RESEARCH)
         await bench.reaped(Exit(signal=signal.SIGKILL))
-        assert all(is_gone(int(process)) for process in (pid, *lingering))
+        assert all(is_gone(process) for process in (pid, *map(int, lingering)))
 
     on_bench(do, worker)
 
@@ -541,7 +541,8 @@ def test_a_start_whose_files_are_still_read_can_be_called_off(end: str) -> None:
 
         async def describe(_worker_id: WorkerId) -> WorkerSpec:
             reading.set()
-            return await asyncio.get_running_loop().create_future()
+            never: asyncio.Future[WorkerSpec] = asyncio.get_running_loop().create_future()
+            return await never
 
         bench.describe = describe
         bench.launcher.spawn(RESEARCH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
@@ -130,7 +130,10 @@ def test_whatever_fast_agent_reads_counts(made: Drift, tmp_path: Path, folder: s
 def test_a_home_of_the_agents_own(made: Drift, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    agents = {**AGENTS, "library": {**AGENTS["library"], "env": {"FAST_AGENT_HOME": str(home)}}}
+    agents: dict[str, dict[str, Any]] = {
+        **AGENTS,
+        "library": {**AGENTS["library"], "env": {"FAST_AGENT_HOME": str(home)}},
+    }
     write_deployment(tmp_path, agents)
     made.taken = made.source.read(os.environ)
     start(made)

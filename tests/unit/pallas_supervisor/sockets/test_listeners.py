@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from pallas_supervisor.sockets import listeners
@@ -97,9 +98,9 @@ def test_the_name_of_a_holder_is_anybodys_and_escaped() -> None:
 
 def test_a_holder_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
-        raise listeners.psutil.AccessDenied
+        raise psutil.AccessDenied
 
-    monkeypatch.setattr(listeners.psutil, "net_connections", refuse)
+    monkeypatch.setattr(psutil, "net_connections", refuse)
     assert "only its owner or root can see" in describe_holder(1)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from pallas_worker.downstreams import reachability
 from pallas_worker.downstreams.reachability import REMEMBER_FOR, Reachability
 
 KINDS = ("discover", "tools", "prompts")
@@ -27,8 +28,8 @@ def believed(known: Reachability, server: str) -> list[str]:
 
 def test_it_is_believed_for_a_while(known: Reachability, monkeypatch: pytest.MonkeyPatch) -> None:
     assert believed(known, "one") == list(KINDS)
-    now = reachability.time.monotonic()
-    monkeypatch.setattr(reachability.time, "monotonic", lambda: now + REMEMBER_FOR)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + REMEMBER_FOR)
     assert believed(known, "one") == []
 
 

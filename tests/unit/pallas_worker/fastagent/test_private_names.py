@@ -175,9 +175,12 @@ def test_warnings_of_fast_agent_become_records_and_its_progress_does_not(
 
 def test_a_validator_is_made_once_for_equal_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        shortcuts, "_make_validator", lambda session, name, schema: made.append(schema) or schema
-    )
+
+    def make(_session: object, _name: str, schema: dict[str, Any]) -> dict[str, Any]:
+        made.append(schema)
+        return schema
+
+    monkeypatch.setattr(shortcuts, "_make_validator", make)
     monkeypatch.setattr(shortcuts, "_validators", {})
     session: Any = None
     schemas: list[dict[str, Any]] = [{"type": "object"}, {"type": "object"}, {"type": "array"}]
@@ -206,22 +209,24 @@ def test_a_modules_function_is_wrapped_once_and_an_instances_own_each_time() -> 
 def test_clients_of_a_provider_share_the_tls_context() -> None:
     from fast_agent.llm.provider.openai import llm_openai
 
+    module: Any = llm_openai  # which does not say that it exports the class
     shortcuts.share_tls_with_providers()
-    made: Any = llm_openai.DefaultAioHttpClient
+    made = module.DefaultAioHttpClient
     assert made.keywords == {"verify": shared_context()}
     shortcuts.share_tls_with_providers()
-    assert llm_openai.DefaultAioHttpClient is made, "once is enough"
+    assert module.DefaultAioHttpClient is made, "once is enough"
 
 
 def test_clients_of_anthropic_share_the_tls_context(monkeypatch: pytest.MonkeyPatch) -> None:
     from anthropic import _base_client
     from fast_agent.llm.provider.anthropic import llm_anthropic
 
+    module: Any = llm_anthropic  # which does not say that it exports the class
     shared = _base_client.AsyncHttpxClientWrapper
     original: Any = getattr(shared, "func", shared)  # another test may have shared it already
     monkeypatch.setattr(_base_client, "AsyncHttpxClientWrapper", original)
     shortcuts.share_tls_with_providers()
-    client: Any = llm_anthropic.AsyncAnthropic(api_key="k")
+    client = module.AsyncAnthropic(api_key="k")
     assert isinstance(client._client, original), "it closes itself, as before"
     assert client._client._transport._pool._ssl_context is shared_context()
 

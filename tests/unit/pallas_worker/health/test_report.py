@@ -109,7 +109,7 @@ class Outcomes:
         self.provider = OPENAI_UP
         self.gate = asyncio.Event()
         self.gate.set()
-        self.reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        self.reports: asyncio.Queue[Any] = asyncio.Queue()
         self.under_way = 0
         self.most_at_once = 0
         self.errors: list[Exception] = []
@@ -205,7 +205,7 @@ def test_who_waits_for_the_first_round_is_answered_when_it_ends(monkeypatch: pyt
 
 def test_an_agent_that_needs_nothing_says_so_again_and_again() -> None:
     async def run() -> None:
-        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        reports: asyncio.Queue[Any] = asyncio.Queue()
         async with running(Health("research", (), (), reports.put_nowait, interval=0.01)):
             for _ in range(3):
                 report = await reports.get()
@@ -350,7 +350,7 @@ def test_a_failure_of_calls_is_over_when_the_providers_check_succeeds_again() ->
         async def check() -> ProviderHealth:
             return ProviderHealth(name="openai", up=up, error=None if up else "HTTP 401")
 
-        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        reports: asyncio.Queue[Any] = asyncio.Queue()
         health = Health("research", (), [Provider("openai", check)], reports.put_nowait, interval=0)
         async with running(health), asyncio.timeout(60):
             assert (await reports.get()).status == "ok"
@@ -368,7 +368,7 @@ def test_a_failure_of_calls_is_over_when_the_providers_check_succeeds_again() ->
 
 def test_a_provider_that_cannot_be_asked_is_known_by_its_calls() -> None:
     async def run() -> None:
-        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        reports: asyncio.Queue[Any] = asyncio.Queue()
         health = Health("research", (), [Provider("google", None)], reports.put_nowait, interval=3600)
         async with running(health), asyncio.timeout(60):
             report = await reports.get()
@@ -512,7 +512,7 @@ def test_timestamps_are_utc() -> None:
 
 def test_against_real_servers() -> None:
     async def run() -> None:
-        reports: asyncio.Queue[HealthReport] = asyncio.Queue()
+        reports: asyncio.Queue[Any] = asyncio.Queue()
         with run_downstream(era="modern") as modern, run_downstream(era="legacy") as legacy:
             servers = [
                 Downstream(name="modern", transport="http", url=modern.url),

@@ -172,7 +172,7 @@ def test_workers_with_the_same_server_make_one_probe_and_all_follow(monkeypatch:
                 assert report.downstreams[0].latency == 0.02
                 assert report.downstreams[0].checked is not None
             assert set(supervisor.probes) == {"a0"}
-            supervisor.shared.leave(("a0", 1))
+            supervisor.shared.leave(WorkerId("a0", 1))
             supervisor.probes.clear()
             supervisor.up = True
             for worker in workers[1:]:
@@ -204,7 +204,7 @@ def test_whoever_hears_of_a_provider_calls_it_by_its_name(monkeypatch: pytest.Mo
                     assert "LLM: openai: model 'x' not found" in (report.message or "")
                 assert gauges == {"openai": False}
                 assert set(supervisor.probes) == {"second"}
-            supervisor.shared.leave(("first", 1))
+            supervisor.shared.leave(WorkerId("first", 1))
             supervisor.up = True
             await second.says("ok")
         assert gauges == {"openai": True}
@@ -313,14 +313,14 @@ def test_what_is_heard_too_late_is_no_news_and_old_results_never_replace_newer_o
     now = time.monotonic()
     it = subject()
     assert not it.heard(result(now - 15 - subjects.SILENCE - 1), now)
-    assert it.outcome is None
+    assert [it.outcome] == [None]
     assert it.due <= now, "it has nothing and must look"
     assert it.heard(result(now - 1, up=False), now)
     assert not it.heard(result(now - 2), now)
     assert it.outcome is not None
     assert not it.outcome.up
     assert now - 1 + 15 + subjects.SILENCE <= it.due <= now - 1 + 15 + subjects.SILENCE + subjects.SPREAD
-    it.found(None, now - 3)
+    it.found(DownstreamHealth(name="library", up=True, latency=0.01), now - 3)
     assert it.outcome is not None
     it.take_turn()
     assert (it.mine, it.due) == (True, now - 1 + 15)

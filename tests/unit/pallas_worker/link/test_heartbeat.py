@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_common.protocol.reports import Heartbeat, Report
-from pallas_worker.link import heartbeat
 from pallas_worker.link.heartbeat import MOMENTS, beat
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ def test_heartbeats_keep_their_moment_however_late_the_loop_is(
         if len(beats) == 20:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(heartbeat.asyncio, "get_running_loop", Loop)
-    monkeypatch.setattr(heartbeat.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "get_running_loop", Loop)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     coroutine = beat(HEART, report)
     with pytest.raises(asyncio.CancelledError):
         coroutine.send(None)

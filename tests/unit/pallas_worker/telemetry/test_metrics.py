@@ -9,17 +9,16 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client.mmap_dict import MmapedDict
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.metrics_files import ReservedFile, reserve, slot_files
+from support.data.exposition import MmapedDict, parse_openmetrics
 from support.repository import ROOT
 from support.worker.record import RECORD_ALL, run
 
@@ -356,7 +355,8 @@ def test_no_content_can_hang_or_crash_the_check(content: bytes, used: int) -> No
         path.write_bytes((used.to_bytes(4, "little") + bytes(4) + content).ljust(4096, b"\0"))
         reserve(str(path))
         list(MmapedDict.read_all_values_from_file(str(path)))
-        ReservedFile(str(path)).close()
+        file: Any = ReservedFile(str(path))
+        file.close()
 
 
 @contextmanager

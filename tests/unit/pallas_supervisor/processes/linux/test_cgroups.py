@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -125,6 +126,7 @@ def test_what_an_earlier_supervisor_left_is_found_and_its_name_not_used_again(gr
 def test_the_subtree_is_entered_and_left_as_it_was(root: Path) -> None:
     """By another process: this one stays where it is."""
     script = f"""
+import fcntl
 import os
 from pathlib import Path
 from pallas_supervisor.processes.linux.cgroups import delegated_groups
@@ -143,7 +145,7 @@ print(not Path({str(root / "own")!r}).exists())
 @needs_control_groups
 def test_two_supervisors_cannot_share_a_subtree(root: Path) -> None:
     holder = os.open(root, os.O_RDONLY)
-    cgroups.fcntl.flock(holder, cgroups.fcntl.LOCK_EX)
+    fcntl.flock(holder, fcntl.LOCK_EX)
     with pytest.raises(ConfigurationError, match="another supervisor uses it; name a cgroup v2 group"):
         delegated_groups({VARIABLE: str(root)}, [])
     os.close(holder)

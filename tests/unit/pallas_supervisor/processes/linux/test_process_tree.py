@@ -121,7 +121,7 @@ def test_a_child_that_cannot_be_watched_does_not_live(monkeypatch: pytest.Monkey
         raise OSError(24, "Too many open files")
 
     process = sleeper()
-    monkeypatch.setattr(children.os, "pidfd_open", exhausted)
+    monkeypatch.setattr(os, "pidfd_open", exhausted)
     with pytest.raises(OSError, match="Too many open files"):
         pidfd_of(process.pid)
     assert is_gone(process.pid)

@@ -119,7 +119,7 @@ def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-REPORTS = [
+REPORTS: list[Report] = [
     StageReport(stage="importing"),
     ReadyReport(model="passthrough", capabilities=None),
     FailedReport(message="ImportError: no module named x", permanent=True),
@@ -417,7 +417,7 @@ def test_pipes_that_cannot_all_be_made_are_none(left: int, monkeypatch: pytest.M
     async def run() -> None:
         with nothing_leaked():
             intake = Intake(lambda *_: None, LogRouter(lambda _: None))
-            monkeypatch.setattr(module.os, "pipe", limited)
+            monkeypatch.setattr(os, "pipe", limited)
             with pytest.raises(OSError, match="Too many open files"):
                 intake.open(RESEARCH)
             assert intake._workers == {}

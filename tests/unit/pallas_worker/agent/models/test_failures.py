@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 from fast_agent.core.exceptions import AgentConfigError, ProviderKeyError
@@ -15,12 +15,12 @@ from google.genai import errors as google
 from pallas_worker.agent.models.failures import NO_ANSWER, ModelFailure, failure_in, failure_of
 from pallas_worker.interface.errors import CallError
 
-REQUEST = httpx.Request("POST", "http://llm/v1/chat/completions")
+REQUEST = httpx2.Request("POST", "http://llm/v1/chat/completions")
 REFUSED = ModelFailure("HTTP 401: the API key is not accepted", lasting=True)
 
 
 def answered(status: int, client: object = openai) -> openai.APIStatusError:
-    response = httpx.Response(status, request=REQUEST)
+    response = httpx2.Response(status, request=REQUEST)
     return client.APIStatusError("sk-secret is wrong", response=response, body=None)  # type: ignore[attr-defined, no-any-return]
 
 
