@@ -1,8 +1,8 @@
 """Pallas's own loggers, which no configuration of the process's other logging reaches.
 
 An agent's module may call `logging.config.dictConfig`, `logging.basicConfig(force=True)`, `logging.disable` or
-`logging.setLogRecordFactory`, and is free to: those loggers are its own. These are a tree of their own, with names
-under `pallas`; until somebody gives them a handler, their records go to the process's root logger.
+`logging.setLogRecordFactory`: the standard library's loggers are its to configure. These are a tree apart from them,
+with names under `pallas`; until they are given a handler, their records go to the process's root logger.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = "pallas"
 
 
 class OwnLogger(logging.Logger):
-    """A logger that asks nobody else whether and how it may log."""
+    """A logger that neither `logging.disable` nor a record factory reaches."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the standard library's
         """Whether records of this level are wanted; not remembered, since it may be the root logger's level."""

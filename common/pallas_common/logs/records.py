@@ -106,7 +106,7 @@ def _plain(value: object) -> object:
         return dict(value)
     try:
         return repr(value)
-    except Exception:  # noqa: BLE001 - somebody else's __repr__
+    except Exception:  # noqa: BLE001 - whatever a __repr__ raises
         return f"<{type(value).__name__}>"
 
 

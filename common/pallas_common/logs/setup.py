@@ -1,6 +1,6 @@
 """The one log format, for structlog's loggers and the standard library's alike.
 
-Knows loggers and formatting; where records go is the business of the handler that it is given.
+Knows loggers and formatting; where records go is up to the handler that it is given.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def configure_logging(
 ) -> None:
     """Send every record of the process to `handler`, as lines of the one format, and nowhere else.
 
-    Those of Pallas's own loggers go there whatever others do with logging afterwards.
+    Those of Pallas's own loggers go there whatever other code does with logging afterwards.
 
-    `fields` stand in every record (agent, pid, generation, …); `secrets` in none. May be called again, after a
-    fork or when levels change: the newest call counts.
+    `fields` are in every record (agent, pid, generation, …); `secrets` in none. May be called again, after a
+    fork or when levels change: the newest call is in effect.
     """
     handler.setFormatter(RecordFormatter(fields, secrets))
     root = logging.getLogger()
@@ -80,8 +80,8 @@ def configure_logging(
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """The structured logger of that name: `get_logger("pallas.engine").info("started", agent="jarvis")`.
 
-    It takes what a plain logger takes, `%s` and arguments, `extra` and `exc_info`, and fields by their names. What
-    others make of structlog's configuration, and of logging's, is nothing to it.
+    Fields are given by their names, or bound. What other code does to structlog's configuration, or to logging's, does
+    not reach it.
     """
     logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
         own_logger(name),
@@ -127,7 +127,7 @@ class RecordFormatter(logging.Formatter):
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - somebody else's arguments or __str__
+    except Exception:  # noqa: BLE001 - the arguments may be of any type, with a __str__ that fails
         try:
             return f"{record.msg} {record.args!r}"
         except Exception:  # noqa: BLE001
@@ -135,7 +135,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _configure_structlog() -> None:
-    """For loggers that others take from structlog, unless they configure it themselves."""
+    """For loggers that an agent's code takes from structlog, unless it configures structlog itself."""
     structlog.configure(
         processors=[*_PROCESSORS],  # not our own list: `structlog.testing.capture_logs` changes it in place
         wrapper_class=structlog.stdlib.BoundLogger,
@@ -149,9 +149,9 @@ def _hand_to_logging(
 ) -> tuple[tuple[object, ...], dict[str, Any]]:
     """Turn an event into the arguments of a standard logger's method.
 
-    Its fields, those of its context, and those that are given as plain logging's `extra`, travel in the record as they
-    are, and as attributes too, where no attribute has that name already. The context may be an agent's: it says nothing
-    but fields.
+    Its fields, and those of its context, are passed in the record as they are, and as attributes too, where no
+    attribute has that name already. All that the context has is fields, whatever their names: an agent's code may set
+    it. Arguments for the message, and `extra`, come from loggers that agents take from structlog.
     """
     options = {key: event.pop(key) for key in ("exc_info", "stack_info", "stacklevel") if key in event}
     message = event.pop("event", "")
