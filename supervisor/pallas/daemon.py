@@ -31,7 +31,7 @@ from pallas_registry.source import alone
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
-from pallas_supervisor.http.catalogue_feed import Directory
+from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control_api import control_api
 from pallas_supervisor.http.peer_credentials import PeerProtocol
 from pallas_supervisor.http.public_api import public_api
@@ -203,10 +203,10 @@ class _Supervisor:
         connections = Connections("control socket", limit, grace=CONTROL_GRACE, stall_timeout=math.inf)
         servers = [HttpServer(control, control_listener, connections, protocol=PeerProtocol, dates=False)]
         self._stack.callback(manager.traces.close, engine.agents)
-        directory = Directory(status, manager.drift, manager.parts)
+        catalogue = CatalogueFeed(status, manager.drift, manager.parts)
         if registry_listener is not None:
             connections = Connections("registry port", share_of_descriptors(1 / 4, 1024))
-            public = public_api(engine, status, manager.facts, manager.metrics, manager.slots, directory)
+            public = public_api(engine, status, manager.facts, manager.metrics, manager.slots, catalogue)
             servers.append(HttpServer(public, registry_listener, connections, dates=False))
         for server in servers:
             server.start()

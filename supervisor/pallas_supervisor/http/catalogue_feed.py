@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.reload.drift import Drift
 
 
-class Directory:
+class CatalogueFeed:
     """The catalogue of the agents, brought up to date by every change of them."""
 
     def __init__(self, status: StatusView, drift: Drift, parts: Parts) -> None:

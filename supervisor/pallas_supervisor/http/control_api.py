@@ -1,17 +1,18 @@
-"""The control API of `docs/control-api.md`: HTTP and JSON on the unix socket. Turns requests into operations.
+"""The control API of `docs/control-api.md`, HTTP and JSON on the unix socket: its routes, and what becomes of errors.
 
-Knows Starlette and the operations; nothing of states or processes.
+Knows Starlette and the operator's verbs; nothing of states or processes. `/v1/logs` is in `control_logs`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pallas_common import __version__
@@ -19,10 +20,10 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError, shortened
 from pallas_common.times import ago
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
+from pallas_supervisor.http.control_logs import LogRoute
 from pallas_supervisor.http.control_requests import (
     BadRequestError,
     TooLargeError,
-    parse_log_query,
     parse_verb,
     read_body,
     take_choice,
@@ -31,7 +32,7 @@ from pallas_supervisor.http.control_requests import (
 from pallas_supervisor.sockets.listeners import PortsTakenError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from starlette.requests import Request
 
@@ -46,8 +47,6 @@ _log = get_logger("pallas.supervisor.control")
 
 LONGEST_ERROR = 4000
 """Characters of an answer's error, which may repeat what was asked."""
-PIECE = 32 * 1024
-"""Bytes of log lines that are handed to a connection at once."""
 
 
 def control_api(
@@ -59,7 +58,8 @@ def control_api(
     age: Callable[[], float],
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
-    api = _ControlApi(status, drift, log_router, operations, reloading, age)
+    api = _ControlApi(status, drift, operations, reloading, age)
+    logs = LogRoute(operations, log_router)
     return Starlette(
         routes=[
             Route("/v1/status", api.status),
@@ -69,7 +69,7 @@ def control_api(
             Route("/v1/restart", api.restart, methods=["POST"]),
             Route("/v1/wait", api.wait, methods=["POST"]),
             Route("/v1/reload", api.reload, methods=["POST"]),
-            Route("/v1/logs", api.logs),
+            Route("/v1/logs", logs.get),
         ],
         exception_handlers={
             BadRequestError: _failure(422),
@@ -89,7 +89,7 @@ def _failure(status: int) -> Callable[[Request, Exception], Response]:
 
 
 def _refusal(message: str, status: int) -> Response:
-    # What was asked may stand in it, half a surrogate pair included, for which UTF-8 has no bytes.
+    # It may quote the request, half a surrogate pair included, for which UTF-8 has no bytes.
     text = shortened(message, LONGEST_ERROR).encode("utf-8", "backslashreplace").decode()
     return JSONResponse({"error": text}, status)
 
@@ -112,22 +112,13 @@ def _refused_configuration(_request: Request, error: Exception) -> Response:
     return JSONResponse(body, 422)
 
 
+@dataclass(frozen=True, slots=True)
 class _ControlApi:
-    def __init__(
-        self,
-        status: StatusView,
-        drift: Drift,
-        log_router: LogRouter,
-        operations: OperatorVerbs,
-        reloading: Reloading,
-        age: Callable[[], float],
-    ) -> None:
-        self._status = status
-        self._drift = drift
-        self._log_router = log_router
-        self._operations = operations
-        self._reloading = reloading
-        self._age = age
+    _status: StatusView
+    _drift: Drift
+    _operations: OperatorVerbs
+    _reloading: Reloading
+    _age: Callable[[], float]
 
     async def status(self, _request: Request) -> Response:
         await self._drift.look()
@@ -179,31 +170,8 @@ class _ControlApi:
         plan = await asyncio.shield(self._reloading.reload(dry_run=dry_run))
         return JSONResponse(plan.to_json(dry_run=dry_run))
 
-    async def logs(self, request: Request) -> Response:
-        query = parse_log_query(request)
-        agents = self._operations.resolve(query.agents) if query.agents else ()
-        if query.follow:
-            lines = self._follow(agents, query.lines, query.since, query.level)
-            return StreamingResponse(lines, media_type="application/x-ndjson")
-        newest = self._log_router.newest(agents, query.lines, query.since, query.level)
-        return StreamingResponse(_pieces(newest), media_type="application/x-ndjson")
-
-    async def _follow(
-        self, agents: tuple[str, ...], count: int, since: str, level: int
-    ) -> AsyncIterator[bytes]:
-        router = self._log_router
-        subscriber = router.subscribe(agents, level)  # here: a client that has gone already never gets so far
-        try:
-            # Whoever chooses among the lines has to know where the old ones end: an empty line says it.
-            async for piece in _pieces([*router.newest(agents, count, since, level), b""]):
-                yield piece
-            while True:
-                yield await subscriber.next() + b"\n"
-        finally:
-            router.unsubscribe(subscriber)
-
     def _verb(self, request: Request, body: dict[str, Any]) -> Verb:
-        """The verb body, of agents that there are; who asks for it goes into the log."""
+        """The verb body, of agents that are deployed; logs the request."""
         verb = parse_verb(body)
         self._operations.resolve(verb.agents)
         _note(request, verb.agents)
@@ -226,20 +194,8 @@ class _ControlApi:
         return JSONResponse(body, status)
 
 
-async def _pieces(lines: list[bytes]) -> AsyncIterator[bytes]:
-    """The lines with their ends, some at a time: whoever does not read them has but a few of his own in memory."""
-    piece = bytearray()
-    for line in lines:
-        piece += line + b"\n"
-        if len(piece) >= PIECE:
-            yield bytes(piece)
-            piece.clear()
-    if piece:
-        yield bytes(piece)
-
-
 def _note(request: Request, agents: tuple[str, ...] | None = None) -> None:
-    """Say in the log who asks for what, and of which agents: all of them, if none is named."""
+    """Log which process asks for what, and for which agents: all of them, if none is named."""
     verb = request.url.path.rpartition("/")[2]
     of = "" if agents is None else f" of {shortened(' '.join(agents), 200) or 'all agents'}"
-    _log.info("%s%s, asked for by %s", verb, of, getattr(request.state, "peer", None) or "somebody")
+    _log.info(f"{verb}{of}, asked for by {getattr(request.state, 'peer', None) or 'somebody'}")

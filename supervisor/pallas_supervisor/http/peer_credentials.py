@@ -1,6 +1,6 @@
-"""Who is at the other end of the control socket, as the kernel tells it (SO_PEERCRED, unix(7)).
+"""Which process is at the other end of the control socket, by the kernel's account (SO_PEERCRED, unix(7)).
 
-Knows sockets and HTTP connections; nothing of what is asked.
+Knows sockets and HTTP connections; nothing of requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The registry port: status page, catalogue, merged metrics, health. Read-only, and open to whoever reaches it.
+"""The registry port: status page, catalogue, merged metrics, health. Read-only, and open to all that reach it.
 
 Knows Starlette and what there is to show; changes nothing.
 """
@@ -6,6 +6,7 @@ Knows Starlette and what there is to show; changes nothing.
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -24,19 +25,18 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.agents.facts import Facts
     from pallas_supervisor.agents.status import StatusView
-    from pallas_supervisor.http.catalogue_feed import Directory
+    from pallas_supervisor.http.catalogue_feed import CatalogueFeed
     from pallas_supervisor.telemetry.exporter import Metrics
     from pallas_supervisor.telemetry.slots import Slots
 
 
 def public_api(
-    engine: Engine, status: StatusView, facts: Facts, metrics: Metrics, slots: Slots, directory: Directory
+    engine: Engine, status: StatusView, facts: Facts, metrics: Metrics, slots: Slots, catalogue: CatalogueFeed
 ) -> ASGIApp:
-    """The application of the registry port; requests by another name, or from a page elsewhere, are refused."""
+    """The application of the registry port; requests by another name, or from another site's page, are refused."""
     api = _PublicApi(status, metrics)
     feed = Feed(
         status,
@@ -50,31 +50,24 @@ def public_api(
     application = Starlette(
         routes=[
             *page_routes(feed.facts, engine.now),
-            *catalogue_routes(directory.view),
+            *catalogue_routes(catalogue.view),
             Route("/metrics", api.metrics),
             Route("/health", api.health),
             Route("/livez", api.livez),
             Route("/readyz", api.readyz),
         ]
     )
-    return HostGuard(application, _NewestHosts(status))
+
+    def hosts() -> Hosts:
+        deployment = status.deployment  # as it was last loaded
+        return _hosts(deployment.host, deployment.hosts, deployment.bind)
+
+    return HostGuard(application, hosts)
 
 
-class _NewestHosts:
-    """The names of the deployment as it was last loaded."""
-
-    def __init__(self, status: StatusView) -> None:
-        self._status = status
-        self._take(status.deployment)
-
-    def __call__(self) -> Hosts:
-        if self._status.deployment is not self._deployment:
-            self._take(self._status.deployment)
-        return self._hosts
-
-    def _take(self, deployment: Deployment) -> None:
-        self._deployment = deployment
-        self._hosts = Hosts(served_hosts(deployment.host, deployment.hosts, deployment.bind))
+@lru_cache(maxsize=1)
+def _hosts(host: str, hosts: tuple[str, ...], bind: str) -> Hosts:
+    return Hosts(served_hosts(host, hosts, bind))
 
 
 class _PublicApi:

@@ -15,7 +15,7 @@ from pallas_registry.deployment.model import ModelSettings
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
-from pallas_supervisor.http.catalogue_feed import Directory
+from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control_api import control_api
 from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.lifecycle.events import Died, Ready, Reaped, Spawned
@@ -93,9 +93,9 @@ class Rig:
         known = self.fleet.engine.agents[name].generation if generation is None else generation
         self.fleet.reports_in.take(WorkerId(name, known), said)
 
-    def catalogue(self) -> Directory:
+    def catalogue(self) -> CatalogueFeed:
         """The catalogue."""
-        return Directory(self.fleet.status, self.fleet.drift, self.fleet.parts)
+        return CatalogueFeed(self.fleet.status, self.fleet.drift, self.fleet.parts)
 
     def public_api(self) -> ASGIApp:
         """What is served on the registry port."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pallas_registry.catalogue.entries import endpoint
 from pallas_supervisor.health.document import agent_health, overall
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
         Status,
     )
     from pallas_registry.deployment.model import Agent as DeployedAgent
-    from pallas_registry.deployment.model import Deployment
+    from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.health.history import HealthHistory, Past
-    from pallas_supervisor.health.reports import WorkerReports
-    from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.page.data.history import History, Stretch, Trend
     from pallas_supervisor.page.data.samples import Samples, Totals
 
@@ -37,29 +35,6 @@ if TYPE_CHECKING:
 
 CLOCK_SLACK = 2.0
 """Seconds by which wall clock and engine's clock may drift apart before times on the page follow."""
-
-
-class PageSource(Protocol):
-    """What the page reads."""
-
-    @property
-    def deployment(self) -> Deployment:
-        """The deployment as it was last loaded."""
-
-    @property
-    def agents(self) -> Mapping[str, Agent]:
-        """The agents as they are, in the order of `agents.yaml`."""
-
-    @property
-    def reports(self) -> WorkerReports:
-        """What workers have said of themselves."""
-
-    @property
-    def health_history(self) -> HealthHistory:
-        """Since when all is as it is."""
-
-    def why(self, name: str) -> str:
-        """One line on why the agent is in its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +131,7 @@ class WallClock:
 
 
 def gather(
-    source: PageSource,
+    status: StatusView,
     samples: Samples,
     memory: Mapping[str, int],
     history: History,
@@ -172,22 +147,22 @@ def gather(
     """
     reports = {
         name: report
-        for name, agent in source.agents.items()
-        if agent.state is State.READY and (report := source.reports.health(agent)) is not None
+        for name, agent in status.agents.items()
+        if agent.state is State.READY and (report := status.reports.health(agent)) is not None
     }
     agents = []
-    for name, agent in source.agents.items():
-        deployed = source.deployment.agents[name]
+    for name, agent in status.agents.items():
+        deployed = status.deployment.agents[name]
         totals = samples.agents[name]
         report = reports.get(name)
         health = agent_health(agent, report)
         message = report.message if report is not None else None
-        said = source.reports.model(agent)
+        said = status.reports.model(agent)
         agents.append(
             AgentFacts(
                 name=name,
                 title=deployed.title,
-                url=endpoint(source.deployment.host, deployed.port),
+                url=endpoint(status.deployment.host, deployed.port),
                 serves=_serves(deployed, said),
                 model=(said.model if said is not None else None) or "",
                 needs=deployed.depends_on,
@@ -195,7 +170,7 @@ def gather(
                 wanted=agent.desired is Desired.UP,
                 since=clock.at(agent.since, now),
                 health=health,
-                why="" if health == "ok" else message or source.why(name),
+                why="" if health == "ok" else message or status.why(name),
                 restarts=agent.restarts,
                 memory=memory.get(name),
                 totals=totals,
@@ -204,12 +179,12 @@ def gather(
             )
         )
     return DeploymentFacts(
-        name=source.deployment.name,
+        name=status.deployment.name,
         health=overall([agent.health for agent in agents if agent.wanted]),
         agents=tuple(agents),
         trend=together(agent.trend for agent in agents),
         samples=samples,
-        looks=looks_of(reports, source.health_history),
+        looks=looks_of(reports, status.health_history),
     )
 
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.lifecycle.states import Transition
-    from pallas_supervisor.page.data.facts import DeploymentFacts, PageSource
+    from pallas_supervisor.page.data.facts import DeploymentFacts
     from pallas_supervisor.telemetry.process_metrics import WorkerProcess
 
 _log = get_logger("pallas.supervisor.page")
@@ -41,14 +42,14 @@ class Feed:
 
     def __init__(
         self,
-        source: PageSource,
+        status: StatusView,
         processes: Callable[[], list[WorkerProcess]],
         now: Callable[[], float],
         resident_memory: Callable[[int], int | None],
         read: Callable[[], Iterable[Metric]],
         reading: asyncio.Lock,
     ) -> None:
-        self._source = source
+        self._status = status
         self._processes = processes
         self._now = now
         self._resident_memory = resident_memory
@@ -57,7 +58,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self._history = History(now())
         self._clock = WallClock()
-        for name, agent in source.agents.items():
+        for name, agent in status.agents.items():
             self._history.change(name, str(agent.state), now())
         self._recording: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(INTERVAL, self._tick)
@@ -65,7 +66,7 @@ class Feed:
     async def facts(self) -> DeploymentFacts:
         """What there is to show now."""
         samples, memory = await self._take()
-        return gather(self._source, samples, memory, self._history, self._clock, self._now())
+        return gather(self._status, samples, memory, self._history, self._clock, self._now())
 
     def close(self) -> None:
         """Stop reading."""
@@ -88,8 +89,8 @@ class Feed:
         except Exception:  # noqa: BLE001 - one missing point must not end the history
             _log.exception("cannot read the figures for the status page")
             return
-        self._history.keep(self._source.agents)
-        counts = {name: count_of(samples.agents[name]) for name in self._source.agents}
+        self._history.keep(self._status.agents)
+        counts = {name: count_of(samples.agents[name]) for name in self._status.agents}
         self._history.record(counts, memory, self._now())
 
     async def _take(self) -> Reading:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pallas_supervisor.http.control_requests import MAX_BODY, MAX_QUERY
+from pallas_supervisor.http.control_logs import MAX_QUERY
+from pallas_supervisor.http.control_requests import MAX_BODY
 from pallas_supervisor.lifecycle.states import Exit, State
 from pallas_supervisor.sockets.listeners import PortsTakenError
 from support.ports import free_ports
