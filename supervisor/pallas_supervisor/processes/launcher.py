@@ -43,7 +43,7 @@ class Launcher:
 
     A worker's death is its pidfd's, which the loop watches: a grandchild may hold its pipes open for ever, and to wait
     for any child would take those of others. The dead worker stays a zombie until its group has been killed, because
-    the group's number is nobody else's for so long.
+    its number, which is the group's, is not given to another process for so long.
 
     Args:
         context: what workers are started with.

@@ -1,6 +1,17 @@
-"""Ending and reaping what workers and the zygote have left behind, and nothing of anybody else's.
+"""Ending and reaping what workers and the zygote have left behind, and no other process.
 
-Knows processes by control group, session, sign and pipes; nothing of agents' states.
+Knows processes by control group, session, title, environment and pipes; nothing of agents' states.
+
+Which worker a stray process belongs to has several answers, because none holds everywhere:
+
+- Its process group is not enough: whatever opens a session of its own (a daemon) leaves it.
+- Its parent is not kept: once the parent is dead, the process is a child of the keeper, as all strays are.
+- A control group says it exactly, but is there only where a subtree has been delegated.
+- A title or an environment variable says it where it has not been cleaned, and a session where it has not been left.
+- Pipes shared with another living worker, or an earlier start than the worker's, say that it is not the worker's.
+
+Where none of these says anything, a process ends with the next worker that ends and is older.
+When the supervisor itself ends, that does not matter: it ends every child of the keeper, which has none but these.
 """
 
 from __future__ import annotations
@@ -32,12 +43,12 @@ REAP_INTERVALS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 class Reaper:
-    """Knows owner each process is.
+    """Knows which worker each process belongs to.
 
     Args:
         workers: all live ones; looked at anew each time.
         zygote: None where there is none.
-        parent: below which all of them are.
+        parent: of all of them.
     """
 
     def __init__(
@@ -79,10 +90,10 @@ class Reaper:
         return worker.group_empty and strays_gone and (group is None or group.is_empty())
 
     def _belongs(self, worker: Worker, pid: int, owner: WorkerId | None) -> bool:
-        """Whether an adopted process is what `worker` has left behind.
+        """Whether an adopted process is what `worker` has left behind; see above.
 
-        A control group tells exactly. Without one, a process that bears the sign of nobody who lives belongs to the
-        worker owner session or pipes it has inherited, or else may belong to any that was there before it.
+        Args:
+            owner: what its title or its environment says.
         """
         session = session_of(pid)
         if owner == worker.id or session == worker.pid:
@@ -99,14 +110,14 @@ class Reaper:
         return begun is None or begun >= worker.launch_info.ticks
 
     async def kill_unclaimed(self, *worker_ids: WorkerId) -> None:
-        """Kill what bears the sign of these and is no worker that we know."""
+        """Kill what says that it is one of these workers, or descends from one, and is no worker that we know."""
         for interval in REAP_INTERVALS:
             if kill_strays(self._known(), lambda _pid, owner: owner in worker_ids, self._parent):
                 return
             await asyncio.sleep(interval)
 
     async def end_all(self) -> None:
-        """End the zygote, what it has forked ahead, and all that any agent has left behind, whatever it claims to be.
+        """End the zygote, what it has forked ahead, and all that any agent has left behind, whatever its title says.
 
         For a supervisor that has no worker any more.
 
@@ -128,5 +139,5 @@ class Reaper:
         return owner is not None or self._parent.is_certainly_ours(pid)
 
     def _forked_ahead(self) -> set[int]:
-        """What the zygote has forked and is nobody's worker yet."""
+        """What the zygote has forked and is no worker yet."""
         return {pid for pid in self._parent.pids() - self._known() if owner_of(pid) == UNASSIGNED}

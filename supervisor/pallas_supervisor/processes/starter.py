@@ -77,7 +77,7 @@ class Starter:
         self._context = context
         self._reaper = reaper
         self._waiting: dict[WorkerId, asyncio.Future[Any]] = {}
-        # Held open for as long as the supervisor lives; nobody ever writes to it.
+        # Held open for as long as the supervisor lives; nothing is ever written to it.
         self.lifeline, self._lifeline_held = os.pipe()
         """The descriptor of the pipe that every worker holds: it ends when the supervisor does, however it does."""
 

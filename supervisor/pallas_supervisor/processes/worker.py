@@ -25,12 +25,12 @@ class LaunchInfo:
     at: float = 0.0
     """When the process was asked for, in seconds since the epoch; it may have been forked ahead."""
     ticks: int = 0
-    """The same as `procfs.now` tells: what was forked before is nothing that the worker has started."""
+    """The same in the clock ticks of `procfs.now`: what was forked before has not been started by the worker."""
 
 
 @dataclass(slots=True)
 class Worker:
-    """One live process. `pidfd` stays open until the sweep is done."""
+    """One live process. `pidfd` stays open until all that it has started is gone."""
 
     id: WorkerId
     pid: int
@@ -39,7 +39,7 @@ class Worker:
     reason: str | None = None
     """Why it was killed."""
     group_empty: bool = False
-    """Seen empty once; its number may belong to somebody else since."""
+    """Its process group was seen empty; the group's number may have been given to another since."""
 
 
 def reason_of(worker: Worker, exit_: Exit) -> str | None:

@@ -1,6 +1,13 @@
 """The supervisor's end of the zygote: starts it, asks it to fork workers, makes it again when it dies.
 
 Knows the command channel (`pallas_worker.process.zygote` is the other end, and never imported here).
+
+A worker is forked rather than executed because importing fast-agent takes seconds and most of a worker's memory. The
+zygote has one thread and no event loop, without which a fork would not be safe, and forks twice, so that the worker is
+no child of its own: its exit status is the supervisor's to read, and the zygote may die without the workers.
+Once no command has come for a moment, the zygote forks the next worker ahead, for a fork is what a restart waits for
+longest. To the supervisor this makes no difference but two: the process may be older than the start of its worker,
+which is why `LaunchInfo` has a time of its own, and there is one process more to end in the end.
 """
 
 from __future__ import annotations
@@ -9,7 +16,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -20,7 +26,8 @@ from pallas_registry.environment.dotenv import worker_environment
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.processes.keeper.client import KeeperError
-from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS, ProcessParent, pidfd_of, send_signal
+from pallas_supervisor.processes.linux.helper_process import HelperProcess
+from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS, ProcessParent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,20 +54,12 @@ class ZygoteError(Exception):
     """The zygote could not fork a worker; the message says why."""
 
 
-class _Process:
-    """One zygote process and our end of its command channel."""
+class _Process(HelperProcess):
+    """One zygote process."""
 
     def __init__(self, environment: Mapping[str, str], parent: ProcessParent) -> None:
-        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(parent, [sys.executable, "-P", "-m", "pallas_worker.process.zygote"], environment)
         self.channel.setblocking(False)
-        try:
-            with theirs:
-                command = [sys.executable, "-P", "-m", "pallas_worker.process.zygote", str(theirs.fileno())]
-                self.pid = parent.execute(command, environment, [theirs.fileno()], None)
-            self.pidfd = pidfd_of(self.pid)
-        except OSError:
-            self.channel.close()
-            raise
         self.ready = False
         self.gone = asyncio.Event()
 
@@ -79,7 +78,7 @@ class _Process:
 
     def kill(self) -> None:
         if not self.gone.is_set():
-            send_signal(self.pidfd, signal.SIGKILL)
+            super().kill()
 
 
 class Zygote:
@@ -107,9 +106,8 @@ class Zygote:
         """Start the process; returns at once, long before it is ready to fork. Needs no event loop."""
         try:
             self._process = _Process(self._environment, self._parent)
-        except (
-            KeeperError
-        ):  # with a new keeper; one that was started under the old one ends at its channel's end
+        except KeeperError:
+            # With a new keeper; a zygote that was started under the old one ends at its channel's end.
             self._process = _Process(self._environment, self._parent)
 
     def watch(self) -> None:
@@ -160,7 +158,7 @@ class Zygote:
 
     @staticmethod
     async def _give_up(process: _Process, error: Exception) -> ZygoteError:
-        """Make an end of a process that fails us: whoever tries again must not meet the same one."""
+        """End a process that has failed: the next try must not meet the same one."""
         process.kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.gone.wait(), KILL_TIMEOUT)
@@ -190,7 +188,7 @@ class Zygote:
     def _died(self, process: _Process) -> None:
         try:
             exit_ = self._parent.exit_of(process.pid, process.pidfd)
-        except ChildProcessError:  # reaped by somebody else
+        except ChildProcessError:  # it has been reaped elsewhere
             exit_ = Exit(status=EXIT_FAILURE)
         if exit_ is None:
             return
@@ -205,13 +203,13 @@ class Zygote:
             process.channel.close()
         if self._closed:
             return
-        _log.warning("the zygote died (%s); running workers are not concerned", describe_exit(exit_))
+        _log.warning(f"the zygote died ({describe_exit(exit_)}); running workers are not concerned")
         self._failures = 0 if process.ready else self._failures + 1
         if self._failures < TRIES:  # the next start should not have to wait
             try:
                 self.start()
             except OSError as error:
-                _log.warning("the zygote cannot be started now: %s", error)
+                _log.warning(f"the zygote cannot be started now: {error}")
             self.watch()
 
 

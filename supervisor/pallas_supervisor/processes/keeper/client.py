@@ -1,7 +1,10 @@
 """The supervisor's end of the keeper: has it start programs, asks how they ended, and has them reaped.
 
-Knows the command channel (`keeping` is the other end) and what follows when it fails: a keeper that dies leaves its
-children to the supervisor, and one that does not answer is killed, which comes to the same.
+Knows the command channel (`subreaper` is the other end) and what follows when it fails: a keeper that dies leaves its
+children to the supervisor, which is a subreaper itself, and one that does not answer is killed, with the same effect.
+
+It is asked within the loop's turn, and the loop waits for the answer, for a fraction of a millisecond: between the
+question and the answer nothing else of the supervisor may look at, signal or reap the same child.
 """
 
 from __future__ import annotations
@@ -10,22 +13,15 @@ import asyncio
 import contextlib
 import os
 import select
-import signal
 import socket
 import sys
 from itertools import batched
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
-from pallas_supervisor.processes.keeper import subreaper as keeping
-from pallas_supervisor.processes.linux.posix_spawn import execute
-from pallas_supervisor.processes.linux.process_tree import (
-    ProcessParent,
-    children,
-    exit_from,
-    pidfd_of,
-    send_signal,
-)
+from pallas_supervisor.processes.keeper import subreaper
+from pallas_supervisor.processes.linux.helper_process import HelperProcess
+from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS, ProcessParent, children, exit_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +39,7 @@ END_TIMEOUT = 3.0
 """Seconds that it may take to end what is left of its children, and itself."""
 
 TRIES = 2
-"""Keepers in a row that may go without a word; after that, what is started is started below the supervisor itself."""
+"""Keepers in a row that may go without a word; after that, all is started below the supervisor itself."""
 
 _REAPED_AT_ONCE = 1000
 
@@ -51,30 +47,25 @@ _log = get_logger("pallas.supervisor.keeper")
 
 
 class KeeperError(OSError):
-    """The keeper has gone meanwhile, and what were its children are ours; what was asked may have been done."""
+    """The keeper has gone meanwhile, and its children are ours now; what was asked may have been done."""
 
 
-class _Process:
-    """One keeper process and our ends of its socket and its pipe."""
+class _Process(HelperProcess):
+    """One keeper process, and the pipe on which it writes a byte for each child that has ended."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.channel.settimeout(START_TIMEOUT)
-        self.answered = False
-        self.deaths, told = os.pipe()
+        self.deaths, write_end = os.pipe()
+        os.set_blocking(self.deaths, False)
+        command = [sys.executable, "-I", "-S", subreaper.__file__]
         try:
-            with theirs:
-                numbers = [theirs.fileno(), told]
-                command = [sys.executable, "-I", "-S", keeping.__file__, *map(str, numbers)]
-                self.pid = execute(command, environment, numbers, None)
-            os.set_blocking(self.deaths, False)
-            self.pidfd = pidfd_of(self.pid)
+            super().__init__(THIS_PROCESS, command, environment, [write_end])
         except OSError:
-            self.channel.close()
             os.close(self.deaths)
             raise
         finally:
-            os.close(told)
+            os.close(write_end)
+        self.channel.settimeout(START_TIMEOUT)
+        self.answered = False
 
     def await_end(self, seconds: float) -> bool:
         poll = select.poll()
@@ -156,7 +147,7 @@ class Keeper(ProcessParent):
             return super().execute(arguments, environment, numbers, output)
         memory = os.memfd_create("pallas-keeper")
         try:
-            wanted = keeping.pack(arguments, dict(environment), numbers, -1 if output is None else output)
+            wanted = subreaper.pack(arguments, dict(environment), numbers, -1 if output is None else output)
             os.pwrite(memory, wanted, 0)
             answer = int(self._ask("execute", [memory, *numbers]))
         finally:
@@ -171,7 +162,7 @@ class Keeper(ProcessParent):
         return kept | (super().pids() - self._own()) if self._lost else kept
 
     def adopted(self) -> set[int]:
-        """All children, also those that are nobody's of ours."""
+        """All children, also those that come from no worker."""
         return self._kept() | (super().pids() - self._own())
 
     def is_certainly_ours(self, pid: int) -> bool:
@@ -203,7 +194,7 @@ class Keeper(ProcessParent):
         with contextlib.suppress(OSError):
             process.channel.send(b"end")
         if not process.await_end(END_TIMEOUT):
-            _log.warning("process %d goes on ending what agents have left behind", process.pid)
+            _log.warning(f"process {process.pid} goes on ending what agents have left behind")
         process.close()
 
     # --- how it is done -----------------------------------------------------------------------------------
@@ -223,7 +214,7 @@ class Keeper(ProcessParent):
             answer = process.channel.recv(64)
         except OSError as error:
             answer = b""
-            _log.warning("the keeper does not answer: %s", error)
+            _log.warning(f"the keeper does not answer: {error}")
         if not answer:
             self._lose(process)
             raise KeeperError("the keeper has gone")
@@ -239,7 +230,7 @@ class Keeper(ProcessParent):
         self._remove_readers(process)
         self._process, self._lost = None, True
         self._silent += not process.answered
-        send_signal(process.pidfd, signal.SIGKILL)
+        process.kill()
         process.await_end(END_TIMEOUT)
         process.close()
         _log.warning("the keeper of workers has gone; running workers are not concerned")
@@ -250,7 +241,7 @@ class Keeper(ProcessParent):
         if self._watching and (process := self._process) is not None:
             loop = asyncio.get_running_loop()
             loop.add_reader(process.pidfd, self._lose, process)
-            loop.add_reader(process.deaths, self._hear, process)
+            loop.add_reader(process.deaths, self._read_deaths, process)
 
     def _remove_readers(self, process: _Process) -> None:
         if self._watching:
@@ -259,7 +250,7 @@ class Keeper(ProcessParent):
                 loop.remove_reader(process.pidfd)
                 loop.remove_reader(process.deaths)
 
-    def _hear(self, process: _Process) -> None:
+    def _read_deaths(self, process: _Process) -> None:
         with contextlib.suppress(OSError):
             if os.read(process.deaths, 4096) == b"":
                 asyncio.get_running_loop().remove_reader(process.deaths)

@@ -1,9 +1,12 @@
 """What an earlier supervisor of this deployment has left behind after a violent end, ended by the next one.
 
-Normally there is nothing: its keeper has ended it all. This is for a keeper that is still at it, or was killed as well.
-Knows the note that each supervisor leaves in the runtime directory, and `/proc`. Whoever merely looks like a worker of
-ours, by name, title or the number of a process, is none: what counts is a random word that only processes of that one
-supervisor have inherited, and a pipe that only they hold.
+Normally there is nothing: its keeper has ended it all. This is for a keeper that has not finished, or was killed too.
+Knows the note that each supervisor leaves in the runtime directory, and `/proc`.
+
+A name, a title or a process ID is no reason to kill anything: another deployment's workers have the same titles, and a
+number may have been given to another process since. What identifies a process is a random word that only those of that
+one supervisor have inherited, or a pipe that only they hold. A process that has cleaned its environment and closed its
+descriptors is therefore spared; only the keeper, as its parent, could have told.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ VARIABLE = "PALLAS_FLEET"
 """Environment variable of all that a supervisor starts: a random word of this run."""
 
 KEEPER_PATIENCE = 10.0
-"""Seconds that the earlier supervisor's keeper may take to end, once it is told to hurry."""
+"""Seconds that the earlier supervisor's keeper may take to end, after SIGTERM."""
 
 PATIENCE = 5.0
 """Seconds that killed processes may take to disappear."""
@@ -38,7 +41,7 @@ _SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """By what the processes of one run of a supervisor are recognised."""
+    """What identifies the processes of one run of a supervisor."""
 
     boot: str
     fleet: str
@@ -54,7 +57,7 @@ class Trail:
 
     @classmethod
     def of_this_process(cls, fleet: str, lifeline: int, keeper: int | None) -> Self:
-        """The trail that this supervisor makes.
+        """What identifies the processes of this supervisor.
 
         Args:
             lifeline: a descriptor of the pipe.
@@ -64,14 +67,14 @@ class Trail:
         return cls(_boot(), fleet, os.fstat(lifeline).st_ino, since, keeper, keeper_since)
 
     def write(self, directory: Path) -> None:
-        """Leave the note. It is replaced as a whole: whoever is killed meanwhile leaves the old one or the new one.
+        """Leave the note. It is replaced as a whole: after a kill in between there is the old one or the new one.
 
         Raises:
             OSError: it cannot be written.
         """
         path = directory / _NAME
         new = path.with_suffix(".new")
-        new.unlink(missing_ok=True)  # it may be a FIFO, which nobody reads, or lead elsewhere
+        new.unlink(missing_ok=True)  # it may be a FIFO, at which opening would wait, or a link
         with new.open("x") as file:
             file.write(json.dumps(asdict(self)))
         new.chmod(0o600)
@@ -92,7 +95,7 @@ def end_predecessor(directory: Path) -> list[str]:
     trail = _read(directory / _NAME)
     if trail is None:
         return []
-    told = []
+    messages = []
     _hurry(trail)
     deadline = time.monotonic() + PATIENCE
     ended: set[int] = set()
@@ -107,27 +110,29 @@ def end_predecessor(directory: Path) -> list[str]:
                 os.close(pidfd)
             if not all(gone):
                 which = ", ".join(map(str, left))
-                told.append(f"an earlier supervisor has left processes behind that cannot be killed: {which}")
+                messages.append(
+                    f"an earlier supervisor has left processes behind that cannot be killed: {which}"
+                )
                 break
     except OSError as error:
-        told.append(f"cannot look for what an earlier supervisor may have left behind: {error}")
+        messages.append(f"cannot look for what an earlier supervisor may have left behind: {error}")
     if ended:
         which = ", ".join(map(str, sorted(ended)))
-        told.append(f"killed what an earlier supervisor had left behind: {which}")
-    return told
+        messages.append(f"killed what an earlier supervisor had left behind: {which}")
+    return messages
 
 
 # --- the keeper -------------------------------------------------------------------------------------------
 
 
 def _hurry(trail: Trail) -> None:
-    """Have the earlier keeper end its children at once, which it does more exactly than anybody else could."""
+    """Have the earlier keeper end its children at once: it knows them as their parent, and so exactly."""
     if trail.keeper is None:
         return
     with contextlib.suppress(OSError):
         pidfd = os.pidfd_open(trail.keeper)
         try:
-            if procfs.started(trail.keeper) == trail.keeper_since and _bears(trail.keeper, trail):
+            if procfs.started(trail.keeper) == trail.keeper_since and _is_identified(trail.keeper, trail):
                 signal.pidfd_send_signal(pidfd, signal.SIGTERM)
                 signal.pidfd_send_signal(pidfd, signal.SIGCONT)
                 _await_end(pidfd, KEEPER_PATIENCE)
@@ -145,7 +150,7 @@ def _await_end(pidfd: int, seconds: float) -> bool:
 
 
 def _stop_all(trail: Trail) -> dict[int, int]:
-    """Stop what bears the sign and all that descends from it, so that nothing of it gets away; pidfds by process ID."""
+    """Stop what is identified and all that descends from it, so that none can fork; pidfds by process ID."""
     stopped: dict[int, int] = {}
     spared = {os.getpid(), *_ancestors()}
     while fresh := _family(trail, spared) - stopped.keys():
@@ -167,15 +172,15 @@ def _stop_all(trail: Trail) -> dict[int, int]:
 
 
 def _family(trail: Trail, spared: set[int]) -> set[int]:
-    """The living processes that bear the sign, and their descendants, without the spared ones."""
+    """The living processes that are identified, and their descendants, without the spared ones."""
     parents = {pid: _parent(pid) for pid in _living()}
-    found = {pid for pid in parents if pid not in spared and _bears(pid, trail)}
+    found = {pid for pid in parents if pid not in spared and _is_identified(pid, trail)}
     while more := {pid for pid, parent in parents.items() if parent in found} - found - spared:
         found |= more
     return found
 
 
-def _bears(pid: int, trail: Trail) -> bool:
+def _is_identified(pid: int, trail: Trail) -> bool:
     begun = procfs.started(pid)
     if begun is None or begun < trail.since or not _is_of_us(pid):
         return False
@@ -196,7 +201,7 @@ def _target(entry: Path) -> str:
 
 
 def _is_of_us(pid: int) -> bool:
-    """Whether it runs as this user: root may read, and could kill, everybody's."""
+    """Whether it runs as this user: root may read, and could kill, those of all users."""
     try:
         return Path("/proc", str(pid)).stat().st_uid == os.geteuid()
     except OSError:

@@ -1,12 +1,16 @@
 """The keeper process: the parent of zygote and workers, so that nothing which they start outlives the supervisor.
 
-A process whose parent dies goes to the nearest living ancestor that adopts orphans (prctl(2)).
-The keeper is that ancestor, between the supervisor and all that it starts: whatever happens to the supervisor, to the
-zygote or to a worker, their descendants arrive here, whichever session they have opened, and whatever they have closed
-or cleaned. While the supervisor lives, the keeper does what it is told and nothing else; then, all its children end.
+A process whose parent dies becomes a child of the nearest living ancestor that is a subreaper (prctl(2)). The keeper is
+that ancestor, between the supervisor and all that it starts: whatever happens to the supervisor, to the zygote or to a
+worker, their descendants become its children, whichever session they have opened, and whatever they have closed or
+cleaned. While the supervisor lives, the keeper carries out its commands and nothing else; then it ends its children.
+
+Without it, the supervisor's death by SIGKILL would hand everything to init. That workers notice the end of their
+lifeline does not suffice: one that is idle has drained, and exited, before its own children have been killed, and one
+whose interpreter is held up notices nothing.
 
 Runs without site-packages (`python -I -S`), because it is one process more in every deployment: it imports little. Its
-other end is `keeper`.
+other end is `keeper.client`.
 """
 
 from __future__ import annotations
@@ -46,9 +50,9 @@ _INTERVALS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 
 
 def main() -> None:
-    """Obey on the SEQPACKET socket that is the first argument until it closes; then end all children.
+    """Carry out commands from the SEQPACKET socket that is the first argument until it closes; then end all children.
 
-    Each child's death is told as one byte on the pipe that is the second argument. Commands, and their answers:
+    For each child that has ended, one byte is written to the pipe that is the second argument. Commands and answers:
 
     - `execute`, with a memory file (see `pack`) and the descriptors to inherit: the process ID, or `-` and an errno;
     - `exit PID`: the `si_code` and `si_status` of a child that has ended and stays as it is, or nothing;
@@ -76,7 +80,7 @@ def main() -> None:
                 _close(descriptors)
                 channel.send(f"-{errno.EMFILE}".encode())
             else:
-                channel.send(_obey(command.decode(), descriptors, limits))
+                channel.send(_carry_out(command.decode(), descriptors, limits))
         except OSError:  # the supervisor has gone in the middle of it
             break
     signal.set_wakeup_fd(-1)
@@ -105,7 +109,7 @@ def _prepare(deaths: int) -> None:
     libc.prctl(_PR_SET_NAME, b"pallas-keeper", 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Of the next supervisor, which is in a hurry: it waits until it is wanted.
+    # The next supervisor sends it, so that the grace ends at once: it stays pending until `_end_children` takes it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     os.set_blocking(deaths, False)
     signal.set_wakeup_fd(deaths, warn_on_full_buffer=False)
@@ -126,7 +130,7 @@ def _close(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-def _obey(command: str, descriptors: list[int], limits: tuple[int, int]) -> bytes:
+def _carry_out(command: str, descriptors: list[int], limits: tuple[int, int]) -> bytes:
     verb, *words = command.split()
     if verb == "execute":
         try:
@@ -184,8 +188,8 @@ def _execute(descriptors: list[int], limits: tuple[int, int]) -> int:
 def _end_children(grace: float) -> None:
     """Let workers finish for `grace` seconds, or until a SIGTERM; then kill until there is no child any more.
 
-    Only own children are signalled, whose numbers nobody else can have until they are reaped here. Those of one that is
-    killed come here, and are next.
+    Only own children are signalled, whose numbers stay theirs until they are reaped here. The children of one that is
+    killed become children of this process, and are next.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
     deadline = time.monotonic() + grace

@@ -134,7 +134,7 @@ class Groups:
         return found
 
     def end_leftovers(self) -> None:
-        """Kill what an earlier supervisor has left in groups of its workers, which are nobody else's. Blocks for it."""
+        """Kill what an earlier supervisor has left in groups of its workers. Blocks for it."""
         left = self.leftovers()
         deadline = time.monotonic() + LEFTOVERS_PATIENCE
         for group in left:
@@ -182,7 +182,7 @@ def delegated_groups(environ: Mapping[str, str], pids: Iterable[int]) -> Groups 
                 "environment", None, CGROUP_VARIABLE, f"{named} cannot be used: {error.strerror}", remedy
             )
             raise ConfigurationError([problem]) from error
-        _log.warning("the control group cannot be used, workers do not get groups of their own: %s", error)
+        _log.warning(f"the control group cannot be used, workers do not get groups of their own: {error}")
         return None
 
 

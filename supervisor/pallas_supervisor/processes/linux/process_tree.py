@@ -1,4 +1,4 @@
-"""Which processes are ours, which worker each belongs to, and how to end and reap them. Linux only.
+"""Which processes are ours, which worker each says that it belongs to, and how to end and reap them. Linux only.
 
 Knows system calls and `/proc`; nothing of agents' states or of the event loop.
 """
@@ -54,11 +54,11 @@ def children(parent: int | None = None) -> Iterator[int]:
 
 
 UNASSIGNED = WorkerId("", 0)
-"""Owner of a process that the zygote has forked and that is no worker yet, or has not taken its name yet."""
+"""Owner of a process that the zygote has forked and that is no worker yet, or does not bear its title yet."""
 
 
 def owner_of(pid: int) -> WorkerId | None:
-    """The worker that a process is or descends from, or None if nothing tells.
+    """The worker that a process is or descends from, or None if neither title nor environment says it.
 
     A worker and what it forks bear its title; what it executes bears `OWNER_VARIABLE`.
     """
@@ -85,11 +85,11 @@ def exit_from(code: int, status: int) -> Exit:
 
 
 class ProcessParent:
-    """The processes that this one answers for: here, its own children."""
+    """The parent of what the supervisor starts: here, this process; `Keeper` is one between."""
 
     @property
     def pid(self) -> int | None:
-        """The process between this one and them, if there is one."""
+        """The process between this one and its programs, if there is one."""
         return None
 
     def execute(
@@ -103,7 +103,7 @@ class ProcessParent:
         return execute(arguments, environment, inherited, output)
 
     def pids(self) -> set[int]:
-        """Those among which what workers have left behind may be.
+        """The children among which what workers have left behind may be.
 
         Raises:
             OSError: no descriptor is left to look with.
@@ -111,11 +111,11 @@ class ProcessParent:
         return set(children())
 
     def adopted(self) -> set[int]:
-        """All that has to be reaped by and by."""
+        """All children that have to be reaped once they have ended."""
         return self.pids()
 
     def is_certainly_ours(self, pid: int) -> bool:
-        """Whether it can only come from a worker or the zygote, whatever it bears; else signs have to tell."""
+        """Whether it can only come from a worker or the zygote; else title and environment have to tell."""
         del pid
         return False
 

@@ -12,14 +12,13 @@ import pytest
 
 from pallas_common.protocol.spec import Descriptors
 from pallas_supervisor.processes import zygote_client as module
-from pallas_supervisor.processes.linux import process_tree as children
-from pallas_supervisor.processes.linux.posix_spawn import execute
+from pallas_supervisor.processes.linux.process_tree import ProcessParent
 from pallas_supervisor.processes.zygote_client import TRIES, Zygote, ZygoteError
 from support.supervisor.processes import PATIENCE, descriptors, is_gone, nothing_leaked
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 PROGRAM = """
 import os, socket, sys, time
@@ -43,33 +42,41 @@ def nothing_is_left() -> Iterator[None]:
         yield
 
 
+class Programs(ProcessParent):
+    """Gives the zygotes to come their programs, the last one again and again."""
+
+    def __init__(self) -> None:
+        self.programs: tuple[tuple[str, str], ...] = ()
+        self.started: list[int] = []
+
+    def __call__(self, *programs: tuple[str, str]) -> list[int]:
+        """Take these; the list of the PIDs that there will be."""
+        self.programs = programs
+        return self.started
+
+    def execute(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        inherited: Iterable[int],
+        output: int | None,
+    ) -> int:
+        assert arguments[1:-1] == ["-P", "-m", "pallas_worker.process.zygote"]
+        before, on_spawn = self.programs[min(len(self.started), len(self.programs) - 1)]
+        source = PROGRAM.format(before=before, on_spawn=on_spawn or "pass")
+        command = [sys.executable, "-ISc", source, arguments[-1]]
+        self.started.append(super().execute(command, environment, inherited, output))
+        return self.started[-1]
+
+
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """Gives the zygotes to come their programs, the last one again and again; the list of their PIDs."""
-
-    def make(*programs: tuple[str, str]) -> list[int]:
-        pids: list[int] = []
-
-        def start(
-            arguments: Sequence[str], environment: Mapping[str, str], inherited: list[int], output: int | None
-        ) -> int:
-            assert arguments[1:-1] == ["-P", "-m", "pallas_worker.process.zygote"]
-            before, on_spawn = programs[min(len(pids), len(programs) - 1)]
-            source = PROGRAM.format(before=before, on_spawn=on_spawn or "pass")
-            pids.append(
-                execute([sys.executable, "-ISc", source, arguments[-1]], environment, inherited, output)
-            )
-            return pids[-1]
-
-        monkeypatch.setattr(children, "execute", start)
-        return pids
-
-    return make
+def made() -> Programs:
+    return Programs()
 
 
-def with_zygote(do: Callable[[Zygote], Awaitable[None]]) -> None:
+def with_zygote(made: Programs, do: Callable[[Zygote], Awaitable[None]]) -> None:
     async def run() -> None:
-        zygote = Zygote(dict(os.environ))
+        zygote = Zygote(dict(os.environ), made)
         zygote.start()
         zygote.watch()
         async with asyncio.timeout(PATIENCE):
@@ -102,27 +109,27 @@ async def readable(channel: socket.socket) -> None:
 GOOD = ("", "")
 
 
-def test_it_forks_with_all_descriptors(made: Callable[..., list[int]]) -> None:
+def test_it_forks_with_all_descriptors(made: Programs) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
         assert [await spawn(zygote) for _ in range(3)] == [len(Descriptors._fields)] * 3
         assert [zygote.pid] == pids
 
-    with_zygote(do)
+    with_zygote(made, do)
     assert is_gone(pids[0])
 
 
-def test_spawns_take_turns(made: Callable[..., list[int]]) -> None:
+def test_spawns_take_turns(made: Programs) -> None:
     made(GOOD)
 
     async def do(zygote: Zygote) -> None:
         assert await asyncio.gather(*(spawn(zygote) for _ in range(20))) == [len(Descriptors._fields)] * 20
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
-def test_what_it_cannot_do_it_says(made: Callable[..., list[int]]) -> None:
+def test_what_it_cannot_do_it_says(made: Programs) -> None:
     pids = made(("", """channel.send(b'{"error": "RuntimeError: more than one thread"}'); continue"""))
 
     async def do(zygote: Zygote) -> None:
@@ -131,7 +138,7 @@ def test_what_it_cannot_do_it_says(made: Callable[..., list[int]]) -> None:
                 await spawn(zygote)
         assert len(pids) == 1, "that is no reason to make another"
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +152,7 @@ def test_what_it_cannot_do_it_says(made: Callable[..., list[int]]) -> None:
         ("channel.close(); time.sleep(3600)", ""),
     ],
 )
-def test_one_that_dies_while_a_worker_is_awaited_is_replaced(
-    dying: tuple[str, str], made: Callable[..., list[int]]
-) -> None:
+def test_one_that_dies_while_a_worker_is_awaited_is_replaced(dying: tuple[str, str], made: Programs) -> None:
     pids = made(dying, GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -157,11 +162,11 @@ def test_one_that_dies_while_a_worker_is_awaited_is_replaced(
         assert await spawn(zygote) == len(Descriptors._fields), "the next one must not meet the dead one"
         assert len(pids) == 2
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
 @pytest.mark.parametrize("_", range(10))
-def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[..., list[int]]) -> None:
+def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Programs) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -179,12 +184,12 @@ def test_a_kill_at_any_moment_costs_one_spawn_at_most(_: int, made: Callable[...
                 assert await spawn(zygote) == len(Descriptors._fields)
         assert len(descriptors()) <= len(before)
 
-    with_zygote(do)
+    with_zygote(made, do)
     assert all(map(is_gone, pids))
 
 
 def test_a_death_that_is_noticed_before_the_end_of_its_channel_leaves_no_spawn_hanging(
-    made: Callable[..., list[int]],
+    made: Programs,
 ) -> None:
     pids = made(("", "os._exit(3)"), GOOD)
 
@@ -201,12 +206,10 @@ def test_a_death_that_is_noticed_before_the_end_of_its_channel_leaves_no_spawn_h
         assert await spawn(zygote) == len(Descriptors._fields)
         assert len(pids) == 2
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
-def test_one_that_dies_idle_is_made_again_at_once(
-    made: Callable[..., list[int]], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_dies_idle_is_made_again_at_once(made: Programs, caplog: pytest.LogCaptureFixture) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -216,11 +219,11 @@ def test_one_that_dies_idle_is_made_again_at_once(
         assert await spawn(zygote) == len(Descriptors._fields)
         assert len(pids) == 2
 
-    with_zygote(do)
+    with_zygote(made, do)
     assert "the zygote died (killed by SIGKILL); running workers are not concerned" in caplog.messages
 
 
-def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Callable[..., list[int]]) -> None:
+def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Programs) -> None:
     pids = made(("os._exit(1)", ""))
 
     async def do(zygote: Zygote) -> None:
@@ -232,11 +235,11 @@ def test_one_that_never_comes_up_is_left_to_the_next_spawn(made: Callable[..., l
                 await spawn(zygote)
             assert len(pids) == number
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
 def test_one_that_dies_before_anybody_asked_it_is_made_again_however_often(
-    made: Callable[..., list[int]],
+    made: Programs,
 ) -> None:
     pids = made(GOOD)
 
@@ -250,10 +253,10 @@ def test_one_that_dies_before_anybody_asked_it_is_made_again_however_often(
         assert await spawn(zygote) == len(Descriptors._fields)
         assert len(pids) == 2 * TRIES + 1
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
-def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Callable[..., list[int]]) -> None:
+def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Programs) -> None:
     pids = made(("time.sleep(3600)", ""), GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -262,12 +265,10 @@ def test_one_that_is_killed_while_it_comes_up_is_made_again(made: Callable[..., 
         assert await spawn(zygote) == len(Descriptors._fields)
         assert len(pids) == 2
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
-def test_a_silent_one_is_not_waited_for_for_ever(
-    made: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_one_is_not_waited_for_for_ever(made: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     pids = made(("time.sleep(3600)", ""), GOOD)
     monkeypatch.setattr(module, "START_TIMEOUT", 0.01)
 
@@ -278,10 +279,10 @@ def test_a_silent_one_is_not_waited_for_for_ever(
         monkeypatch.setattr(module, "START_TIMEOUT", PATIENCE)
         assert await spawn(zygote) == len(Descriptors._fields)
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
-def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., list[int]]) -> None:
+def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Programs) -> None:
     pids = made(GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -295,10 +296,10 @@ def test_who_gives_up_waiting_for_it_costs_nobody_anything(made: Callable[..., l
         assert [await spawn(zygote) for _ in range(3)] == [len(Descriptors._fields)] * 3
         assert len(pids) == 1
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
-def test_waiting_for_one_that_dies_tells(made: Callable[..., list[int]]) -> None:
+def test_waiting_for_one_that_dies_tells(made: Programs) -> None:
     made(("os._exit(3)", ""), GOOD)
 
     async def do(zygote: Zygote) -> None:
@@ -306,15 +307,15 @@ def test_waiting_for_one_that_dies_tells(made: Callable[..., list[int]]) -> None
             await zygote.ready()
         await zygote.ready()
 
-    with_zygote(do)
+    with_zygote(made, do)
 
 
-def test_one_that_cannot_be_started_leaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> int:
-        raise OSError(12, "Cannot allocate memory")
+def test_one_that_cannot_be_started_leaks_nothing() -> None:
+    class Exhausted(ProcessParent):
+        def execute(self, *_: object) -> int:
+            raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(children, "execute", fail)
-    zygote = Zygote({})
+    zygote = Zygote({}, Exhausted())
     with pytest.raises(OSError, match="Cannot allocate memory"):
         zygote.start()
     assert zygote.pid is None

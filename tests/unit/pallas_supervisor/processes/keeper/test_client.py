@@ -18,7 +18,7 @@ import pytest
 
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.processes.keeper import client as module
-from pallas_supervisor.processes.keeper import subreaper as keeping
+from pallas_supervisor.processes.keeper import subreaper as keeper_process
 from pallas_supervisor.processes.keeper.client import Keeper, KeeperError
 from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
 from pallas_supervisor.processes.linux.process_tree import (
@@ -301,7 +301,7 @@ def test_where_no_keeper_can_run_we_start_programs_ourselves(
 ) -> None:
     broken = tmp_path / "subreaper.py"
     broken.write_text("raise SystemExit(1)")
-    monkeypatch.setattr(keeping, "__file__", str(broken))
+    monkeypatch.setattr(keeper_process, "__file__", str(broken))
     keeper = Keeper({})
     for _ in range(module.TRIES):
         with pytest.raises(KeeperError):
@@ -346,7 +346,7 @@ def test_when_the_supervisor_is_killed_nothing_of_its_children_is_left(tmp_path:
 
 
 def test_what_is_packed_is_what_was_wanted() -> None:
-    packed = keeping.pack(["a", ""], {"B": "c=d", "E": ""}, [7, 9], 9)
+    packed = keeper_process.pack(["a", ""], {"B": "c=d", "E": ""}, [7, 9], 9)
     assert packed == b"2 9 7 9\0a\0\0B=c=d\0E=\0"
 
 

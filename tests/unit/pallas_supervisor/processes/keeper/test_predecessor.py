@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-WORD = "0123456789abcdef" * 2
+WORD = secrets.token_hex(16)
+"""Another one in each process of tests: several may run at the same time, and would end each other's programs."""
 SLEEP = "import time; time.sleep(3600)"
 
 
