@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from pallas_common.problems import shortened
 from pallas_common.secrets.shortening import without_secrets
 from pallas_common.secrets.values import Forms, KnownSecrets, forms_of
 from pallas_common.terminal_text import terminal_line
@@ -69,5 +70,4 @@ def redact(text: str, secrets: KnownSecrets = known) -> str:
 
 def one_line(text: str, most: int) -> str:
     """The text without secrets, of at most so many characters, white space collapsed, control characters escaped."""
-    line = terminal_line(redact(" ".join(text[: most + MARGIN].split())))
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return shortened(terminal_line(redact(" ".join(text[: most + MARGIN].split()))), most)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.levels import LEVEL_NAMES, level_name
 from pallas_common.problems import ConfigurationError, Problem, quoted
 from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.references import expanded
 from pallas_registry.deployment.model import ModelSettings
-from pallas_registry.fastagent_files.paths import expanded
 from pallas_registry.reading.fields import Fields
 from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError
+from pallas_registry.environment.dotenv import DOTENV
 from pallas_supervisor.agents.errors import RefusedError
 from pallas_supervisor.agents.worker_spec import graph_of, policies_of, policy_of
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.events import Rebind, Redefine, Start, Stop
 from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 from pallas_supervisor.reload.plan import FIXED_VARIABLES, Plan, plan_reload
-from pallas_supervisor.reload.source import DOTENV
 from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_registry.deployment.model import Deployment
+    from pallas_registry.source import Configuration
     from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.agents.parts import Parts
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.reload.drift import Drift
-    from pallas_supervisor.reload.source import Configuration
     from pallas_supervisor.sockets.switch import UnavailableResponders
 
 _log = get_logger("pallas.supervisor.reloading")

@@ -12,17 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.problems import ConfigurationError
+from pallas_registry.environment.dotenv import DOTENV
 from pallas_registry.fastagent_files.models import FILE_NAME
+from pallas_registry.fastagent_files.paths import HOME_VARIABLE
 from pallas_supervisor.reload.fingerprints import Fingerprints
 from pallas_supervisor.reload.plan import needs_process
-from pallas_supervisor.reload.source import DOTENV, HOME_VARIABLE, Configuration, Source, without
+from pallas_supervisor.reload.source import without
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pallas_common.problems import Problem
     from pallas_registry.deployment.model import Deployment
+    from pallas_registry.source import Configuration
     from pallas_supervisor.reload.fingerprints import Fingerprint
+    from pallas_supervisor.reload.source import Source
 
 
 @dataclass(frozen=True, slots=True)

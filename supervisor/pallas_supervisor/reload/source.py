@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.own_loggers import own_logger
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.environment.dotenv import DOTENV
-from pallas_registry.fastagent_files.models import FILE_NAME
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE, settings_files
-from pallas_registry.source import Configuration, read_configuration
+from pallas_registry.source import read_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from pallas_registry.source import Configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,3 @@ def take_over(old: Configuration, new: Configuration) -> None:
     if new.levels != old.levels:  # a worker's follow with its next start
         logging.getLogger().setLevel(new.levels.root)
         own_logger().setLevel(new.levels.pallas)
-
-
-__all__ = ["DOTENV", "FILE_NAME", "HOME_VARIABLE", "Configuration", "Source", "take_over", "without"]

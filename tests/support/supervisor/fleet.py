@@ -12,6 +12,7 @@ import yaml
 from pallas_common.logs.levels import Levels
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import ModelSettings
+from pallas_registry.source import Configuration
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
@@ -22,7 +23,7 @@ from pallas_supervisor.lifecycle.events import Died, Ready, Reaped, Spawned
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.reload.drift import Drift
-from pallas_supervisor.reload.source import Configuration, Source
+from pallas_supervisor.reload.source import Source
 from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
 from pallas_supervisor.telemetry.slots import Slots
 from support.ports import free_ports

@@ -13,6 +13,8 @@ from fast_agent.core.exceptions import walk_exception_chain
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
+from pallas_common.problems import shortened
+
 LONGEST = 300
 """Characters of a reason."""
 
@@ -23,7 +25,7 @@ def why_unattached(error: BaseException, said: str | None = None) -> str:
     reasons = [reason for link in reversed(links) if (reason := _reason(link)) is not None]
     reason = reasons[0] if reasons else f"failed: {type(links[-1]).__name__}"
     line = f"{reason}: {said}" if said else reason
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return shortened(line, LONGEST)
 
 
 def _reason(error: BaseException) -> str | None:

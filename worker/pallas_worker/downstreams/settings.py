@@ -6,12 +6,12 @@ that a bearer is the property of its request and of nothing else.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.config import MCPElicitationSettings, MCPServerAuthSettings
 from fast_agent.mcp_server_registry import ServerRegistry
 
+from pallas_common.references import referred
 from pallas_worker.downstreams.bearer import with_bearer
 from pallas_worker.downstreams.facts import Downstream
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from fast_agent.config import MCPServerSettings, MCPSettings
     from mcp_types import Implementation
-
-_PLACEHOLDER = re.compile(r"\$\{([^}:]+)\}")
-"""What is left of `${VAR}` when fast-agent has filled in the variables that are set."""
 
 
 def forwarding_servers(mcp: MCPSettings | None) -> frozenset[str]:
@@ -62,9 +59,7 @@ def downstreams_of(
 def unset_variables(downstream: Downstream) -> list[tuple[str, str]]:
     """The headers that name an environment variable which is not set, as (header, variable)."""
     return [
-        (header, variable)
-        for header, value in downstream.headers.items()
-        for variable in _PLACEHOLDER.findall(value)
+        (header, variable) for header, value in downstream.headers.items() for variable in referred(value)
     ]
 
 

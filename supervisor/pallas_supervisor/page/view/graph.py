@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pallas_common.problems import shortened
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.page.view.glyphs import glyph
 from pallas_supervisor.page.view.html import Html, tag
@@ -26,7 +27,7 @@ MAX_LETTERS = 24
 def graph(agents: Iterable[AgentFacts], layout: Layout) -> Html:
     """The drawing of a layout that has places."""
     facts = {agent.name: agent for agent in agents}
-    width = LETTER * max(len(_shown(name)) for name in layout.places) + 44
+    width = LETTER * max(len(shortened(name, MAX_LETTERS)) for name in layout.places) + 44
     pen = _Pen(width)
     lines = [
         pen.line(line, layout, broken=facts[line.target].state is not State.READY) for line in layout.lines
@@ -50,10 +51,6 @@ def graph(agents: Iterable[AgentFacts], layout: Layout) -> Html:
     )
 
 
-def _shown(name: str) -> str:
-    return name if len(name) <= MAX_LETTERS else name[: MAX_LETTERS - 1] + "…"
-
-
 class _Pen:
     def __init__(self, width: int) -> None:
         self._width = width
@@ -72,7 +69,7 @@ class _Pen:
             tag("title", f"{agent.name}: {agent.state}{needs}"),
             tag("rect", x=x, y=y, width=self._width, height=BOX_HEIGHT, rx=6),
             tag("g", glyph(str(agent.state), x=int(x) + 10, y=int(y) + 7), class_=f"is-{agent.state}"),
-            tag("text", _shown(agent.name), x=x + 34, y=y + BOX_HEIGHT / 2 + 4.5),
+            tag("text", shortened(agent.name, MAX_LETTERS), x=x + 34, y=y + BOX_HEIGHT / 2 + 4.5),
             href=f"#agent-{agent.name}",
             class_="box",
             data_key=agent.name,

@@ -10,6 +10,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING
 
+from pallas_common.problems import shortened
 from pallas_common.terminal_text import terminal_line
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def join(*children: Child) -> Html:
 
 def _text(text: str) -> str:
     """What a reader is shown of a text."""
-    if len(text) > MAX_TEXT:
-        text = f"{text[: MAX_TEXT - 1]}…"
+    text = shortened(text, MAX_TEXT)
     return escape(terminal_line(text), quote=False) if _SPECIAL(text) else text
 
 

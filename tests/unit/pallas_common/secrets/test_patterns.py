@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pallas_common.references import REFERENCE
 from pallas_common.secrets import values as known_secrets
 from pallas_common.secrets.patterns import REDACTED, RULES, is_secret_name, redact
-from pallas_registry.fastagent_files import paths as fastagent_files
 from support.faults.hostile_texts import cost, worst_texts
 
 SECRET = "S3cr3t-Va1ue"
@@ -114,7 +114,7 @@ def test_twice_is_once(text: str) -> None:
 PATTERNS = {
     **{name: rule.pattern for name, rule in RULES.items()},
     "password in a URL": known_secrets._PASSWORD.pattern,
-    "variable in a file": fastagent_files._VARIABLE.pattern,
+    "variable in a file": REFERENCE.pattern,
 }
 
 

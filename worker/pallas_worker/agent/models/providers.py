@@ -5,12 +5,13 @@ Pure. Knows the providers that preflight can check; must not ask them anything.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fast_agent.config import AnthropicSettings, CodexResponsesSettings, OpenAISettings
 from pydantic import BaseModel
+
+from pallas_common.references import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,6 @@ DEFAULT_URLS: Mapping[ProviderName, str] = {
 }
 _GENERIC_URL = "http://localhost:11434/v1"
 """Where fast-agent's `generic` provider finds Ollama, unless an address is configured."""
-_PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 _HINT = "<your-api-key-here>"
 """What fast-agent writes into a new secrets file in place of a key."""
 _CHECKED: Mapping[str, tuple[ProviderName, tuple[str, ...]]] = {
@@ -119,10 +119,10 @@ def forget_unresolved(settings: Settings) -> tuple[str, ...]:
     for section_name, section in _sections(settings):
         for key in ("api_key", "base_url"):
             value = getattr(section, key, None)
-            if isinstance(value, str) and (unset := _PLACEHOLDER.search(value)):
+            if isinstance(value, str) and (unset := referred(value)):
                 setattr(section, key, None)
                 warnings.append(
-                    f"{section_name}.{key} refers to {unset[0]}, which is not set: it counts as absent"
+                    f"{section_name}.{key} refers to ${{{unset[0]}}}, which is not set: it counts as absent"
                 )
     return tuple(warnings)
 
@@ -164,4 +164,4 @@ def _from_environment(name: str, key: str, environment: Mapping[str, str]) -> st
 
 
 def _counts(value: object) -> bool:
-    return isinstance(value, str) and bool(value) and value != _HINT and not _PLACEHOLDER.search(value)
+    return isinstance(value, str) and bool(value) and value != _HINT and not referred(value)

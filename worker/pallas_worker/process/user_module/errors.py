@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_common.problems import shortened
+
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
@@ -102,8 +104,7 @@ def said(error: BaseException) -> str:
         text = " ".join(str(text)[: 4 * MAX_MESSAGE].split())
     except Exception:  # noqa: BLE001 - a foreign __str__
         text = "(its text cannot be had)"
-    if len(text) > MAX_MESSAGE:
-        text = f"{text[: MAX_MESSAGE - 1]}…"
+    text = shortened(text, MAX_MESSAGE)
     name = type(error).__name__[:100]
     return f"{name}: {text}" if text else name
 

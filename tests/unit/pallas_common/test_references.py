@@ -1,0 +1,27 @@
+"""`${NAME}` in texts: put in as fast-agent does, and found where it is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from pallas_common.references import expanded, referred
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("${A}", "1"),
+        ("x${A}y${B:2}", "x1y2"),
+        ("${B}", "${B}"),
+        ("${B:}", ""),
+        ("${A:2}", "1"),
+        ("$A {A} ${}", "$A {A} ${}"),
+    ],
+)
+def test_variables_are_put_in(text: str, said: str) -> None:
+    assert expanded(text, {"A": "1"}) == said
+
+
+def test_what_is_left_is_named() -> None:
+    assert referred("Bearer ${TOKEN}${OTHER:x}") == ["TOKEN", "OTHER"]
+    assert referred("$TOKEN ${} {A}") == []
