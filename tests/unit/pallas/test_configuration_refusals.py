@@ -1,7 +1,7 @@
 """Broken configurations: `pallas`, `pallasctl check` and a reload say the same, all at once, and nothing is started.
 
 All three run in this process, so that there can be many; what a running supervisor does is in
-`tests/system/fleet/test_configuration.py`.
+`tests/system/fleet/configuration/test_configuration.py`.
 """
 
 from __future__ import annotations
