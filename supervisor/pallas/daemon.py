@@ -51,8 +51,8 @@ from pallas_supervisor.sockets.instance_lock import keep_cleaners_off, lock_inst
 from pallas_supervisor.sockets.listeners import BACKLOG, close_listeners, open_listeners
 from pallas_supervisor.sockets.socket_store import SocketStore
 from pallas_supervisor.sockets.systemd import Notifier
-from pallas_supervisor.telemetry.slots import Slots
 from pallas_supervisor.telemetry.start_traces import StartTraces, open_tracing
+from pallas_supervisor.telemetry.store import MetricsStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +157,7 @@ class _Supervisor:
         manager = AgentManager(
             self._drift(),
             listeners=listeners,
-            slots=Slots(metrics),
+            store=MetricsStore(metrics),
             log_router=log_router,
             zygote=self._assignment.zygote,
             directory=str(self._assignment.directory),
@@ -206,7 +206,7 @@ class _Supervisor:
         catalogue = CatalogueFeed(status, manager.drift, manager.parts)
         if registry_listener is not None:
             connections = Connections("registry port", share_of_descriptors(1 / 4, 1024))
-            public = public_api(engine, status, manager.facts, manager.metrics, manager.slots, catalogue)
+            public = public_api(engine, status, manager.facts, manager.metrics, manager.store, catalogue)
             servers.append(HttpServer(public, registry_listener, connections, dates=False))
         for server in servers:
             server.start()

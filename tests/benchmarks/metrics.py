@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pallas_common.http.answers import compressed
 from pallas_common.metrics.exposition import TEXT, page
-from pallas_supervisor.telemetry.slots import LEFT_OUT, Slots
+from pallas_supervisor.telemetry.store import LEFT_OUT, MetricsStore
 from pallas_worker.telemetry import metrics
 from support.data.exposition import MmapedDict, merge
 
@@ -92,12 +92,12 @@ class Subject:
     def __init__(self, stack: contextlib.ExitStack, size: int, restarts: int) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="pallas-bench-", dir="/dev/shm"))
         stack.callback(shutil.rmtree, self._directory)
-        self._slots = Slots(self._directory)
+        self._store = MetricsStore(self._directory)
         agents = [f"agent{number}" for number in range(size)]
         for generation in range(restarts + 1):
             for agent in agents:
-                self._slots.process_gone(agent, generation - 1)
-                live(self._slots, agent, generation, record if generation in (0, restarts) else record_a_call)
+                self._store.process_gone(agent, generation - 1)
+                live(self._store, agent, generation, record if generation in (0, restarts) else record_a_call)
         self._work = Work(self._directory)
         self._registry = CollectorRegistry()
         MultiProcessCollector(self._registry, str(self._directory))  # type: ignore[no-untyped-call]
@@ -106,7 +106,7 @@ class Subject:
 
     def ours(self) -> bytes:
         """The page as the supervisor makes it."""
-        return page(self._slots.families(), TEXT)
+        return page(self._store.families(), TEXT)
 
     def theirs(self) -> bytes:
         """The page as prometheus_client makes it."""
@@ -127,13 +127,13 @@ class Subject:
         return sum(path.stat().st_blocks * 512 for path in self._directory.iterdir())
 
 
-def live(slots: Slots, agent: str, generation: int, work: Callable[[str], None]) -> None:
+def live(store: MetricsStore, agent: str, generation: int, work: Callable[[str], None]) -> None:
     """A worker's life in a process of its own."""
-    slot = slots.slot(agent, generation)
+    slot = store.slot(agent, generation)
     if (pid := os.fork()) == 0:
         status = 1
         try:
-            metrics.open_metrics(str(slots.directory), slot)
+            metrics.open_metrics(str(store.directory), slot)
             work(agent)
             status = 0
         finally:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pallas_supervisor.telemetry.exporter import RESTART_REASONS, Metrics
 from pallas_supervisor.telemetry.process_metrics import WorkerProcess
-from pallas_supervisor.telemetry.slots import Slots
+from pallas_supervisor.telemetry.store import MetricsStore
 from support.data.metrics_page import PAGE, ROWS
 from support.fleet.promtool import promtool
 from support.supervisor.facts import Facts
@@ -28,12 +28,12 @@ def worker(directory: Path) -> str:
 
 def supervisor(directory: Path) -> str:
     """All that the supervisor adds."""
-    slots = Slots(directory / "metrics")
-    slots.slot("research", 1)
+    store = MetricsStore(directory / "metrics")
+    store.slot("research", 1)
     facts = Facts(zygote_pid=os.getpid())
     facts.add("research")
     facts.processes = [WorkerProcess("research", os.getpid(), 1.0)]
-    metrics = Metrics(facts, slots.families)
+    metrics = Metrics(facts, store.families)
     metrics.observe_start("research", 1.0)
     return metrics.render("")[0].decode()
 

@@ -211,8 +211,6 @@ class Connections:
         if now - self._complained >= COMPLAINT_INTERVAL:
             self._complained = now
             _log.warning(
-                "%s: all of its %d connections are taken, %d of them by requests; those that wait longest are closed",
-                self._name,
-                self.limit,
-                len(self._served),
+                f"{self._name}: all of its {self.limit} connections are taken, {len(self._served)} of them by requests;"
+                " those that wait longest are closed"
             )

@@ -227,7 +227,7 @@ class HttpServer:
         """Cancel the requests that are still running and wait until their clean-up is done."""
         tasks = [*self._state.tasks, *self._opening]
         if tasks:
-            _log.warning("%d requests did not finish in time and are cancelled", len(tasks))
+            _log.warning(f"{len(tasks)} requests did not finish in time and are cancelled")
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -276,13 +276,13 @@ class HttpServer:
         """Say once that nothing can be accepted, until something was."""
         if not self._exhausted:
             self._exhausted = True
-            _log.error("cannot accept connections: %s", error)
+            _log.error(f"cannot accept connections: {error}")
 
     async def _open(self, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._protocol, accepted)
         except OSError as error:
-            _log.debug("a connection was lost before it was served: %s", error)
+            _log.debug(f"a connection was lost before it was served: {error}")
             accepted.close()
 
     def _protocol(self) -> BoundedProtocol:

@@ -45,9 +45,9 @@ class Warnings:
         if len(self._warned) > MAX_WARNINGS:
             message = "there is more that is left out of the metrics"
         if self.owner is None:
-            _log.warning("%s", message)
+            _log.warning(message)
         else:
-            _log.warning("%s: %s", self.owner, message, extra={"agent": self.owner})
+            _log.warning(f"{self.owner}: {message}", agent=self.owner)
 
 
 class AgentSeries(Warnings):

@@ -1,6 +1,12 @@
 """Folding: the values files of processes that have ended become one, so that nothing is lost and nothing piles up.
 
-Knows what may be added up; the caller knows that the writers have ended and that nobody reads meanwhile.
+Knows what may be added up; the caller knows that nobody of this process reads meanwhile.
+
+Why: files that are named by process, as prometheus_client has them, never go away. Each one of the past costs a scrape
+nearly 1 ms and the disk 52 KiB; after 100 restarts of 50 agents the library's merge takes 4.9 s instead of 0.2 s. So a
+worker's files are named by its slot, in which the next worker goes on. What an agent's code forks cannot write there
+too: with two writers a file counts backwards, and then its keys are corrupt. It has files of its own, named by
+process, which end here. Removing them unread would let counters go backwards.
 """
 
 from __future__ import annotations
@@ -8,21 +14,44 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections import defaultdict
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.metrics.file_names import FOLDED, file_name
 from pallas_common.metrics.mmap_file import DamagedError, ValuesFile, encode
 from pallas_common.metrics.series_cache import FAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
+
+    from pallas_common.metrics.file_names import SlotFile
 
 UNFINISHED = ".new"
 """How a file's name ends until all of it is there."""
 
 _log = get_logger("pallas.metrics")
+
+
+def fold_ended(children: Iterable[tuple[str, SlotFile]]) -> bool:
+    """Fold what processes wrote that workers had forked, and that have ended; whether there were any.
+
+    Args:
+        children: the files of all such processes, and what their names say.
+
+    Raises:
+        OSError: as of `fold`.
+    """
+    ended: dict[tuple[str, Path], list[Path]] = defaultdict(list)
+    for path, named in children:
+        if not Path(f"/proc/{named.child}").exists():
+            into = Path(path).with_name(file_name(named.kind, named.slot, FOLDED))
+            ended[named.kind, into].append(Path(path))
+    for (kind, into), paths in ended.items():
+        fold(kind, paths, into)
+    return bool(ended)
 
 
 def fold(kind: str, ended: Iterable[Path], into: Path) -> None:
@@ -119,7 +148,7 @@ def _contents(path: Path, into: Path) -> list[tuple[bytes, float]]:
     except FileNotFoundError:
         return []
     except DamagedError as error:
-        _log.warning("%s is set aside: %s", path, error)
+        _log.warning(f"{path} is set aside: {error}")
         set_aside(path, into)
         return []
     return list(zip(file.keys, file.values, strict=True))

@@ -185,7 +185,7 @@ class MergedFiles:
                 found = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
             if not self.is_gone:
-                _log.warning("the workers' metrics cannot be read: %s", error)
+                _log.warning(f"the workers' metrics cannot be read: {error}")
             self.is_gone = True
             found = []
         else:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.processes.linux.process_tree import ProcessParent
     from pallas_supervisor.processes.zygote_client import Zygote
     from pallas_supervisor.reload.drift import Drift
-    from pallas_supervisor.telemetry.slots import Slots
+    from pallas_supervisor.telemetry.store import MetricsStore
 
 
 class AgentManager:
@@ -67,7 +67,7 @@ class AgentManager:
         drift: Drift,
         *,
         listeners: dict[str, socket.socket],
-        slots: Slots,
+        store: MetricsStore,
         log_router: LogRouter,
         zygote: Zygote | None,
         directory: str,
@@ -78,7 +78,7 @@ class AgentManager:
         launch: Callable[..., Launcher] = Launcher,
     ) -> None:
         self.drift = drift
-        self.slots = slots
+        self.store = store
         self.log_router = log_router
         self.traces = traces or StartTraces()
         self.parts = Parts()
@@ -115,7 +115,7 @@ class AgentManager:
         self.preparation = StartPreparation(
             engine,
             drift,
-            slots,
+            store,
             self.traces,
             directory=directory,
             known_secrets=log_router.secrets,
@@ -130,7 +130,7 @@ class AgentManager:
         self.facts = Facts(
             engine, drift, reports, self.launcher, self.monitors, self.intake, log_router, zygote
         )
-        self.metrics = Metrics(self.facts, slots.families)
+        self.metrics = Metrics(self.facts, store.families)
         self.status = StatusView(engine, reports, history, drift, self.metrics.workers.resident_memory)
         self.shared_probes = SharedProbes(notices.send)
         self.reports_in = ReportsIn(
@@ -163,11 +163,11 @@ class AgentManager:
         parts.process_gone.add(
             self.monitors.process_gone,
             self.shared_probes.leave,
-            lambda worker_id: self.slots.process_gone(*worker_id),
+            lambda worker_id: self.store.process_gone(*worker_id),
         )
         parts.agent_removed.add(
             self.responders.agent_removed,
-            self.slots.remove,
+            self.store.remove,
             self.metrics.forget,
             self.log_router.forget,
             self.reports_in.agent_removed,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.lifecycle.states import WorkerId
     from pallas_supervisor.reload.drift import Drift
-    from pallas_supervisor.telemetry.slots import Slots
     from pallas_supervisor.telemetry.start_traces import StartTraces
+    from pallas_supervisor.telemetry.store import MetricsStore
 
 
 def policy_of(agent: Agent) -> Policy:
@@ -108,7 +108,7 @@ class StartPreparation:
         self,
         engine: Engine,
         drift: Drift,
-        slots: Slots,
+        store: MetricsStore,
         traces: StartTraces,
         *,
         directory: str,
@@ -117,7 +117,7 @@ class StartPreparation:
     ) -> None:
         self._engine = engine
         self._drift = drift
-        self._slots = slots
+        self._store = store
         self._traces = traces
         self._directory = directory
         self._known_secrets = known_secrets
@@ -133,7 +133,7 @@ class StartPreparation:
         - the secrets of its environment and files become known to the log.
         """
         name, generation = worker_id
-        drift, slots = self._drift, self._slots
+        drift, store = self._drift, self._store
         files = await asyncio.to_thread(drift.fingerprints, name)
         drift.record(name, generation, files, serving=self._engine.agents[name].generation)
         self._traces.begin(name, generation)
@@ -144,7 +144,7 @@ class StartPreparation:
             generation=generation,
             environ=os.environ,
             directory=self._directory,
-            metrics=(str(slots.directory), slots.slot(name, generation)),
+            metrics=(str(store.directory), store.slot(name, generation)),
             listener_outlives=self._outlives(taken.deployment.agents[name].port),
             probe_key=self._probe_key,
         )

@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.http.catalogue_feed import CatalogueFeed
     from pallas_supervisor.telemetry.exporter import Metrics
-    from pallas_supervisor.telemetry.slots import Slots
+    from pallas_supervisor.telemetry.store import MetricsStore
 
 
 def public_api(
-    engine: Engine, status: StatusView, facts: Facts, metrics: Metrics, slots: Slots, catalogue: CatalogueFeed
+    engine: Engine,
+    status: StatusView,
+    facts: Facts,
+    metrics: Metrics,
+    store: MetricsStore,
+    catalogue: CatalogueFeed,
 ) -> ASGIApp:
     """The application of the registry port; requests by another name, or from another site's page, are refused."""
     api = _PublicApi(status, metrics)
@@ -43,7 +48,7 @@ def public_api(
         lambda: facts.processes,
         engine.now,
         metrics.workers.resident_memory,
-        lambda: slots.collect(SHOWN),
+        lambda: store.collect(SHOWN),
         api.scraping,
     )
     engine.parts.transition.add(feed.follow)

@@ -34,7 +34,7 @@ def open_tracing(environ: Mapping[str, str], deployment: str, secrets: KnownSecr
     """Tracing of the supervisor, or None where it is off; where it was asked for in vain, a warning says why."""
     wanted = tracing_settings(environ)
     if wanted.problem:
-        _log.warning("tracing is off: %s", wanted.problem)
+        _log.warning(f"tracing is off: {wanted.problem}")
     if not wanted.on:
         return None
     resource = {"service.name": "pallas", "service.namespace": deployment, "service.version": __version__}

@@ -25,7 +25,7 @@ from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.source import Source
 from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
-from pallas_supervisor.telemetry.slots import Slots
+from pallas_supervisor.telemetry.store import MetricsStore
 from support.ports import free_ports
 from support.supervisor.fakes import FakeProcesses
 from support.supervisor.processes import nothing_leaked
@@ -102,7 +102,7 @@ class Rig:
         """What is served on the registry port."""
         fleet = self.fleet
         return public_api(
-            fleet.engine, fleet.status, fleet.facts, fleet.metrics, fleet.slots, self.catalogue()
+            fleet.engine, fleet.status, fleet.facts, fleet.metrics, fleet.store, self.catalogue()
         )
 
     def control_api(self) -> Starlette:
@@ -136,7 +136,7 @@ async def rig(
     fleet = AgentManager(
         Drift(Source(path=deployment.path, directory=directory), taken),
         listeners=listeners,
-        slots=Slots(directory / "metrics"),
+        store=MetricsStore(directory / "metrics"),
         log_router=LogRouter(lines.append),
         zygote=None,
         directory=str(directory),

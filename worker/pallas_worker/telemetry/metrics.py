@@ -349,4 +349,4 @@ def _complain(error: OSError) -> None:
     global _complained
     if not _complained:
         _complained = True
-        _log.warning("metrics are being dropped: %s", error)
+        _log.warning(f"metrics are being dropped: {error}")

@@ -128,7 +128,7 @@ def reserve(filename: str) -> None:
     except FileNotFoundError:
         pass
     except (DamagedError, PermissionError) as error:
-        _log.warning("metrics file %s is set aside and begun anew: %s", path.name, error)
+        _log.warning(f"metrics file {path.name} is set aside and begun anew: {error}")
         set_aside(path)
     else:
         return
@@ -220,7 +220,7 @@ class Upkeep:
                 file.make_again()
         except (OSError, SlotBusyError) as error:
             if not self._complained:
-                _log.warning("metrics files were removed, and cannot be made again: %s", error)
+                _log.warning(f"metrics files were removed, and cannot be made again: {error}")
             self._complained = True
         else:
             self._complained = False
@@ -250,7 +250,7 @@ class ReservedFile(MmapedDict):
             OSError: no space is left, or the directory cannot be written; all is as it was.
         """
         path = Path(self._fname)
-        _log.warning("metrics file %s was removed: it is made again", path.name)
+        _log.warning(f"metrics file {path.name} was removed: it is made again")
         unfinished = path.with_name(f"{path.name}{UNFINISHED}")
         try:
             write_reserved(unfinished, bytes(self._m))

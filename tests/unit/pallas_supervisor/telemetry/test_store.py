@@ -1,4 +1,4 @@
-"""Slots of the metrics directory: wiped at the start, kept over restarts, merged even while an agent leaves."""
+"""The metrics directory: wiped at the start, its slots kept over restarts, merged even while an agent leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from prometheus_client.exposition import generate_latest
 from pallas_common.metrics.exposition import TEXT, page
 from pallas_common.metrics.mmap_file import encode
 from pallas_common.metrics.reader import MergedFiles
-from pallas_supervisor.telemetry.slots import LEFT_OUT, Slots
+from pallas_supervisor.telemetry.store import LEFT_OUT, MetricsStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +33,17 @@ Gauge("servers_up", "Up.", ["agent"], multiprocess_mode="livemostrecent").labels
 """
 
 
-def count(slots: Slots, agent: str, number: int, generation: int = 1) -> None:
+def count(store: MetricsStore, agent: str, number: int, generation: int = 1) -> None:
     """What a worker of the agent counts, in a process of its own."""
-    arguments = [str(slots.directory), slots.slot(agent, generation), agent, str(number)]
+    arguments = [str(store.directory), store.slot(agent, generation), agent, str(number)]
     subprocess.run([sys.executable, "-c", COUNT, *arguments], check=True)
 
 
-def series(slots: Slots) -> set[str]:
+def series(store: MetricsStore) -> set[str]:
     """The samples of a scrape, which the slower account for other readers has to equal."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(slots)
-    slow, fast = generate_latest(registry).decode(), page(slots.families(), TEXT).decode()
+    registry.register(store)
+    slow, fast = generate_latest(registry).decode(), page(store.families(), TEXT).decode()
     found = [
         {line for line in text.splitlines() if not line.startswith(("#", LEFT_OUT))} for text in (slow, fast)
     ]
@@ -55,38 +55,38 @@ def test_a_directory_of_an_earlier_life_is_wiped(tmp_path: Path) -> None:
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics" / "counter_a1.db").write_bytes(b"old")
     (tmp_path / "metrics" / "counter_a1s0.db" / "inside").mkdir(parents=True)
-    slots = Slots(tmp_path / "metrics")
-    assert list(slots.directory.iterdir()) == []
-    assert series(slots) == set()
+    store = MetricsStore(tmp_path / "metrics")
+    assert list(store.directory.iterdir()) == []
+    assert series(store) == set()
 
 
 def test_slots_are_words_of_letters_and_digits_and_never_used_twice(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
+    store = MetricsStore(tmp_path)
     names = ["research", "tech_research", "a-b"]
-    given = [slots.slot(name, 1) for name in names]
+    given = [store.slot(name, 1) for name in names]
     assert all(slot.isalnum() for slot in given)
-    assert [slots.slot(name, 1) for name in names] == given
-    slots.remove("research")
-    assert slots.slot("research", 1) not in given
+    assert [store.slot(name, 1) for name in names] == given
+    store.remove("research")
+    assert store.slot("research", 1) not in given
 
 
 def test_a_generation_gets_a_slot_that_no_live_one_has(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    first = slots.slot("research", 1)
-    second = slots.slot("research", 2)  # beside the first, which drains
-    third = slots.slot("research", 3)  # both others cannot be killed
+    store = MetricsStore(tmp_path)
+    first = store.slot("research", 1)
+    second = store.slot("research", 2)  # beside the first, which drains
+    third = store.slot("research", 3)  # both others cannot be killed
     assert len({first, second, third}) == 3
-    slots.process_gone("research", 1)
-    slots.process_gone("research", 1)
-    assert slots.slot("research", 4) == first
-    slots.process_gone("research", 4)
-    slots.process_gone("jarvis", 1)
-    assert slots.slot("research", 5) == first, "no more slots than processes at once"
+    store.process_gone("research", 1)
+    store.process_gone("research", 1)
+    assert store.slot("research", 4) == first
+    store.process_gone("research", 4)
+    store.process_gone("jarvis", 1)
+    assert store.slot("research", 5) == first, "no more store than processes at once"
 
 
 def test_a_slot_that_an_unknown_process_holds_is_not_given_away(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    first = slots.slot("research", 1)
+    store = MetricsStore(tmp_path)
+    first = store.slot("research", 1)
     hold = (
         "import sys; from pallas_worker.telemetry.metrics_files import SlotLock as L; lock = L(*sys.argv[1:])"
     )
@@ -94,61 +94,61 @@ def test_a_slot_that_an_unknown_process_holds_is_not_given_away(tmp_path: Path) 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stray:
         assert stray.stdout is not None
         stray.stdout.readline()
-        slots.process_gone("research", 1)
-        assert slots.slot("research", 2) != first
+        store.process_gone("research", 1)
+        assert store.slot("research", 2) != first
         stray.communicate(b"\n")
-    assert slots.slot("research", 3) == first
+    assert store.slot("research", 3) == first
 
 
 def test_counters_outlive_a_process_and_gauges_do_not(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    count(slots, "research", 2)
-    count(slots, "jarvis", 5)
-    assert 'servers_up{agent="research"} 1.0' in series(slots)
-    slots.process_gone("research", 1)
-    assert series(slots) == {
+    store = MetricsStore(tmp_path)
+    count(store, "research", 2)
+    count(store, "jarvis", 5)
+    assert 'servers_up{agent="research"} 1.0' in series(store)
+    store.process_gone("research", 1)
+    assert series(store) == {
         'jobs_done_total{agent="research"} 2.0',
         'jobs_done_total{agent="jarvis"} 5.0',
         'servers_up{agent="jarvis"} 1.0',
     }
-    count(slots, "research", 3, generation=2)
-    assert 'jobs_done_total{agent="research"} 5.0' in series(slots)
+    count(store, "research", 3, generation=2)
+    assert 'jobs_done_total{agent="research"} 5.0' in series(store)
 
 
 def test_a_drained_generations_gauges_vanish_and_the_live_ones_stay(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    count(slots, "research", 2, generation=1)
-    count(slots, "research", 3, generation=2)
-    assert 'jobs_done_total{agent="research"} 5.0' in series(slots)
-    slots.process_gone("research", 1)
+    store = MetricsStore(tmp_path)
+    count(store, "research", 2, generation=1)
+    count(store, "research", 3, generation=2)
+    assert 'jobs_done_total{agent="research"} 5.0' in series(store)
+    store.process_gone("research", 1)
     counted = {'jobs_done_total{agent="research"} 5.0'}
-    assert series(slots) == counted | {'servers_up{agent="research"} 1.0'}
-    slots.process_gone("research", 2)
-    assert series(slots) == counted
+    assert series(store) == counted | {'servers_up{agent="research"} 1.0'}
+    store.process_gone("research", 2)
+    assert series(store) == counted
 
 
 def test_nothing_is_left_of_a_removed_agent(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    count(slots, "research", 2)
-    (slots.directory / f"{slots.slot('research', 1)}.lock").touch()
-    slots.remove("research")
-    slots.remove("research")
-    assert series(slots) == set()
-    assert list(slots.directory.iterdir()) == []
-    assert series(slots) == set()
+    store = MetricsStore(tmp_path)
+    count(store, "research", 2)
+    (store.directory / f"{store.slot('research', 1)}.lock").touch()
+    store.remove("research")
+    store.remove("research")
+    assert series(store) == set()
+    assert list(store.directory.iterdir()) == []
+    assert series(store) == set()
 
 
 def test_what_is_no_sound_file_of_an_agent_is_left_out_and_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slots = Slots(tmp_path)
-    count(slots, "jarvis", 5)
-    slot = slots.slot("research", 1)
+    store = MetricsStore(tmp_path)
+    count(store, "jarvis", 5)
+    slot = store.slot("research", 1)
     contents = {
         f"counter_{slot}.db": b"",
         f"histogram_{slot}.db": b"\x40\0",
         f"summary_{slot}.db": random.Random(5).randbytes(65536),
-        "counter_31415.db": (tmp_path / f"counter_{slots.slot('jarvis', 1)}.db").read_bytes(),
+        "counter_31415.db": (tmp_path / f"counter_{store.slot('jarvis', 1)}.db").read_bytes(),
         "notes.txt": b"hello",
     }
     for name, content in contents.items():
@@ -157,7 +157,7 @@ def test_what_is_no_sound_file_of_an_agent_is_left_out_and_told_once(
     os.mkfifo(tmp_path / f"gauge_all_{slot}.db")
     (tmp_path / f"gauge_max_{slot}.db").symlink_to("/dev/zero")
     for _ in range(3):
-        assert series(slots) == {
+        assert series(store) == {
             'jobs_done_total{agent="jarvis"} 5.0',
             'servers_up{agent="jarvis"} 1.0',
         }
@@ -171,46 +171,46 @@ def test_what_is_no_sound_file_of_an_agent_is_left_out_and_told_once(
 def test_a_file_that_is_spoilt_between_scrapes_is_left_out_until_it_is_sound(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slots = Slots(tmp_path)
-    count(slots, "jarvis", 5)
-    count(slots, "research", 2)
-    file = tmp_path / f"counter_{slots.slot('research', 1)}.db"
+    store = MetricsStore(tmp_path)
+    count(store, "jarvis", 5)
+    count(store, "research", 2)
+    file = tmp_path / f"counter_{store.slot('research', 1)}.db"
     sound = file.read_bytes()
     theirs = 'jobs_done_total{agent="research"} 2.0'
     for spoilt in (sound[:40], sound[:3], b"", b"\x07" * 4096, sound[:4] + b"\x07" * 4092, bytes(65536)):
-        assert theirs in series(slots)
+        assert theirs in series(store)
         file.write_bytes(spoilt)
-        assert series(slots) >= {'jobs_done_total{agent="jarvis"} 5.0'}
-        assert not any(line.startswith('jobs_done_total{agent="research"') for line in series(slots))
+        assert series(store) >= {'jobs_done_total{agent="jarvis"} 5.0'}
+        assert not any(line.startswith('jobs_done_total{agent="research"') for line in series(store))
         file.write_bytes(sound)
-    assert theirs in series(slots)
+    assert theirs in series(store)
     assert len(caplog.records) >= 1
 
 
 def test_a_directory_that_is_gone_costs_the_workers_series_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slots = Slots(tmp_path / "metrics")
-    count(slots, "jarvis", 5)
+    store = MetricsStore(tmp_path / "metrics")
+    count(store, "jarvis", 5)
     shutil.rmtree(tmp_path / "metrics")
-    assert series(slots) == series(slots) == set()
+    assert series(store) == series(store) == set()
     assert len(caplog.records) == 1
 
 
 def test_an_agent_may_leave_during_a_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slots = Slots(tmp_path)
-    count(slots, "research", 2)
-    count(slots, "jarvis", 5)
+    store = MetricsStore(tmp_path)
+    count(store, "research", 2)
+    count(store, "jarvis", 5)
     list_directory = os.scandir
 
     def leave(directory: str) -> Any:
         with list_directory(directory) as scan:
             entries = list(scan)
-        slots.remove("research")
+        store.remove("research")
         return contextlib.nullcontext(entries)
 
     monkeypatch.setattr(os, "scandir", leave)
-    found = series(slots)
+    found = series(store)
     monkeypatch.undo()
     assert 'jobs_done_total{agent="jarvis"} 5.0' in found
     assert not any("research" in line for line in found)
@@ -234,24 +234,24 @@ input()
 
 
 def test_what_children_of_a_worker_counted_is_kept_in_one_file(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
+    store = MetricsStore(tmp_path)
     counted = 0
     for generation in (1, 2):
-        command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", generation), "5"]
+        command = [sys.executable, "-c", FORK, str(tmp_path), store.slot("research", generation), "5"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
             assert worker.stdout is not None
             worker.stdout.readline()
             counted += 6
             if generation == 1:  # or else not before its end
                 assert f'pallas_llm_turns_total{{agent="research",model="gpt-5"}} {counted}.0' in series(
-                    slots
+                    store
                 )
                 left = {file.name for file in tmp_path.glob("*.p*.db")}
-                assert left == {f"counter_{slots.slot('research', 1)}.p0.db"}
+                assert left == {f"counter_{store.slot('research', 1)}.p0.db"}
             worker.communicate(b"\n")
-        slots.process_gone("research", generation)
-    assert series(slots) == {f'pallas_llm_turns_total{{agent="research",model="gpt-5"}} {counted}.0'}
-    slot = slots.slot("research", 3)
+        store.process_gone("research", generation)
+    assert series(store) == {f'pallas_llm_turns_total{{agent="research",model="gpt-5"}} {counted}.0'}
+    slot = store.slot("research", 3)
     assert {file.name for file in tmp_path.iterdir()} == {
         f"{slot}.lock",
         f"counter_{slot}.db",
@@ -261,15 +261,15 @@ def test_what_children_of_a_worker_counted_is_kept_in_one_file(tmp_path: Path) -
 
 
 def test_what_children_left_is_folded_after_the_end_of_their_worker(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
+    store = MetricsStore(tmp_path)
+    command = [sys.executable, "-c", FORK, str(tmp_path), store.slot("research", 1), "3"]
     subprocess.run(command, input=b"\n", check=True)
-    (tmp_path / f"counter_{slots.slot('research', 1)}.p999999999.db").write_bytes(b"spoilt")
-    slots.process_gone("research", 1)
-    assert 'pallas_llm_turns_total{agent="research",model="gpt-5"} 4.0' in series(slots)
+    (tmp_path / f"counter_{store.slot('research', 1)}.p999999999.db").write_bytes(b"spoilt")
+    store.process_gone("research", 1)
+    assert 'pallas_llm_turns_total{agent="research",model="gpt-5"} 4.0' in series(store)
     assert not [file for file in tmp_path.glob("*.p*.db") if ".p0." not in file.name]
-    slots.remove("research")
-    assert series(slots) == set()
+    store.remove("research")
+    assert series(store) == set()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -290,29 +290,29 @@ def test_what_was_counted_outlives_its_files(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, whole: bool
 ) -> None:
     """Those of a live worker are its own affair, and what was read of them is shown until then."""
-    slots = Slots(tmp_path / "metrics")
-    count(slots, "jarvis", 5)
-    count(slots, "research", 2)
-    before = series(slots)
+    store = MetricsStore(tmp_path / "metrics")
+    count(store, "jarvis", 5)
+    count(store, "research", 2)
+    before = series(store)
     assert {'jobs_done_total{agent="research"} 2.0', 'servers_up{agent="jarvis"} 1.0'} <= before
-    slots.process_gone("research", 1)
+    store.process_gone("research", 1)
 
     def remove() -> None:
         if whole:
-            shutil.rmtree(slots.directory)
+            shutil.rmtree(store.directory)
         else:
-            for file in slots.directory.glob("*.db"):
+            for file in store.directory.glob("*.db"):
                 file.unlink()
 
     remove()
     kept = before - {'servers_up{agent="research"} 1.0'}
     for _ in range(3):
-        assert series(slots) == kept
-    assert {file.name for file in slots.directory.glob("*.db")} == {"counter_a2s0.db"}
+        assert series(store) == kept
+    assert {file.name for file in store.directory.glob("*.db")} == {"counter_a2s0.db"}
     assert len([r for r in caplog.records if "counter_a2s0.db was removed" in r.getMessage()]) == 1
     remove()
-    count(slots, "research", 3, generation=2)  # nobody has looked in between
-    assert series(slots) == kept - {'jobs_done_total{agent="research"} 2.0'} | {
+    count(store, "research", 3, generation=2)  # nobody has looked in between
+    assert series(store) == kept - {'jobs_done_total{agent="research"} 2.0'} | {
         'jobs_done_total{agent="research"} 5.0',
         'servers_up{agent="research"} 1.0',
     }
@@ -321,12 +321,12 @@ def test_what_was_counted_outlives_its_files(
 @pytest.mark.parametrize("kind", ["a FIFO", "a link", "a directory"])
 def test_what_an_agent_has_put_in_a_new_files_place_is_not_written_to(tmp_path: Path, kind: str) -> None:
     """To open a FIFO would hold up the supervisor until somebody reads it."""
-    slots = Slots(tmp_path / "metrics")
-    count(slots, "research", 2)
-    before = series(slots)
-    file = slots.directory / "counter_a1s0.db"
+    store = MetricsStore(tmp_path / "metrics")
+    count(store, "research", 2)
+    before = series(store)
+    file = store.directory / "counter_a1s0.db"
     file.unlink()
-    place, other = slots.directory / f"{file.name}.again.new", tmp_path / "other"
+    place, other = store.directory / f"{file.name}.again.new", tmp_path / "other"
     other.write_text("another's")
     with contextlib.ExitStack() as stack:
         match kind:
@@ -337,63 +337,63 @@ def test_what_an_agent_has_put_in_a_new_files_place_is_not_written_to(tmp_path: 
                 place.symlink_to(other)
             case _:
                 (place / "full").mkdir(parents=True)
-        slots.slot("research", 2)
-        slots.process_gone("research", 1)
-        slots.process_gone("research", 2)
-        slots.slot("research", 3)
+        store.slot("research", 2)
+        store.process_gone("research", 1)
+        store.process_gone("research", 2)
+        store.slot("research", 3)
     assert file.is_file()
     assert not file.is_symlink()
-    assert series(slots) == before - {'servers_up{agent="research"} 1.0'}
+    assert series(store) == before - {'servers_up{agent="research"} 1.0'}
     assert other.read_text() == "another's"
     assert not os.path.lexists(place)
 
 
 def test_what_children_counted_outlives_its_file(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    command = [sys.executable, "-c", FORK, str(tmp_path), slots.slot("research", 1), "3"]
+    store = MetricsStore(tmp_path)
+    command = [sys.executable, "-c", FORK, str(tmp_path), store.slot("research", 1), "3"]
     subprocess.run(command, input=b"\n", check=True)
-    before = series(slots)
+    before = series(store)
     (tmp_path / "counter_a1s0.p0.db").unlink()
-    assert series(slots) == before
+    assert series(store) == before
     assert (tmp_path / "counter_a1s0.p0.db").exists()
 
 
 def test_no_directory_and_nothing_in_it_can_raise_at_a_workers_end(tmp_path: Path) -> None:
-    slots = Slots(tmp_path / "metrics")
-    slot = slots.slot("research", 1)
-    (slots.directory / f"gauge_livesum_{slot}.db" / "full").mkdir(parents=True)
-    os.mkfifo(slots.directory / f"gauge_livemax_{slot}.db")
-    slots.process_gone("research", 1)
-    assert series(slots) == set()
-    slots.slot("research", 2)
-    shutil.rmtree(slots.directory)
-    slots.process_gone("research", 2)
-    slots.remove("research")
-    assert series(slots) == set()
-    assert slots.slot("jarvis", 1)
-    assert slots.directory.is_dir()
+    store = MetricsStore(tmp_path / "metrics")
+    slot = store.slot("research", 1)
+    (store.directory / f"gauge_livesum_{slot}.db" / "full").mkdir(parents=True)
+    os.mkfifo(store.directory / f"gauge_livemax_{slot}.db")
+    store.process_gone("research", 1)
+    assert series(store) == set()
+    store.slot("research", 2)
+    shutil.rmtree(store.directory)
+    store.process_gone("research", 2)
+    store.remove("research")
+    assert series(store) == set()
+    assert store.slot("jarvis", 1)
+    assert store.directory.is_dir()
 
 
 def test_children_may_leave_anything(tmp_path: Path) -> None:
-    slots = Slots(tmp_path)
-    count(slots, "research", 2)
-    slot = slots.slot("research", 1)
+    store = MetricsStore(tmp_path)
+    count(store, "research", 2)
+    slot = store.slot("research", 1)
     for kind in ("counter", "histogram", "gauge_livesum"):
         (tmp_path / f"{kind}_{slot}.p999999997.db" / "full").mkdir(parents=True)
         os.mkfifo(tmp_path / f"{kind}_{slot}.p999999998.db")
         (tmp_path / f"{kind}_{slot}.p999999999.db").symlink_to("/dev/zero")
     (tmp_path / f"counter_{slot}.p99999999999999999999999999.db").write_bytes(b"\xff" * 8192)
     for _ in range(2):
-        assert 'jobs_done_total{agent="research"} 2.0' in series(slots)
+        assert 'jobs_done_total{agent="research"} 2.0' in series(store)
     assert not list(tmp_path.glob("*.p9*"))
 
 
 def test_a_file_may_change_while_it_is_read(tmp_path: Path) -> None:
     """Cut short, grown, replaced: the reader is never killed by it, and nobody else's series are missing."""
-    slots = Slots(tmp_path)
-    count(slots, "jarvis", 5)
-    count(slots, "research", 2)
-    file = tmp_path / f"counter_{slots.slot('research', 1)}.db"
+    store = MetricsStore(tmp_path)
+    count(store, "jarvis", 5)
+    count(store, "research", 2)
+    file = tmp_path / f"counter_{store.slot('research', 1)}.db"
     sound = file.read_bytes()
     script = """
 import os, random, sys
@@ -409,9 +409,9 @@ while True:
         assert hostile.stdout is not None
         hostile.stdout.readline()
         for _ in range(300):
-            found = page(slots.families(), TEXT).decode()
+            found = page(store.families(), TEXT).decode()
             assert 'jobs_done_total{agent="jarvis"} 5.0' in found
         hostile.kill()
     file.unlink()
     file.write_bytes(sound)
-    assert 'jobs_done_total{agent="research"} 2.0' in series(slots)
+    assert 'jobs_done_total{agent="research"} 2.0' in series(store)
