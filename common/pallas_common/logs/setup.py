@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from pallas_common.logs.levels import Levels, level_of, levels
+from pallas_common.logs.levels import level_of
 from pallas_common.logs.own_loggers import ROOT, give_handler, own_logger
-from pallas_common.logs.records import LAST_KEY, parse_record, record_line, render
+from pallas_common.logs.records import LAST_KEY, render
 from pallas_common.secrets.values import KnownSecrets
 from pallas_common.times import timestamp
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, WrappedLogger
 
-__all__ = [
-    "THIRD_PARTY",
-    "Levels",
-    "RecordFormatter",
-    "configure_logging",
-    "get_logger",
-    "levels",
-    "parse_record",
-    "record_line",
-]
+    from pallas_common.logs.levels import Levels
 
 THIRD_PARTY = (
     "openai",

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.logs.levels import level_number
-from pallas_common.logs.setup import record_line
+from pallas_common.logs.records import record_line
 from pallas_common.secrets.values import KnownSecrets
 from pallas_common.times import timestamp
 from pallas_supervisor.logs.subscribers import Tail

@@ -86,7 +86,7 @@ class HeartbeatMonitor:
             self._take_stock(worker, pid, pulse, now)
         except Exception:  # noqa: BLE001 - it is logged
             self.forget(worker)
-            _log.exception("%s: its heartbeats cannot be judged", worker.name, extra={"agent": worker.name})
+            _log.exception(f"{worker.name}: its heartbeats cannot be judged", agent=worker.name)
 
     def _take_stock(self, worker: WorkerId, pid: int, pulse: Silence, now: float) -> None:
         usage = procfs.cpu_usage(pid)

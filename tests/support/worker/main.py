@@ -17,7 +17,7 @@ from pallas_worker.process import own_interpreter as executed
 from pallas_worker.process import run, zygote
 
 if TYPE_CHECKING:
-    from pallas_common.logs.setup import Levels
+    from pallas_common.logs.levels import Levels
 
 
 class RawFormatter(logging.Formatter):

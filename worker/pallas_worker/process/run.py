@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
-from pallas_common.logs.setup import Levels, configure_logging, get_logger
+from pallas_common.logs.levels import Levels
+from pallas_common.logs.setup import configure_logging, get_logger
 from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors, WorkerSpec
 from pallas_common.secrets.values import secrets_in

@@ -14,7 +14,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pallas_common.logs.setup import get_logger, parse_record
+from pallas_common.logs.records import parse_record
+from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.reports import decode_report
 from pallas_supervisor.logs.attribution import Writer, attributed, raw_record
 from pallas_supervisor.processes.pipes.line_reader import (
@@ -288,8 +289,9 @@ class Intake:
         self.unreadable[worker.id.name] += 1
         worker.unreadable += 1
         if worker.unreadable == 1:
-            text = "%s: its worker wrote what cannot be read (%s); more of that is only counted"
-            _log.warning(text, worker.id.name, why, exc_info=defect, extra={"agent": worker.id.name})
+            name = worker.id.name
+            text = f"{name}: its worker wrote what cannot be read ({why}); more of that is only counted"
+            _log.warning(text, exc_info=defect, agent=name)
 
     def _take_record(self, worker: _Worker, line: bytes) -> None:
         if not line or not self._admit(worker, line):
@@ -336,11 +338,7 @@ class Intake:
     def _tell_dropped(self, worker: _Worker) -> None:
         if worker.dropped:
             self.lost[worker.id.name] += worker.dropped
-            _log.warning(
-                "%s: %d log lines dropped, more than %d a second came",
-                worker.id.name,
-                worker.dropped,
-                LINES_PER_SECOND,
-                extra={"agent": worker.id.name, "dropped": worker.dropped},
-            )
+            name, dropped = worker.id.name, worker.dropped
+            text = f"{name}: {dropped} log lines dropped, more than {LINES_PER_SECOND} a second came"
+            _log.warning(text, agent=name, dropped=dropped)
             worker.dropped = 0

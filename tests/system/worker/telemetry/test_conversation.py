@@ -18,9 +18,10 @@ from starlette.routing import Route
 from fakes.downstream import run_downstream
 from fakes.llm_stub import run_llm_stub
 from fakes.loopback import serve
+from pallas_common.logs.levels import Levels
 from pallas_common.logs.own_loggers import give_handler
 from pallas_common.logs.records import parse_record
-from pallas_common.logs.setup import Levels, configure_logging, get_logger
+from pallas_common.logs.setup import configure_logging, get_logger
 from pallas_worker.telemetry.correlation import LENGTH, CorrelationFilter, bound, request_id
 from support.worker.llm import config, spec
 from support.worker.process import run_worker

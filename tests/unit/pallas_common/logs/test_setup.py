@@ -14,9 +14,9 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from pallas_common.logs.levels import level_name
+from pallas_common.logs.levels import Levels, level_name, levels
 from pallas_common.logs.own_loggers import give_handler, own_logger
-from pallas_common.logs.setup import THIRD_PARTY, Levels, configure_logging, get_logger, levels
+from pallas_common.logs.setup import THIRD_PARTY, configure_logging, get_logger
 from pallas_common.problems import ConfigurationError
 
 if TYPE_CHECKING:
