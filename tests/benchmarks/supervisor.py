@@ -35,7 +35,7 @@ PAUSE = 0.5
 LOOK_INTERVAL = 0.005
 """Seconds between two looks at a port: the supervisor answers meanwhile, and has other things to do."""
 
-STAGES = ("ended", "noticed", "swept", "begun", "importing", "creating", "serving", "answers", "ready")
+STAGES = ("ended", "noticed", "reaped", "begun", "importing", "creating", "serving", "answers", "ready")
 """What a restart passes through; each is measured from the kill. Ended is what the kernel tells everybody alike."""
 
 
@@ -114,7 +114,7 @@ def stages_of(log: LogStream, name: str, generation: int) -> dict[str, float]:
     new = generation + 1
     return {
         "noticed": moment(state="killing", generation=generation),
-        "swept": moment(state="backoff", generation=generation),
+        "reaped": moment(state="backoff", generation=generation),
         "begun": moment(state="starting", generation=new),
         **{stage: moment(message=f"{name}: {stage}") for stage in ("importing", "creating", "serving")},
         "ready": moment(state="ready", generation=new),

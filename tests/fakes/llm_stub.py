@@ -1,4 +1,4 @@
-"""A stand-in for an LLM provider on loopback: OpenAI's two APIs and Anthropic's, scripted, recorded, failing.
+"""A fake of an LLM provider on loopback: OpenAI's two APIs and Anthropic's, scripted, recorded, failing.
 
 Knows the two providers' HTTP APIs; must not know anything of Pallas. What it answers it reads from the
 request alone, unless it is scripted, so that any number of callers can use it at once.

@@ -159,7 +159,7 @@ def test_a_worker_that_dies_while_no_descriptor_is_left_comes_back(storm: Storm)
     assert storm.answers("quiet")
 
 
-def test_one_that_could_not_be_swept_in_time_comes_back_once_there_are_descriptors_again(
+def test_one_that_could_not_be_reaped_in_time_comes_back_once_there_are_descriptors_again(
     storm: Storm,
 ) -> None:
     died = storm.fleet.pids()["quiet"]

@@ -465,7 +465,7 @@ class Fleet(RuleBasedStateMachine):
         if process := self._some(data, spawned=True, dead=False):
             process.dead = True
             self.engine.post(process.name, Died(process.generation, exit_))
-            assert "sweep" in process.asked
+            assert "reap" in process.asked
 
     @rule(target=processes_seen, data=st.data())
     def vanish(self, data: st.DataObject) -> object:

@@ -31,7 +31,7 @@ LOOK_UP = '***CALL_TOOL look_up {"topic": "pallas"}'
 
 
 def delegate(tool: str) -> str:
-    """Let the stand-in model call research's tool, which calls its own."""
+    """Let the fake model call research's tool, which calls its own."""
     return f"***CALL_TOOL research__{tool} {json.dumps({'message': LOOK_UP})}"
 
 

@@ -148,9 +148,9 @@ class FakeProcesses:
         self._note("kill", worker_id)
 
     def reap(self, worker_id: WorkerId) -> None:
-        self._note("sweep", worker_id)
+        self._note("reap", worker_id)
         process = self.live.get(worker_id)
-        self.insist(process is not None and process.dead, f"{worker_id.name} is swept while it lives")
+        self.insist(process is not None and process.dead, f"{worker_id.name} is reaped while it lives")
 
     def _note(self, what: str, worker_id: WorkerId) -> None:
         name, generation = worker_id

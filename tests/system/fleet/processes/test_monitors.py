@@ -48,7 +48,7 @@ async def agent() -> None:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     defaults = {"memory_limit": "512MiB", "reset_after": 0.05}
     deployment = make_deployment(
-        tmp_path_factory.mktemp("guards") / "fleet", "trouble", "heavy", "other", defaults=defaults
+        tmp_path_factory.mktemp("monitors") / "fleet", "trouble", "heavy", "other", defaults=defaults
     )
     # An agent of its own: whoever takes much memory may be silent for as long where memory comes slowly.
     deployment.add("frozen", liveness_interval=0.4, liveness_misses=5)

@@ -1,4 +1,4 @@
-"""A worker with a real LLM provider's client against a stand-in for the provider on loopback."""
+"""A worker with a real LLM provider's client against a fake of the provider on loopback."""
 
 from __future__ import annotations
 

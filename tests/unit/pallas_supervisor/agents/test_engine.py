@@ -94,8 +94,8 @@ def test_all_stop_in_reverse_and_each_only_when_its_dependents_are_gone() -> Non
         assert world.took() == [("terminate", name, 1)]
         assert not shutdown.done
         end(engine, world, name, Exit(status=0))
-        assert ("sweep", name, 1) in world.calls
-        world.calls.remove(("sweep", name, 1))
+        assert ("reap", name, 1) in world.calls
+        world.calls.remove(("reap", name, 1))
         shutdown.go_on()
     assert shutdown.done
     assert set(states(engine).values()) == {"stopped"}
@@ -120,7 +120,7 @@ def unkilled(name: str) -> tuple[Engine, FakeProcesses, FakeLoop]:
     return engine, world, loop
 
 
-def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time() -> None:
+def test_one_that_was_reaped_too_late_goes_on_as_if_it_had_been_in_time() -> None:
     engine, world, loop = unkilled("library")
     engine.post("library", Reaped(1))
     agent = engine.agents["library"]
@@ -132,14 +132,14 @@ def test_one_that_was_swept_too_late_goes_on_as_if_it_had_been_in_time() -> None
     assert engine.agents["library"].state is State.READY
 
 
-def test_one_that_was_swept_too_late_and_is_not_wanted_any_more_is_stopped() -> None:
+def test_one_that_was_reaped_too_late_and_is_not_wanted_any_more_is_stopped() -> None:
     engine, _, _ = unkilled("library")
     engine.post("library", Stop())
     engine.post("library", Reaped(1))
     assert states(engine) == {"library": "stopped"}
 
 
-def test_a_sweep_of_what_had_failed_for_good_changes_nothing() -> None:
+def test_a_reap_of_what_had_failed_for_good_changes_nothing() -> None:
     engine, world, _ = started({"library": ()})
     end(engine, world, "library", Exit(status=78))
     failed = engine.agents["library"]

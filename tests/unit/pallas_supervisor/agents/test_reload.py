@@ -503,9 +503,9 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
 
 def test_a_single_agent_stays_alone(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
-        provenance = rig.fleet.drift
-        provenance.source = replace(provenance.source, only="library")
-        assert set((await provenance.read()).deployment.agents) == {"library"}
+        drift = rig.fleet.drift
+        drift.source = replace(drift.source, only="library")
+        assert set((await drift.read()).deployment.agents) == {"library"}
         rig.write({"research": {"port": two["research"]["port"]}})
         with pytest.raises(ConfigurationError, match="there is no agent 'library' any more"):
             await rig.reloading.reload(dry_run=False)

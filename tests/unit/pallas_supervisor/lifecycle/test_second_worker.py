@@ -102,7 +102,7 @@ def test_the_old_worker_serves_until_the_new_one_is_ready_and_drains_then(world:
     assert world.second_worker() == (1, "draining")
     assert restarts == [("library", "operator")]
     world.die()
-    assert world.processes.took() == [("sweep", "library", 1)]
+    assert world.processes.took() == [("reap", "library", 1)]
     world.reap()
     assert world.second_worker() is None
     assert (world.agent().state, world.agent().restarts) == (State.READY, 1)
@@ -157,7 +157,7 @@ def test_if_the_old_worker_fails_meanwhile_the_new_one_is_the_restart(world: Wor
     world.processes.took()
     if how == "dies":
         world.die(exit_=Exit(signal=9))
-        assert world.processes.took() == [("sweep", "library", 1)]
+        assert world.processes.took() == [("reap", "library", 1)]
     else:
         world.engine.post("library", Unhealthy(1, "no heartbeat"))
         assert world.processes.took() == [("kill", "library", 1)]
@@ -309,7 +309,7 @@ def test_a_removed_agent_that_cannot_be_killed_is_watched_until_it_is_gone(world
     assert list(world.engine.unkillable) == ["library"]
     world.processes.took()
     world.die()
-    assert world.processes.took() == [("sweep", "library", 1)]
+    assert world.processes.took() == [("reap", "library", 1)]
     world.reap()
     assert not world.engine.unkillable
 

@@ -164,7 +164,7 @@ def test_every_row_that_is_not_ignored_can_come_about(explored: Explored) -> Non
     assert set(explored.rows) == acting
 
 
-def test_the_table_of_companions_is_whole_and_its_rows_come_about(explored: Explored) -> None:
+def test_the_table_of_second_workers_is_whole_and_its_rows_come_about(explored: Explored) -> None:
     events = (*OF_GENERATION, SecondWorkerElapsed)
     assert set(replacement.TABLE) == set(itertools.product(SecondWorkerState, events))
     acting = {pair for pair, act in replacement.TABLE.items() if act is not replacement.ignore}

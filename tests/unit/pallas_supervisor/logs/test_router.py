@@ -1,4 +1,4 @@
-"""Where log lines meet: bounded rings, followers that lag, and records from any thread."""
+"""Where log lines meet: bounded rings, subscribers that lag, and records from any thread."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def texts(lines: list[bytes]) -> list[str]:
 def test_a_record_is_written_kept_and_offered() -> None:
     written: list[bytes] = []
     router = LogRouter(written.append)
-    follower = router.subscribe([])
+    subscriber = router.subscribe([])
     router.put("research", {"time": "2026-01-31T12:00:00.000000Z", "message": "up", "level": "INFO"})
-    assert written == router.newest((), 10) == [asyncio.run(follower.next())]
+    assert written == router.newest((), 10) == [asyncio.run(subscriber.next())]
     assert json.loads(written[0])["message"] == "up"
     assert not written[0].endswith(b"\n")
 
@@ -79,10 +79,10 @@ def test_a_ring_is_bounded_in_bytes() -> None:
 
 def test_a_follower_gets_what_it_follows() -> None:
     router = LogRouter(lambda _: None)
-    follower = router.subscribe(["research"])
+    subscriber = router.subscribe(["research"])
     router.put_line("jarvis", line(1))
     router.put_line("research", line(2))
-    assert asyncio.run(follower.next()) == b"line 2"
+    assert asyncio.run(subscriber.next()) == b"line 2"
 
 
 def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known() -> None:
@@ -94,7 +94,7 @@ def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known() -
 
 def test_lines_below_a_level_neither_count_nor_follow() -> None:
     router = LogRouter(lambda _: None)
-    follower = router.subscribe([], logging.WARNING)
+    subscriber = router.subscribe([], logging.WARNING)
     for number, level in enumerate(("DEBUG", "warning", "INFO", "CRITICAL", "LOUD", None)):
         router.put("research", {"time": line(number).time, "level": level, "message": str(number)})
     said = [json.loads(text)["message"] for text in router.newest((), 10, level=logging.WARNING)]
@@ -102,7 +102,7 @@ def test_lines_below_a_level_neither_count_nor_follow() -> None:
     assert [json.loads(text)["message"] for text in router.newest((), 1, level=logging.DEBUG)] == ["5"]
     newest = router.newest((), 2, line(1).time, logging.INFO)
     assert [json.loads(text)["message"] for text in newest] == ["4", "5"]
-    assert [json.loads(asyncio.run(follower.next()))["message"] for _ in range(2)] == ["1", "3"]
+    assert [json.loads(asyncio.run(subscriber.next()))["message"] for _ in range(2)] == ["1", "3"]
 
 
 def test_the_supervisors_own_records_have_their_level() -> None:
@@ -123,14 +123,14 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others() 
 
     async def run() -> None:
         router = LogRouter(lambda _: None)
-        follower = router.subscribe([])
+        subscriber = router.subscribe([])
         for number in range(1_000):
             router.put_line("research", line(number))
         gone = asyncio.Event()
         asyncio.get_running_loop().call_soon(gone.set)
         read = 0
         while not gone.is_set():
-            await follower.next()
+            await subscriber.next()
             read += 1
         assert read <= 2
 
@@ -140,10 +140,10 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others() 
 def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format() -> None:
     async def run() -> None:
         router = LogRouter(lambda _: None)
-        follower = router.subscribe([])
+        subscriber = router.subscribe([])
         for number in range(MOST_LINES + 7):
             router.put_line("research", line(number))
-        told = json.loads(await follower.next())
+        told = json.loads(await subscriber.next())
         assert told["message"] == "7 lines left out here: the reader was too slow"
         assert told["level"] == "WARNING"
 

@@ -16,8 +16,8 @@ def tail_of_numbers() -> Tail:
     return Tail(lambda lost: b"%d" % lost)
 
 
-async def read(follower: Subscriber, count: int) -> list[bytes]:
-    return [await follower.next() for _ in range(count)]
+async def read(subscriber: Subscriber, count: int) -> list[bytes]:
+    return [await subscriber.next() for _ in range(count)]
 
 
 def test_a_follower_gets_what_it_wants_from_its_beginning_on() -> None:
@@ -76,16 +76,16 @@ def test_lines_that_are_not_wanted_are_not_missed() -> None:
 
 def test_readers_that_never_read_share_what_they_keep_and_release_it() -> None:
     tail = tail_of_numbers()
-    followers = [tail.subscribe((), logging.NOTSET) for _ in range(150)]
+    subscribers = [tail.subscribe((), logging.NOTSET) for _ in range(150)]
     for number in range(2_000):
         tail.append("research", b"%d" % number * 2_000)
     kept = sum(sys.getsizeof(line.text) for line in tail._lines)
     assert kept <= MOST_BYTES + len(tail._lines) * 64
-    assert all(vars(follower).keys() == vars(followers[0]).keys() for follower in followers)
-    held = [value for follower in followers for value in vars(follower).values()]
+    assert all(vars(subscriber).keys() == vars(subscribers[0]).keys() for subscriber in subscribers)
+    held = [value for subscriber in subscribers for value in vars(subscriber).values()]
     assert not any(isinstance(value, list | dict | set | bytes) for value in held), "nothing of its own"
-    for follower in followers:
-        tail.unsubscribe(follower)
+    for subscriber in subscribers:
+        tail.unsubscribe(subscriber)
     assert not tail._lines
     tail.append("research", b"nobody follows")
     assert not tail._lines

@@ -25,9 +25,9 @@ MIB = 1024**2
 
 def judged(*used: int, serving: bool = True) -> list[Verdict]:
     """The verdicts on one that takes so much when it becomes ready, and so much at each look from then on."""
-    footprint = MemoryUse(1000)
-    footprint.settle(used[0])
-    return [footprint.judge(amount, serving=serving) for amount in used]
+    memory = MemoryUse(1000)
+    memory.settle(used[0])
+    return [memory.judge(amount, serving=serving) for amount in used]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_one_that_does_not_serve_is_only_kept_below_its_limit() -> None:
 
 
 def test_one_that_has_grown_before_the_first_look_was_not_cramped_from_the_start() -> None:
-    footprint = MemoryUse(1000)
-    footprint.settle(500)
-    assert footprint.judge(850, serving=True) is Verdict.GROWN
+    memory = MemoryUse(1000)
+    memory.settle(500)
+    assert memory.judge(850, serving=True) is Verdict.GROWN
 
 
 def test_what_a_process_takes_is_what_no_file_backs() -> None:
@@ -101,14 +101,14 @@ WORKER = WorkerId("research", 1)
 
 def test_only_the_worker_that_serves_is_judged(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
-        guards = moved.fleet.monitors
-        assert guards.allowed_misses(WORKER) == 4
-        assert guards.allowed_misses(WorkerId("research", 2)) == 0
-        assert guards.allowed_misses(WorkerId("nobody", 1)) == 0
+        monitors = moved.fleet.monitors
+        assert monitors.allowed_misses(WORKER) == 4
+        assert monitors.allowed_misses(WorkerId("research", 2)) == 0
+        assert monitors.allowed_misses(WorkerId("nobody", 1)) == 0
         moved.end("research", Exit(status=1))
         moved.fleet.engine.start(["research"])
         assert moved.states() == {"research": "starting"}
-        assert guards.allowed_misses(WorkerId("research", 2)) == 0, "not before it is ready"
+        assert monitors.allowed_misses(WorkerId("research", 2)) == 0, "not before it is ready"
 
     on_rig(tmp_path, ports, do, liveness_misses=4)
 
@@ -127,10 +127,10 @@ def test_a_worker_that_has_grown_is_replaced_while_it_serves(
     tmp_path: Path, ports: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     def do(moved: Rig) -> None:
-        footprint = MemoryUse(512 * MIB)
-        footprint.settle(200 * MIB)
-        verdict = footprint.judge(430 * MIB, serving=True)
-        moved.fleet.monitors.judged(WORKER, verdict, footprint)
+        memory = MemoryUse(512 * MIB)
+        memory.settle(200 * MIB)
+        verdict = memory.judge(430 * MIB, serving=True)
+        moved.fleet.monitors.judged(WORKER, verdict, memory)
         assert moved.states() == {"research": "ready"}
         assert ("spawn", "research", 2) in moved.world.took()
         moved.come_up("research")
@@ -149,9 +149,9 @@ def test_one_that_takes_more_than_its_limit_is_killed_for_it(
         if second:
             moved.operations.restart(["research"])
             moved.appear("research")
-        footprint = MemoryUse(256 * MIB)
+        memory = MemoryUse(256 * MIB)
         moved.world.took()
-        moved.fleet.monitors.judged(worker, footprint.judge(300 * MIB, serving=not second), footprint)
+        moved.fleet.monitors.judged(worker, memory.judge(300 * MIB, serving=not second), memory)
         assert moved.world.took() == [("kill", *worker)]
         assert moved.world.reasons == [OUT_OF_MEMORY]
         assert moved.states() == {"research": "ready"}, "until it has ended"
@@ -165,9 +165,9 @@ def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
 ) -> None:
     def do(moved: Rig) -> None:
         moved.world.took()
-        footprint = MemoryUse(256 * MIB)
-        footprint.settle(220 * MIB)
-        moved.fleet.monitors.judged(WORKER, footprint.judge(220 * MIB, serving=True), footprint)
+        memory = MemoryUse(256 * MIB)
+        memory.settle(220 * MIB)
+        moved.fleet.monitors.judged(WORKER, memory.judge(220 * MIB, serving=True), memory)
         assert moved.world.took() == []
 
     on_rig(tmp_path, ports, do, memory_limit="256MiB")

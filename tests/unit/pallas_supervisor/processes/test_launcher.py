@@ -1,4 +1,4 @@
-"""Workers from spawn to sweep: events in order, nothing left of a dead one, nothing leaked. Real processes."""
+"""Workers from spawn to reap: events in order, nothing left of a dead one, nothing leaked. Real processes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Bench:
         self.lines: list[bytes] = []
         self.gone: list[WorkerId] = []
         self.interpreter = interpreter
-        self.intake = Intake(lambda _worker_id, report: self.reports.append(report), self.hub())
+        self.intake = Intake(lambda _worker_id, report: self.reports.append(report), self.router())
         context = LaunchContext(
             zygote=zygote,
             describe=lambda worker_id: self.describe(worker_id),
@@ -86,7 +86,7 @@ class Bench:
         self.describe: Callable[[WorkerId], Awaitable[WorkerSpec]] = self.specification
         self.take_gone: Callable[[WorkerId], None] = self.gone.append
 
-    def hub(self) -> LogRouter:
+    def router(self) -> LogRouter:
         return LogRouter(self.lines.append)
 
     async def specification(self, worker_id: WorkerId) -> WorkerSpec:
@@ -231,7 +231,7 @@ def test_terminate_asks_and_kill_does_not(tmp_path: Path) -> None:
     on_bench(do, polite)
 
 
-def test_a_sweep_leaves_neither_group_nor_strays(tmp_path: Path) -> None:
+def test_a_reap_leaves_neither_group_nor_strays(tmp_path: Path) -> None:
     told = tmp_path / "told"
     worker = program(
         tmp_path / "worker",
@@ -275,7 +275,7 @@ time.sleep(3600)
     on_bench(do, worker)
 
 
-def test_a_sweep_leaves_other_workers_alone(tmp_path: Path) -> None:
+def test_a_reap_leaves_other_workers_alone(tmp_path: Path) -> None:
     worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
 
     async def do(bench: Bench) -> None:
@@ -397,7 +397,7 @@ def test_a_kill_may_have_a_reason(tmp_path: Path) -> None:
     on_bench(do, worker)
 
 
-def test_a_sweep_leaves_children_of_an_earlier_life_alone(tmp_path: Path) -> None:
+def test_a_reap_leaves_children_of_an_earlier_life_alone(tmp_path: Path) -> None:
     """A start script's `log-shipper & exec pallas` makes the shipper the supervisor's child."""
     worker = program(tmp_path / "worker", "")
     earlier = executing.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
@@ -581,7 +581,7 @@ def test_a_kill_spares_whoever_has_the_number_of_an_empty_group_by_now(
     on_bench(do, path)
 
 
-def test_a_sweep_outlasts_a_time_without_descriptors(
+def test_a_reap_outlasts_a_time_without_descriptors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(launch, "BLIND_INTERVAL", 0.01)
@@ -625,7 +625,7 @@ def test_a_zygote_that_fails_twice_is_done_without(
     on_bench(do, None, zygote)
 
 
-def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_sweep(tmp_path: Path) -> None:
+def test_metrics_that_cannot_be_tidied_do_not_hold_up_a_reap(tmp_path: Path) -> None:
     worker = program(tmp_path / "worker", "")
 
     async def do(bench: Bench) -> None:

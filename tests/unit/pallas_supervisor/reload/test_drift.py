@@ -88,7 +88,7 @@ def test_a_digest_tells_nothing_about_the_content(tmp_path: Path) -> None:
     assert Fingerprints().of(tmp_path / ".env") != Fingerprints().of(tmp_path / ".env")
 
 
-# --- provenance -----------------------------------------------------------------------------------------
+# --- drift ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -100,18 +100,18 @@ def made(tmp_path: Path) -> Iterator[Drift]:
         yield Drift(source, source.read(os.environ))
 
 
-def look(provenance: Drift) -> None:
-    asyncio.run(provenance.look())
+def look(drift: Drift) -> None:
+    asyncio.run(drift.look())
 
 
-def both(provenance: Drift) -> list[tuple[str, ...]]:
-    look(provenance)
-    return [provenance.outdated(name, 1) for name in AGENTS]
+def both(drift: Drift) -> list[tuple[str, ...]]:
+    look(drift)
+    return [drift.outdated(name, 1) for name in AGENTS]
 
 
-def start(provenance: Drift, generation: int = 1) -> None:
-    for name in provenance.taken.deployment.agents:
-        provenance.record(name, generation, provenance.fingerprints(name), serving=1)
+def start(drift: Drift, generation: int = 1) -> None:
+    for name in drift.taken.deployment.agents:
+        drift.record(name, generation, drift.fingerprints(name), serving=1)
 
 
 @pytest.mark.parametrize("folder", ["", ".fast-agent/"])

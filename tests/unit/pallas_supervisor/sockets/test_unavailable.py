@@ -1,4 +1,4 @@
-"""The stand-in answers real HTTP clients with 503, Retry-After and why, whatever they send, and only while it is on."""
+"""The 503 of agents that are unavailable: with Retry-After and why, whatever clients send, only while it is on."""
 
 # ruff: noqa: ASYNC110 - what is waited for is inside, and tells nobody
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Preflight of LLM providers against a real stand-in server, and where its settings come from."""
+"""Preflight of LLM providers against a fake server, and where its settings come from."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_the_document_has_a_message_only_when_there_is_something_to_say() -> Non
 
 
 class Outcomes:
-    """A stand-in for all that a round asks, and for the one who is told."""
+    """All that a round asks, and where its reports go."""
 
     def __init__(self) -> None:
         self.up = {"argos": True, "neo4j": True}
