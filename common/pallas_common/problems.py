@@ -53,7 +53,7 @@ class Problem:
 class ConfigurationError(Exception):
     """A configuration that cannot be used.
 
-    `found` holds all that was found in one run, in file order, and `problems` what people are told: of more than
+    `found` holds all that was found in one run, in file order, and `problems` what is shown: of more than
     `MOST_PROBLEMS`, the last one says how many were left out.
     """
 

@@ -31,7 +31,7 @@ def terminal_line(text: str) -> str:
 
 
 def terminal_json(document: object) -> str:
-    """The document as indented JSON, the same to whoever parses it, with escapes as `terminal_text` has them."""
+    """The document as indented JSON, the same once it is parsed, with escapes as `terminal_text` has them."""
     text = json.dumps(document, indent=2, ensure_ascii=False)
     return _IN_TEXT.sub(lambda match: json.dumps(match[0])[1:-1], text)
 

@@ -1,6 +1,6 @@
-"""The secrets that a deployment's files and environment name, for those who have to keep them out of what is written.
+"""The secrets that a deployment's files and environment name, to keep them out of what is written.
 
-Reads fast-agent's files, and says nothing about what is wrong with them: that is their owners' affair.
+Reads fast-agent's files, and reports nothing that is wrong with them: `source` does.
 """
 
 from __future__ import annotations

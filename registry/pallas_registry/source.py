@@ -139,9 +139,9 @@ def _narrowed(deployment: Deployment, path: Path, only: str | None) -> Deploymen
 
 
 def _literal_keys(path: Path, remedy: str, problems: list[Problem]) -> list[Problem]:
-    """Keys in a YAML file that are not to be there; problems are noted where nobody can read the file at all.
+    """Keys in a YAML file that are not to be there; problems are noted where the file cannot be read at all.
 
-    What else fast-agent's files say is fast-agent's affair, and its secrets' file is where keys may be.
+    The rest of fast-agent's files is left to fast-agent, and its secrets' file is where keys may be.
     """
     data = collect(lambda: read_file(path), problems)
     root = collect(lambda: compose(data, str(path)), problems) if data else None

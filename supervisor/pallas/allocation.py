@@ -1,4 +1,4 @@
-"""How the C library keeps memory that nobody uses any more.
+"""How the C library keeps memory that is free.
 
 Knows mallopt(3) of glibc; another C library is left as it is.
 """

@@ -70,7 +70,7 @@ def main(agent: str | None, config: Path | None) -> None:
         zygote = None if alone else zygote_for(deployment, os.environ, keeper)
     except OSError as error:
         _give_up(f"cannot start: {error}", EXIT_FAILED)
-    # Only now, while the zygote is importing beside us: nobody who mistyped a line should wait for these.
+    # Only now, while the zygote is importing beside us: a refused configuration should not wait for these.
     from pallas.daemon import Assignment, single, supervise
     from pallas_supervisor.sockets.instance_lock import AlreadyRunningError
     from pallas_supervisor.sockets.listeners import PortsTakenError

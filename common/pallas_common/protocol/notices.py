@@ -1,6 +1,6 @@
-"""What workers that look at the same thing tell each other through the supervisor: outcomes, and whose turn it is.
+"""What workers that probe the same target pass on through the supervisor: outcomes, and which worker probes next.
 
-A target is named by a keyed digest: equal for workers that would make the very same probe, meaningless to others.
+A target is named by a keyed digest, which is the same for workers that would make the same probe.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def decode_notice(line: bytes) -> Notice:
 
 
 def target_name(key: str, *parts: object) -> str:
-    """The name of what is looked at: of no use to whoever does not have the key, and the same for the same parts."""
+    """The name of what is looked at: of no use without the key, and the same for the same parts."""
     return hmac.new(key.encode(), json.dumps(parts).encode(), hashlib.sha256).hexdigest()[:32]
 
 

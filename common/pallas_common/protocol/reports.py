@@ -87,7 +87,7 @@ class HealthReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The serving loop turns. The first one comes before `ReadyReport`, the last one before the drain."""
+    """The serving event loop is responsive. The first one comes before `ReadyReport`, the last one before the drain."""
 
     interval: float
     """Seconds until the next one."""
@@ -95,14 +95,14 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchReport:
-    """What the worker looks at and others may look at, too: it wants to hear of it, or to be told to probe it."""
+    """The targets that the worker shares: it asks for their outcomes, or for the turn to probe them."""
 
     targets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbedReport:
-    """What the worker has found by probes of its own, of targets that it shares."""
+    """The outcomes of the worker's own probes, of targets that it shares."""
 
     results: tuple[ProbeResult, ...]
 

@@ -45,7 +45,7 @@ class Descriptors(NamedTuple):
     output: int
     """Write end of a pipe that becomes stdout and stderr."""
     notices: int
-    """Read end of a pipe for `Notice` messages; at its end of file nobody shares probes with the worker any more."""
+    """Read end of a pipe for `Notice` messages; after its end of file the worker makes all its probes itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

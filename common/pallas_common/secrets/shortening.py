@@ -1,4 +1,4 @@
-"""Long texts cut to a bounded length without cutting through a secret, half of which nobody would recognise.
+"""Long texts cut to a bounded length without cutting through a secret: half of one would not be recognised.
 
 Pure; the cost is linear in what is kept, not in what is left out.
 """

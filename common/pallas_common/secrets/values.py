@@ -1,7 +1,7 @@
 """Secrets that are known by value, taken out of texts in whatever form they got there.
 
 Pure but for the set it keeps; knows neither where a secret comes from nor where a text goes. What is not known by value
-is `redaction`'s affair.
+is left to `patterns`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def secrets_in(settings: object) -> Iterator[str]:
 
 
 def _of_header_list(text: str) -> Iterator[str]:
-    """What is secret in `name=value,name=value`, as OTEL_EXPORTER_OTLP_HEADERS has it: names there are anybody's."""
+    """What is secret in `name=value,name=value`, as OTEL_EXPORTER_OTLP_HEADERS has it: its names are arbitrary."""
     for entry in text.split(","):
         name, _, value = entry.partition("=")
         value = unquote(value.strip())

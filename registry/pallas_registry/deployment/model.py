@@ -1,6 +1,6 @@
 """The deployment as frozen facts: what `agents.yaml` and our keys of `fastagent.config.yaml` say.
 
-Knows no file format, no process and no clock. Instances are made by `agents_file` and `model_settings`.
+Knows no file format, no process and no clock. Instances are made by `agents_file` and `fastagent_files.models`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def load_credentials(environ: Mapping[str, str]) -> Mapping[str, str]:
     """The variables of credentials named like one (`OPENAI_API_KEY`) that `environ` does not hold yet.
 
     One line end at the end of a value is not part of it. Credentials with other names (`tls.key`, `openai-api-key`)
-    stay files, for whoever looks for them there.
+    stay files.
 
     Raises:
         ConfigurationError: such a credential cannot be read, is not UTF-8, or holds a NUL character.

@@ -30,7 +30,7 @@ def load_dotenv(directory: Path, environ: Mapping[str, str]) -> Mapping[str, str
     """The variables of `.env` in `directory` that `environ` does not hold yet; none without such a file.
 
     Values are taken literally: `${NAME}` stays as it is, so that a password with a dollar sign survives, and
-    a name without `=` is passed over. A folder of that name is somebody's virtual environment, and passed over too.
+    a name without `=` is passed over. A folder of that name is a virtual environment, and passed over too.
 
     Raises:
         ConfigurationError: the file cannot be read, or a line in it; all problems, and no value in any of them.

@@ -1,4 +1,4 @@
-"""Our keys of `fastagent.config.yaml`, strictly read; every other key of that file is fast-agent's affair.
+"""Our keys of `fastagent.config.yaml`, strictly read; every other key of that file is left to fast-agent.
 
 Knows `default_model`, `model_capabilities` and `logger.level`. Reads the one file.
 """

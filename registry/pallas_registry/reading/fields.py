@@ -81,7 +81,7 @@ class Fields:
         self.add(self.line(key), key, message, remedy)
 
     def near(self, word: str, known: Collection[str]) -> str | None:
-        """What was probably meant; not asked any more once there are more problems than anybody is told."""
+        """What was probably meant; not searched any more once there are more problems than are shown."""
         return did_you_mean(word, known) if len(self._problems) < MOST_PROBLEMS else None
 
     def only(self, known: Sequence[str]) -> None:

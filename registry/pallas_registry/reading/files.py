@@ -1,8 +1,8 @@
-"""One file of a configuration, opened and read for everybody who looks at it: safely, whatever lies at its path.
+"""One file of a configuration, opened and read safely, whatever lies at its path.
 
-A path is anybody's: it may lead to a pipe that nobody writes to, to a device, or to a file without an end. None of them
-keeps the reader waiting, and each is refused with what it is and what to do. Reading may still take as long as a file
-system does: not for an event loop.
+A path may lead to a pipe without a writer, to a device, or to a file without an end. None of them blocks the reader,
+and each is refused with what it is and what to do. Reading may still take as long as a file system does: not for an
+event loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KINDS = {
 def read_file(path: Path, remedy: str = "put a regular file there, or remove it") -> bytes | None:
     """The content of the regular file at `path`, or of the one that a symbolic link leads to; None without any.
 
-    `remedy` is for whoever has something else there.
+    `remedy` is what to do where something else is there.
 
     Raises:
         ConfigurationError: there is something that cannot be read, is no regular file, or is too large.

@@ -269,7 +269,7 @@ def plain(root: yaml.Node) -> object:
 
 
 def key_name(key: yaml.Node) -> str:
-    """What an entry is called by its key. A list or a mapping as a key is `?`: nobody could read its whole text."""
+    """What an entry is called by its key. A list or a mapping as a key is `?`: its text may be long."""
     return key.value if isinstance(key, yaml.ScalarNode) else "?"
 
 

@@ -1,6 +1,6 @@
 """With which configuration each worker was started, and what the files say differently by now.
 
-Knows the files through `configuration` and `fingerprints`; what a reload makes of it is `plan`'s and `reloading`'s.
+Knows the files through `source` and `fingerprints`; what a reload makes of it is in `plan` and `agents.reload`.
 """
 
 from __future__ import annotations

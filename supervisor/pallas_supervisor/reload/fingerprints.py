@@ -1,7 +1,7 @@
-"""Whether files are still what they were: told by their size and times, and by their content where those changed.
+"""Whether files are still what they were: by their size and times, and by their content where those changed.
 
 Keeps digests and nothing of what is in a file. A digest is keyed with a number of this process, so that it
-tells nobody anything about a secret.
+says nothing about a secret.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Fingerprints:
         except OSError:
             self._known.pop(path, None)
             return None
-        if not stat.S_ISREG(found.st_mode):  # a folder, or a pipe that nobody would ever write to
+        if not stat.S_ISREG(found.st_mode):  # a folder, or a pipe without a writer
             return None
         marks = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         known = self._known.get(path)
