@@ -1,6 +1,8 @@
 """Cycles in a graph of dependencies, named so that a person can cut them.
 
-Pure; knows names and edges, nothing of files or agents.
+Pure; knows names and edges, nothing of files or agents. Not by `graphlib`, which names one cycle at a time: looking
+again after each takes time in the square of the number of agents, and the cycle that it names is not always the one
+that a person meets first in the file.
 """
 
 from __future__ import annotations
