@@ -235,7 +235,8 @@ class FixtureApp(WorkerApp):
     """The worker's application; its own tools and prompt are there, and the suite's beside them."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        super().__init__(spec, Nobody(), Nobody())
+        nobody: Any = Nobody()
+        super().__init__(spec, nobody, nobody)
         self._seal = Seal()
         self._handlers: dict[str, Callable[[Context, CallToolRequestParams], Any]] = {
             "test_error_handling": self._fail,

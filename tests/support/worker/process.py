@@ -1,6 +1,6 @@
 """A worker in a process of its own, on a socket that the test has bound.
 
-Knows the worker protocol, and stands in for the supervisor; how the process comes to be is `worker_children`'s.
+Knows the worker protocol, and stands in for the supervisor; how the process comes to be is in `children`.
 """
 
 from __future__ import annotations

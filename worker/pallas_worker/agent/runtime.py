@@ -11,6 +11,7 @@ import copy
 import dataclasses
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -73,20 +74,19 @@ class AgentRuntime:
         self._agents = needed_by(agent, fast.agents)
         self.reachability = Reachability()
         """What calls have learnt of the downstream servers."""
-        self.context: Context = fast.context
-        """fast-agent's own context of this process; the settings are in it."""
+        self._context: Context = fast.context
         self.agent = agent
         """The served agent's name in the user's module."""
-        self.asked_models = asked_models(agent, self._agents, self.context)
+        self.asked_models = asked_models(agent, self._agents, self._context)
         """The models that an answer may be made of, each once: that of the served agent first, if it asks one."""
-        self._forwarding = forwarding_servers(self.context.config.mcp if self.context.config else None)
+        self._forwarding = forwarding_servers(self._context.config.mcp if self._context.config else None)
         self._opted_in = opted_in(self._servers, self._forwarding)
         servers = self._servers.items()
         # A server to which fast-agent itself forwards a token knows the caller, too.
         self._knowing = self._opted_in | {
             name for name, s in servers if s.auth is not None and s.auth.forward
         }
-        self._observe: ObserveOperation = _unobserved
+        self._observe: ObserveOperation = lambda *_: None
         # Of a server that knows the caller, an attempt to attach it says nothing about the next caller.
         self.reachability.watched = frozenset(server.name for server in self.downstreams) - self._knowing
         # An agent is made otherwise for a caller with a token by its LLM's key, or by a server's settings.
@@ -97,7 +97,7 @@ class AgentRuntime:
     @property
     def model(self) -> str | None:
         """The served agent's model as fast-agent gets it: its own, or else the default, or None."""
-        return resolve_model_spec(self.context, model=self._agents[self.agent]["config"].model).model
+        return resolve_model_spec(self._context, model=self._agents[self.agent]["config"].model).model
 
     @property
     def secret_keys(self) -> frozenset[str]:
@@ -114,7 +114,7 @@ class AgentRuntime:
     @property
     def vision(self) -> Vision:
         """The images that the served agent takes."""
-        return vision_of(self.agent, self._agents, self.context)
+        return vision_of(self.agent, self._agents, self._context)
 
     @property
     def downstreams(self) -> tuple[Downstream, ...]:
@@ -124,7 +124,7 @@ class AgentRuntime:
 
     @property
     def _servers(self) -> Mapping[str, MCPServerSettings]:
-        registry = self.context.server_registry
+        registry = self._context.server_registry
         return registry.registry if registry is not None else {}
 
     @asynccontextmanager
@@ -217,14 +217,8 @@ class AgentRuntime:
         """The application as this call sees it: own context, own server settings, own agent definitions."""
         fast = copy.copy(self._fast)
         # All that the making of an instance reads of the application object is its context.
-        fast.app = cast(
-            "Any",
-            _App(
-                self.context.model_copy(
-                    update={"server_registry": registry, "pallas_attachments": attachments}
-                )
-            ),
-        )
+        update = {"server_registry": registry, "pallas_attachments": attachments}
+        fast.app = cast("Any", SimpleNamespace(context=self._context.model_copy(update=update)))
         fast.agents = copies_for_call(self._agents)
         return fast
 
@@ -265,17 +259,6 @@ class _Prepared:
     registry: ServerRegistry
     losses: int
     """How many servers had been lost when its making began."""
-
-
-def _unobserved(server: str, operation: str, well: bool, seconds: float) -> None:
-    """For instances that belong to no call."""
-
-
-@dataclass(frozen=True, slots=True)
-class _App:
-    """Stands for fast-agent's application object."""
-
-    context: Context
 
 
 async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any]) -> None:

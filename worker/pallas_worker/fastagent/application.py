@@ -51,7 +51,6 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (client_callback_runtime, "resolve_auto_sampling_enabled", ("app_context",)),
     (sampling, "create_sampling_llm", ("params", "model_string", "api_key", "app_context")),
     (sampling, "sample", ("server_config", "agent_model", "app_context")),
-    (MCPAggregator, "tool_catalog", ()),
     (FastAgent, "_instantiate_agent_instance", ("runtime",)),
     (FastAgent, "_finalize_initial_agent_instance", ("runtime", "instance", "validate_provider_state")),
     (RunRuntime, "__init__", ("managed_instances", "instance_lock", "global_prompt_context")),

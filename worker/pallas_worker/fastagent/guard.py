@@ -17,7 +17,7 @@ from fast_agent.types import PromptMessageExtended
 from mcp_types import CallToolResult, TextContent
 
 from pallas_common.logs.setup import get_logger
-from pallas_worker.fastagent.tool_calls import ToolCall, refusal, resolve_name
+from pallas_worker.fastagent.tool_calls import refusal, resolve_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -87,21 +87,11 @@ async def _judge(
 ) -> tuple[dict[str, CallToolRequest], dict[str, CallToolResult]]:
     """The calls that may run, under the names that the agent's tools have; and the results of those that may not."""
     listed = [tool.name for tool in (await agent.list_tools()).tools]
-    catalog = agent.aggregator.tool_catalog() if isinstance(agent, McpAgent) else None
     allowed, refused = {}, {}
     for id_, request in calls.items():
         name = resolve_name(request.params.name, listed)
-        known = catalog.namespaced_tool(name) if catalog is not None and name is not None else None
-        call = ToolCall(
-            agent=agent.name,
-            server=known.server_name if known is not None else None,
-            tool=known.tool.name if known is not None else (name or request.params.name),
-            arguments=request.params.arguments or {},
-            listed=name is not None,
-        )
-        reason = refusal(call, listed)
-        if reason is not None or name is None:
-            refused[id_] = _error(agent, reason or "")
+        if name is None:
+            refused[id_] = _error(agent, refusal(request.params.name, listed))
         elif name == request.params.name:
             allowed[id_] = request
         else:

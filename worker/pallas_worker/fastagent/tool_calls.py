@@ -1,15 +1,14 @@
 """Which tool calls of a model may run. Pure.
 
-Knows one call; must not know how it is made, or how an agent comes to its tools.
+Knows names of tools; must not know how a call is made, or how an agent comes to its tools.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 LONGEST_NAME = 100
 """Characters of a tool's name, as a model or a server gives it, that are repeated."""
@@ -17,29 +16,9 @@ MOST_NAMES = 50
 """Names of other tools that are listed: the model has the whole list, and servers may have any number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """What a model wants to be done."""
-
-    agent: str
-    """The agent's name; the copy of one that another agent calls has its number behind it: `child[1]`."""
-    server: str | None
-    """The downstream server that has the tool; None of all others: functions, child agents, shells."""
-    tool: str
-    """The tool's name, as the server knows it if there is one."""
-    arguments: Mapping[str, Any]
-    listed: bool
-    """Whether the tool is in the list that the model gets, which leaves out what a filter hides."""
-
-
-def refusal(call: ToolCall, available: Sequence[str]) -> str | None:
-    """Why the call must not run, in words for the model; None if it may.
-
-    `available` are the names of all tools of the agent, as its model gets them.
-    """
-    if call.listed:
-        return None
-    refused = f"the tool {call.tool[:LONGEST_NAME]!r} is not available to this agent"
+def refusal(tool: str, available: Sequence[str]) -> str:
+    """Why a call of `tool` does not run, in words for the model; `available` are the names of all tools that it has."""
+    refused = f"the tool {tool[:LONGEST_NAME]!r} is not available to this agent"
     if not available:
         return f"{refused}; it has no tools"
     names = [name[:LONGEST_NAME] for name in sorted(available)[:MOST_NAMES]]

@@ -6,7 +6,7 @@ Knows MCP and HTTP; must not know fast-agent. Answers carry neither tracebacks n
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
@@ -47,43 +47,19 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from pallas_common.protocol.reports import HealthReport, Status
     from pallas_common.protocol.spec import WorkerSpec
-    from pallas_worker.agent.progress import Send as SendProgress
+    from pallas_worker.calls.call import Calls
+    from pallas_worker.health.report import Health
 
 _log = get_logger("pallas.worker.app")
 
 PATH = "/mcp"
 
 
-class MessageAnswerer(Protocol):
-    """What answers `send_message`."""
-
-    async def send_message(
-        self,
-        arguments: Mapping[str, object] | None,
-        bearer: str | None,
-        request_id: str,
-        send_progress: SendProgress,
-    ) -> CallToolResult:
-        """The result of one call; it does not raise."""
-
-
-class HealthSource(Protocol):
-    """What answers `get_health`."""
-
-    async def newest(self) -> HealthReport:
-        """The newest report."""
-
-    @property
-    def status(self) -> Status:
-        """What it says; `ok` before the first one, as the supervisor has it."""
-
-
 class WorkerApp:
     """The MCP server of one agent, and the ASGI application that serves it."""
 
-    def __init__(self, spec: WorkerSpec, calls: MessageAnswerer, health: HealthSource) -> None:
+    def __init__(self, spec: WorkerSpec, calls: Calls, health: Health) -> None:
         self._calls = calls
         self._health = health
         self._tools = list_tools(spec.agent, spec.title, spec.description)

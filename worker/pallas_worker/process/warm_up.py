@@ -12,7 +12,7 @@ import contextlib
 import logging
 import socket
 import warnings
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fast_agent.config import Settings
 
@@ -23,11 +23,6 @@ from pallas_worker.fastagent.application import check_names
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import self_check
 from pallas_worker.process.run import loop_factory
-
-if TYPE_CHECKING:
-    from mcp_types import CallToolResult
-
-    from pallas_common.protocol.reports import HealthReport, Status
 
 PORT = 1
 """Only for the Host header: nothing listens there."""
@@ -55,25 +50,12 @@ def warm_up() -> None:
 
 async def answered() -> str | None:
     """Answer a request of our own, as a worker does before it says that it is ready; see `self_check`."""
-    app = WorkerApp(_SPEC, _NoCalls(), _NoCalls())
+    nothing: Any = None  # neither calls nor health are asked
+    app = WorkerApp(_SPEC, nothing, nothing)
     asgi = app.asgi(_SPEC.allowed_hosts)
     with socket.socket() as listener:
         async with app.server.session_manager.run():
             return await self_check(HttpServer(asgi, listener, Connections("warm-up", 1)), PORT)
-
-
-class _NoCalls:
-    """Stands in for calls and health: neither is asked."""
-
-    async def send_message(self, *_: object) -> CallToolResult:
-        raise NotImplementedError
-
-    async def newest(self) -> HealthReport:
-        raise NotImplementedError
-
-    @property
-    def status(self) -> Status:
-        raise NotImplementedError
 
 
 _SPEC = WorkerSpec(
