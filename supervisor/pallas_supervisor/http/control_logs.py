@@ -67,7 +67,7 @@ class LogRoute:
 
     async def _follow(self, query: LogQuery) -> AsyncIterator[bytes]:
         # Subscribed only here, since for a client that has gone already this never begins.
-        subscriber = self._router.subscribe(query.agents, query.level)
+        subscriber = self._router.tail.subscribe(query.agents, query.level)
         try:
             # A client that filters the lines has to know where the old ones end: an empty line says it.
             async for piece in _pieces([*self._newest(query), b""]):
@@ -75,7 +75,7 @@ class LogRoute:
             while True:
                 yield await subscriber.next() + b"\n"
         finally:
-            self._router.unsubscribe(subscriber)
+            self._router.tail.unsubscribe(subscriber)
 
 
 async def _pieces(lines: list[bytes]) -> AsyncIterator[bytes]:
@@ -139,7 +139,7 @@ def _since(text: str | None) -> str:
     if not text:
         return ""
     try:
-        moment = _seconds_back(text) or _moment(text)
+        moment = _seconds_back(text) or datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadRequestError(
             f"`since` is {shown(text)}; give seconds back, or an ISO 8601 time of the years 1 to 9999"
@@ -162,8 +162,3 @@ def _seconds_back(text: str) -> datetime | None:
         return datetime.now(UTC) - timedelta(seconds=seconds)
     except OverflowError:
         return _EVER
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection
 
-    from pallas_supervisor.logs.subscribers import Subscriber
 
 RING_LENGTH = 2_000
 RING_BYTES = 2 * 1024 * 1024
@@ -79,7 +78,7 @@ class LogRouter:
         self._lost = lost
         self.secrets = secrets if secrets is not None else KnownSecrets()
         self._rings: dict[str, _Ring] = {}
-        self._tail = Tail(_lost_record)
+        self.tail = Tail(_lost_record)
 
     @property
     def lost(self) -> int:
@@ -99,7 +98,7 @@ class LogRouter:
             ring = self._rings[agent] = _Ring()
         ring.append(line)
         self._write(line.text)
-        self._tail.append(agent, line.text, line.level)
+        self.tail.append(agent, line.text, line.level)
 
     def newest(
         self, agents: Collection[str], count: int, since: str = "", level: int = logging.NOTSET
@@ -118,19 +117,6 @@ class LogRouter:
         )
         lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []
-
-    def subscribe(self, agents: Collection[str], level: int = logging.NOTSET) -> Subscriber:
-        """Follow these agents (all, and the supervisor, if empty) from `level` up, until `unsubscribe`."""
-        return self._tail.subscribe(agents, level)
-
-    def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Follow no more."""
-        self._tail.unsubscribe(subscriber)
-
-    @property
-    def subscribers(self) -> int:
-        """How many follow the log."""
-        return len(self._tail.subscribers)
 
     def forget(self, agent: str) -> None:
         """Drop the lines of an agent that has been removed."""

@@ -44,8 +44,8 @@ class Tail:
         """Lines that were kept and are not any more, by agent and level."""
         self.subscribers: set[Subscriber] = set()
 
-    def subscribe(self, agents: Collection[str], level: int) -> Subscriber:
-        """Follow these agents (all, and the supervisor's own lines, if empty) from `level` up."""
+    def subscribe(self, agents: Collection[str], level: int = logging.NOTSET) -> Subscriber:
+        """Follow these agents (all, and the supervisor's own lines, if empty) from `level` up, until `unsubscribe`."""
         subscriber = Subscriber(self, frozenset(agents), level)
         self.subscribers.add(subscriber)
         return subscriber

@@ -525,10 +525,10 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path) -> None:
         put(bench.rig, "research", 2)
         put(bench.rig, "library", 3)
         assert messages((await sent.get())["body"]) == ["3"]
-        assert fleet.log_router.subscribers == 1
+        assert len(fleet.log_router.tail.subscribers) == 1
         gone.set()
         await serving
-        assert not fleet.log_router.subscribers
+        assert not fleet.log_router.tail.subscribers
 
     on_bench(tmp_path, do)
 

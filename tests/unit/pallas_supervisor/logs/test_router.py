@@ -37,7 +37,7 @@ def texts(lines: list[bytes]) -> list[str]:
 def test_a_record_is_written_kept_and_offered() -> None:
     written: list[bytes] = []
     router = LogRouter(written.append)
-    subscriber = router.subscribe([])
+    subscriber = router.tail.subscribe([])
     router.put("research", {"time": "2026-01-31T12:00:00.000000Z", "message": "up", "level": "INFO"})
     assert written == router.newest((), 10) == [asyncio.run(subscriber.next())]
     assert json.loads(written[0])["message"] == "up"
@@ -79,7 +79,7 @@ def test_a_ring_is_bounded_in_bytes() -> None:
 
 def test_a_follower_gets_what_it_follows() -> None:
     router = LogRouter(lambda _: None)
-    subscriber = router.subscribe(["research"])
+    subscriber = router.tail.subscribe(["research"])
     router.put_line("jarvis", line(1))
     router.put_line("research", line(2))
     assert asyncio.run(subscriber.next()) == b"line 2"
@@ -94,7 +94,7 @@ def test_what_a_worker_says_or_an_agent_prints_holds_no_secret_that_is_known() -
 
 def test_lines_below_a_level_neither_count_nor_follow() -> None:
     router = LogRouter(lambda _: None)
-    subscriber = router.subscribe([], logging.WARNING)
+    subscriber = router.tail.subscribe([], logging.WARNING)
     for number, level in enumerate(("DEBUG", "warning", "INFO", "CRITICAL", "LOUD", None)):
         router.put("research", {"time": line(number).time, "level": level, "message": str(number)})
     said = [json.loads(text)["message"] for text in router.newest((), 10, level=logging.WARNING)]
@@ -123,7 +123,7 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others() 
 
     async def run() -> None:
         router = LogRouter(lambda _: None)
-        subscriber = router.subscribe([])
+        subscriber = router.tail.subscribe([])
         for number in range(1_000):
             router.put_line("research", line(number))
         gone = asyncio.Event()
@@ -140,7 +140,7 @@ def test_a_reader_that_always_has_something_to_read_leaves_the_loop_to_others() 
 def test_a_reader_that_was_too_slow_is_told_in_the_one_log_format() -> None:
     async def run() -> None:
         router = LogRouter(lambda _: None)
-        subscriber = router.subscribe([])
+        subscriber = router.tail.subscribe([])
         for number in range(MOST_LINES + 7):
             router.put_line("research", line(number))
         told = json.loads(await subscriber.next())
