@@ -90,7 +90,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, library: Library) -> Iterato
 
 def agents(fleet: Fleet) -> dict[str, Any]:
     document: dict[str, Any] = httpx.get(f"{fleet.deployment.registry}/health", timeout=PATIENCE).json()
-    return document["agents"]  # type: ignore[no-any-return]
+    agents: dict[str, Any] = document["agents"]
+    return agents
 
 
 def until(fleet: Fleet, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -77,7 +77,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, stub: LlmStub) -> Iterator[F
 
 def agents(fleet: Fleet) -> dict[str, Any]:
     document: dict[str, Any] = httpx.get(f"{fleet.deployment.registry}/health", timeout=PATIENCE).json()
-    return document["agents"]  # type: ignore[no-any-return]
+    agents: dict[str, Any] = document["agents"]
+    return agents
 
 
 def gauge(fleet: Fleet) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -47,10 +48,10 @@ def states(engine: Engine) -> dict[str, str]:
 
 
 def started(
-    dependencies: dict[str, tuple[str, ...]], **policy: object
+    dependencies: dict[str, tuple[str, ...]], **policy: Any
 ) -> tuple[Engine, FakeProcesses, FakeLoop]:
     """An engine whose agents are all READY."""
-    rules = {name: replace(Policy(), **policy) for name in dependencies}  # type: ignore[arg-type]
+    rules = {name: replace(Policy(), **policy) for name in dependencies}
     engine, world, loop = make_engine(dependencies, rules)
     engine.start(dependencies)
     for name in engine.graph.start_order:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth
+from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
 from pallas_supervisor.health.document import agent_health, roll_up
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.lifecycle.states import Desired, State
 from support.supervisor.fakes import agent
 
 
-def report(status: str, message: str | None = None) -> HealthReport:
-    return HealthReport(status=status, timestamp="now", message=message)  # type: ignore[arg-type]
+def report(status: Status, message: str | None = None) -> HealthReport:
+    return HealthReport(status=status, timestamp="now", message=message)
 
 
 UP = {"desired": Desired.UP}
@@ -46,7 +46,7 @@ def test_health_of_one_agent(state: State, said: HealthReport | None, health: st
         (("error", "error"), "error"),
     ],
 )
-def test_health_of_all(healths: tuple[str, ...], overall: str) -> None:
+def test_health_of_all(healths: tuple[Status, ...], overall: str) -> None:
     agents = {f"a{index}": agent(state=State.READY, **UP) for index in range(len(healths))}
     reports = {f"a{index}": report(health, "why") for index, health in enumerate(healths)}
     assert roll_up(agents, reports, {}, HealthHistory(), "now")["status"] == overall
@@ -97,7 +97,10 @@ def test_since_when_and_the_last_error_outlive_what_comes_after() -> None:
 
     def entry(report: HealthReport) -> dict[str, Any]:
         history.take("research", report)
-        return roll_up(agents, {"research": report}, {}, history, "now")["agents"]["research"]  # type: ignore[no-any-return]
+        entry: dict[str, Any] = roll_up(agents, {"research": report}, {}, history, "now")["agents"][
+            "research"
+        ]
+        return entry
 
     seen = [entry(found(NOON)), entry(found(LATER)), entry(found(LATEST, "HTTP 503"))]
     looks = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,10 +35,8 @@ CHAIN = {"library": (), "research": ("library",), "jarvis": ("research",)}
 class World:
     """An engine whose agents are all READY, and the hands to move its processes."""
 
-    def __init__(
-        self, dependencies: dict[str, tuple[str, ...]], max_surge: int = 1, **policy: object
-    ) -> None:
-        rules = {name: replace(Policy(), **policy) for name in dependencies}  # type: ignore[arg-type]
+    def __init__(self, dependencies: dict[str, tuple[str, ...]], max_surge: int = 1, **policy: Any) -> None:
+        rules = {name: replace(Policy(), **policy) for name in dependencies}
         self.engine: Engine
         self.processes: FakeProcesses
         self.loop: FakeLoop

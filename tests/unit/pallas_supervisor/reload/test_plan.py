@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,12 @@ from pallas_registry.deployment.model import Deployment
 from pallas_supervisor.reload.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload
 
 
-def facts(name: str, **changes: object) -> Facts:
+def facts(name: str, **changes: Any) -> Facts:
     made = Facts(name=name, module=f"agents.{name}", port=24201, title=name, description=name)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
-def deployment(*agents: Facts, **changes: object) -> Deployment:
+def deployment(*agents: Facts, **changes: Any) -> Deployment:
     made = Deployment(
         name="demo",
         agents={agent.name: agent for agent in agents},
@@ -25,7 +26,7 @@ def deployment(*agents: Facts, **changes: object) -> Deployment:
         bind="127.0.0.1",
         path=Path("agents.yaml"),
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def planned(old: Deployment, new: Deployment, **outdated: tuple[str, ...]) -> Plan:
@@ -107,6 +108,6 @@ def test_the_file_is_not_named_beside_its_fields() -> None:
     ("field", "value"),
     [("name", "other"), ("registry_port", 24299), ("bind", "0.0.0.0")],
 )
-def test_what_only_a_restart_changes(field: str, value: object) -> None:
+def test_what_only_a_restart_changes(field: str, value: Any) -> None:
     old = deployment(facts("research"))
-    assert planned(old, replace(old, **{field: value})).fixed == (field,)  # type: ignore[arg-type]
+    assert planned(old, replace(old, **{field: value})).fixed == (field,)

@@ -34,7 +34,7 @@ class Bench:
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
         self.connections = Connections("tests", 200, grace=0.0)
-        self.stand_in = UnavailableResponder(listener, lambda: WHY, self.connections)
+        self.responder = UnavailableResponder(listener, lambda: WHY, self.connections)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -49,8 +49,8 @@ def on_bench(do: Callable[[Bench], Awaitable[None]]) -> None:
             bench = Bench(listener)
             async with asyncio.timeout(PATIENCE):
                 await do(bench)
-                bench.stand_in.close()
-                while bench.stand_in._answering:
+                bench.responder.close()
+                while bench.responder._answering:
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
 
@@ -70,7 +70,7 @@ def is_the_answer(response: httpx.Response) -> None:
 @pytest.mark.parametrize("size", [0, 10, 100_000, 8_000_000])
 def test_a_client_gets_the_answer_however_much_it_sends(size: int) -> None:
     async def do(bench: Bench) -> None:
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
             for _ in range(3):
                 is_the_answer(await client.post(bench.url, content=b"x" * size))
@@ -81,7 +81,7 @@ def test_a_client_gets_the_answer_however_much_it_sends(size: int) -> None:
 
 def test_many_clients_at_once() -> None:
     async def do(bench: Bench) -> None:
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         async with httpx.AsyncClient(timeout=PATIENCE, limits=httpx.Limits(max_connections=None)) as client:
             for response in await asyncio.gather(*(client.post(bench.url, json={}) for _ in range(100))):
                 is_the_answer(response)
@@ -94,13 +94,13 @@ def test_while_it_is_off_connections_wait_and_are_then_answered() -> None:
         reader, writer = await bench.connect()
         writer.write(b"GET /mcp HTTP/1.1\r\n\r\n")
         await asyncio.sleep(0)
-        assert not bench.stand_in._answering
-        bench.stand_in.switch(on=True)
-        bench.stand_in.switch(on=True)
+        assert not bench.responder._answering
+        bench.responder.switch(on=True)
+        bench.responder.switch(on=True)
         assert (await reader.readline()) == b"HTTP/1.1 503 Service Unavailable\r\n"
         writer.close()
-        bench.stand_in.switch(on=False)
-        bench.stand_in.switch(on=False)
+        bench.responder.switch(on=False)
+        bench.responder.switch(on=False)
         _, waiting = await bench.connect()
         connection, _ = await asyncio.get_running_loop().sock_accept(bench.listener)
         connection.close()
@@ -111,11 +111,11 @@ def test_while_it_is_off_connections_wait_and_are_then_answered() -> None:
 
 def test_an_answer_under_way_is_finished_after_the_switch() -> None:
     async def do(bench: Bench) -> None:
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         reader, writer = await bench.connect()
-        while not bench.stand_in._answering:
+        while not bench.responder._answering:
             await asyncio.sleep(0)
-        bench.stand_in.switch(on=False)
+        bench.responder.switch(on=False)
         writer.write(b"POST /mcp HTTP/1.1\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 503")
         writer.close()
@@ -128,7 +128,7 @@ def test_an_answer_under_way_is_finished_after_the_switch() -> None:
 )
 def test_a_client_that_says_nothing_sensible_takes_nobody_down(head: bytes) -> None:
     async def do(bench: Bench) -> None:
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         reader, writer = await bench.connect()
         writer.write(head)
         writer.write_eof()
@@ -144,7 +144,7 @@ def test_a_client_that_says_nothing_at_all_is_let_go(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "REQUEST_TIMEOUT", 0.01)
 
     async def do(bench: Bench) -> None:
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         reader, writer = await bench.connect()
         assert await reader.read() == b""
         writer.close()
@@ -155,7 +155,7 @@ def test_a_client_that_says_nothing_at_all_is_let_go(monkeypatch: pytest.MonkeyP
 def test_many_that_say_nothing_keep_nobody_from_the_answer() -> None:
     async def do(bench: Bench) -> None:
         bench.connections.limit = 2
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         silent = [await bench.connect() for _ in range(300)]
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
             for _ in range(3):
@@ -173,9 +173,9 @@ def test_in_a_crowd_everybody_has_a_moment() -> None:
     async def do(bench: Bench) -> None:
         bench.connections.limit = 1
         bench.connections._grace = PATIENCE
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         first, second = await bench.connect(), await bench.connect()
-        while bench.stand_in._resumption is None:
+        while bench.responder._resumption is None:
             await asyncio.sleep(0)
         second[1].write(b"GET / HTTP/1.1\r\n\r\n")
         first[1].write(b"GET / HTTP/1.1\r\n\r\n")
@@ -183,8 +183,8 @@ def test_in_a_crowd_everybody_has_a_moment() -> None:
         first[1].close()
         while bench.connections:
             await asyncio.sleep(0)
-        bench.stand_in._resumption.cancel()
-        bench.stand_in._resume()
+        bench.responder._resumption.cancel()
+        bench.responder._resume()
         assert (await second[0].readline()).startswith(b"HTTP/1.1 503")
         second[1].close()
 
@@ -193,11 +193,11 @@ def test_in_a_crowd_everybody_has_a_moment() -> None:
 
 def test_its_close_ends_the_connections_that_it_has() -> None:
     async def do(bench: Bench) -> None:
-        bench.stand_in.switch(on=True)
+        bench.responder.switch(on=True)
         silent = [await bench.connect() for _ in range(3)]
-        while len(bench.stand_in._answering) < 3:
+        while len(bench.responder._answering) < 3:
             await asyncio.sleep(0)
-        bench.stand_in.close()  # long before their time is over
+        bench.responder.close()  # long before their time is over
         for reader, writer in silent:
             assert await reader.read() == b""
             writer.close()
@@ -208,8 +208,8 @@ def test_its_close_ends_the_connections_that_it_has() -> None:
 def test_a_connection_that_it_has_just_accepted_is_closed_with_it() -> None:
     async def do(bench: Bench) -> None:
         reader, writer = await bench.connect()
-        bench.stand_in._accept()
-        bench.stand_in.close()
+        bench.responder._accept()
+        bench.responder.close()
         assert await reader.read() == b""
         writer.close()
 
@@ -238,8 +238,8 @@ class Exhausted:
 def test_without_descriptors_it_pauses_and_does_not_spin() -> None:
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        stand_in = bench.stand_in = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
-        stand_in.switch(on=True)
+        responder = bench.responder = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
+        responder.switch(on=True)
         reader, writer = await bench.connect()
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
         while not exhausted.asked:
@@ -247,9 +247,9 @@ def test_without_descriptors_it_pauses_and_does_not_spin() -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         assert exhausted.asked == 1
-        pause = stand_in._resumption
+        pause = responder._resumption
         assert pause is not None
-        stand_in._resume()
+        responder._resume()
         pause.cancel()
         assert (await reader.readline()).startswith(b"HTTP/1.1 503")
         writer.close()
@@ -260,13 +260,13 @@ def test_without_descriptors_it_pauses_and_does_not_spin() -> None:
 def test_a_pause_ends_with_the_switch() -> None:
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        stand_in = bench.stand_in = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
-        stand_in.switch(on=True)
+        responder = bench.responder = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
+        responder.switch(on=True)
         _, writer = await bench.connect()
-        while stand_in._resumption is None:
+        while responder._resumption is None:
             await asyncio.sleep(0)
-        pause = stand_in._resumption
-        stand_in.switch(on=False)
+        pause = responder._resumption
+        responder.switch(on=False)
         assert pause.cancelled()
         writer.close()
 

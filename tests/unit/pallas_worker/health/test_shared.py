@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.notices import Notice, ProbeResult, encode_notice
 from pallas_common.protocol.reports import (
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 KEY = "key"
 
 
-def server(name: str = "library", token: str = "one", **fields: object) -> Downstream:
-    facts = {
+def server(name: str = "library", token: str = "one", **fields: Any) -> Downstream:
+    facts: dict[str, Any] = {
         "transport": "http",
         "url": "http://library/mcp",
         "headers": {"Authorization": f"Bearer {token}"},
     }
-    return Downstream(name=name, **{**facts, **fields})  # type: ignore[arg-type]
+    return Downstream(name=name, **{**facts, **fields})
 
 
 def test_what_is_shared() -> None:
@@ -298,11 +298,11 @@ def test_the_reader_takes_lines_as_they_come_and_passes_over_what_it_does_not_kn
     assert len(caplog.records) == 1
 
 
-def subject(**fields: object) -> Subject:
+def subject(**fields: Any) -> Subject:
     async def look() -> DownstreamHealth:
         raise NotImplementedError
 
-    return Subject(kind=DownstreamHealth, name="library", look=look, interval=15.0, target="t", **fields)  # type: ignore[arg-type]
+    return Subject(kind=DownstreamHealth, name="library", look=look, interval=15.0, target="t", **fields)
 
 
 def result(at: float, up: bool = True) -> ProbeResult:

@@ -6,8 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LOOK = """
 import os
@@ -22,7 +26,7 @@ with open(os.environ["REPORT"], "w") as file:
 
 
 @pytest.mark.parametrize("missing", ["", "<&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_a_missing_standard_descriptor_is_the_null_device(missing: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_missing_standard_descriptor_is_the_null_device(missing: str, tmp_path: Path) -> None:
     report = tmp_path / "report"
     command = f"exec {sys.executable} -c '{LOOK.replace(chr(39), chr(34))}' {missing}"
     subprocess.run(
