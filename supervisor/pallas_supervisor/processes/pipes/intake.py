@@ -1,8 +1,13 @@
-"""What workers write to their pipes, taken in: reports to the supervisor, records and raw output to the log hub.
+"""What workers write to their pipes, read and taken by turns: reports, log records and raw output.
 
-Reads on whatever comes, bounded per worker and second: a worker is never held up by its log, and a flood costs dropped
-lines, which are counted. The loop is given back after a moment, however much there is to take in, and nothing that a
-worker writes makes anything else fail.
+A worker is never held up by its log: pipes are read on, whatever comes, and a flood costs dropped lines, which are
+counted. Nothing that a worker writes makes anything else fail.
+
+Three pipes each, because they have different rules: reports are never dropped, records and raw output are, and what is
+printed is no record, whatever it looks like. The loop is given back after a slice of CPU time, not after a number of
+lines, since a line may cost little or much. A worker's end does not wait for an end of its pipes, which a
+grandchild may hold open: `drain` takes in what is there at its death, so that its last report comes before `Died`, and
+`close` reads on what a pipe can hold at most.
 """
 
 from __future__ import annotations
@@ -10,14 +15,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pallas_common.logs.records import parse_record
-from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.reports import decode_report
-from pallas_supervisor.logs.attribution import Writer, attributed, raw_record
 from pallas_supervisor.processes.pipes.line_reader import (
     CHUNK,
     LONGEST_LINE,
@@ -25,6 +26,7 @@ from pallas_supervisor.processes.pipes.line_reader import (
     PIPE_SIZE,
     WorkerPipe,
 )
+from pallas_supervisor.processes.pipes.lines import LineSource, LineTaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +34,6 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import Report
     from pallas_supervisor.lifecycle.states import WorkerId
     from pallas_supervisor.logs.router import LogRouter
-
-COUNTED_LENGTH = 1024
-"""Bytes of a line for which it counts as one line more."""
-LINES_PER_SECOND = 2_000
-BURST = 10_000
 
 SLICE = 0.003
 """Seconds of this thread's CPU time after which others have their turn on the loop. All workers share it."""
@@ -46,8 +43,6 @@ CALM = 0.5
 """Part of the time for which lines may be taken as they come, without a queue: what is saved up is a slice at most."""
 LINES_AT_ONCE = 50
 """Lines of one pipe that are taken before another pipe has its turn."""
-
-_log = get_logger("pallas.supervisor.intake")
 
 
 @dataclass(slots=True, eq=False)
@@ -61,15 +56,8 @@ class _Pipe:
 
 
 @dataclass(slots=True, eq=False)
-class _Worker:
-    id: WorkerId
-    pid: int | None = None
-    """The process ID, None until it is known. Kept, as lines are taken in still when the process is forgotten."""
+class _Worker(LineSource):
     pipes: list[_Pipe] = field(default_factory=list)
-    allowance: float = BURST
-    refilled: float = 0.0
-    dropped: int = 0
-    unreadable: int = 0
     left: int | None = None
     """Bytes that are read yet of a worker that is gone, at most; None while it is there."""
 
@@ -79,24 +67,26 @@ class Intake:
 
     Args:
         reported: takes a worker's reports.
-        hub: takes its records.
+        router: takes its records.
         pid: the process ID of a worker, once it is known.
+        clock: seconds on a clock that never goes back; the loop's if None.
     """
 
     def __init__(
         self,
         reported: Callable[[WorkerId, Report], None],
-        hub: LogRouter,
+        router: LogRouter,
         pid: Callable[[WorkerId], int | None] = lambda _worker_id: None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._reported = reported
-        self._hub = hub
-        self._pid = pid
-        self.lost: Counter[str] = Counter()
-        """Lines of each agent that were dropped, and told."""
-        self.unreadable: Counter[str] = Counter()
-        """Lines of each agent that nobody could read, most of them no reports."""
+        self._clock = clock or self._loop.time
+        self._secrets = router.secrets
+        self._taker = LineTaker(reported, router, pid, self._clock)
+        self.lost = self._taker.lost
+        """Lines of each agent that were dropped, as the log says."""
+        self.unreadable = self._taker.unreadable
+        """Lines of each agent that cannot be read, most of them no reports."""
         self._workers: dict[WorkerId, _Worker] = {}
         self._queue: deque[_Pipe] = deque()
         """Those that have lines to be taken."""
@@ -110,13 +100,13 @@ class Intake:
     def open(self, worker_id: WorkerId) -> tuple[int, int, int]:
         """Make the pipes; the write ends for report, records and output, which the caller closes."""
         self.close(worker_id)
-        worker = self._workers[worker_id] = _Worker(worker_id, refilled=self._loop.time())
+        worker = self._workers[worker_id] = _Worker(worker_id, self._clock())
         theirs: list[int] = []
         try:
             # One by one: what was opened must be known.
-            theirs.append(self._open(worker, self._take_report, LONGEST_LINE, droppable=False))
-            theirs.append(self._open(worker, self._take_record, LONGEST_LINE, droppable=True))
-            theirs.append(self._open(worker, self._take_output, LONGEST_OUTPUT, droppable=True))
+            theirs.append(self._open(worker, self._taker.take_report, LONGEST_LINE, droppable=False))
+            theirs.append(self._open(worker, self._taker.take_record, LONGEST_LINE, droppable=True))
+            theirs.append(self._open(worker, self._taker.take_output, LONGEST_OUTPUT, droppable=True))
         except OSError:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -128,7 +118,7 @@ class Intake:
     def _open(
         self, worker: _Worker, take: Callable[[_Worker, bytes], None], longest: int, *, droppable: bool
     ) -> int:
-        pipe = _Pipe(worker, WorkerPipe(longest, self._hub.secrets), take, droppable)
+        pipe = _Pipe(worker, WorkerPipe(longest, self._secrets), take, droppable)
         worker.pipes.append(pipe)
         self._listen(pipe)
         return pipe.source.theirs
@@ -136,7 +126,7 @@ class Intake:
     def drain(self, worker_id: WorkerId) -> None:
         """Take in what has been written so far; of a flood the beginning, and the rest when its turn comes."""
         if (worker := self._workers.get(worker_id)) is not None:
-            self._learn_pid(worker)
+            self._taker.learn_pid(worker)
             end = time.thread_time() + SLICE
             for pipe in worker.pipes:  # reports first
                 self._drain(pipe, end)
@@ -159,7 +149,7 @@ class Intake:
             else:
                 self._enqueue(pipe)
         if not worker.pipes:  # there were none, or not all
-            self._tell_dropped(worker)
+            self._taker.log_dropped(worker)
 
     async def finish(self) -> None:
         """Return once all that closed pipes held has been taken in."""
@@ -185,7 +175,7 @@ class Intake:
 
     def _take_at_once(self, pipe: _Pipe) -> None:
         """Take lines while all is calm: a queue and a slice cost twice of what a heartbeat does."""
-        now, begun = self._loop.time(), time.thread_time()
+        now, begun = self._clock(), time.thread_time()
         self._credit = min(SLICE, self._credit + (now - self._credited) * CALM)
         self._credited = now
         if self._credit > 0:
@@ -207,7 +197,7 @@ class Intake:
         try:
             self._take_turns(time.thread_time() + SLICE)
         finally:  # whatever one pipe has raised, the others' lines come in
-            self._credit, self._credited = 0.0, self._loop.time()
+            self._credit, self._credited = 0.0, self._clock()
             self._slice = self._loop.call_later(PAUSE, self._work) if self._queue else None
             if not self._queue:
                 self._idle.set()
@@ -242,7 +232,7 @@ class Intake:
         pipe.source.close()
         worker.pipes.remove(pipe)
         if not worker.pipes:
-            self._tell_dropped(worker)
+            self._taker.log_dropped(worker)
 
     def _take(self, pipe: _Pipe, most: int, end: float) -> None:
         lines = pipe.source.lines
@@ -251,7 +241,7 @@ class Intake:
             most -= 1
             if time.thread_time() >= end:
                 break
-        if lines and pipe.droppable and not self._refill(pipe.worker):
+        if lines and pipe.droppable and not self._taker.refill(pipe.worker):
             pipe.worker.dropped += len(lines)
             lines.clear()
 
@@ -259,86 +249,18 @@ class Intake:
         """Read one chunk; whether there was anything."""
         worker = pipe.worker
         if worker.left is not None:
-            if worker.left <= 0:  # whoever writes still is none of ours
+            if worker.left <= 0:  # what still writes is no worker
                 return False
             worker.left -= CHUNK
-        if pipe.droppable and not self._refill(worker):
+        if pipe.droppable and not self._taker.refill(worker):
             read, lost = pipe.source.skip()
             worker.dropped += lost
             return read
         return pipe.source.read()
-
-    # --- lines --------------------------------------------------------------------------------------------
 
     def _take_line(self, pipe: _Pipe, line: bytes) -> None:
         """Take one line; whatever it brings about, the next one is taken."""
         try:
             pipe.take(pipe.worker, line)
         except Exception as error:  # noqa: BLE001 - it is logged
-            self._note_unreadable(pipe.worker, "it brought about a defect", error)
-
-    def _take_report(self, worker: _Worker, line: bytes) -> None:
-        try:
-            report = decode_report(line)
-        except ValueError as error:
-            self._note_unreadable(worker, str(error))
-            return
-        self._reported(worker.id, report)
-
-    def _note_unreadable(self, worker: _Worker, why: str, defect: Exception | None = None) -> None:
-        self.unreadable[worker.id.name] += 1
-        worker.unreadable += 1
-        if worker.unreadable == 1:
-            name = worker.id.name
-            text = f"{name}: its worker wrote what cannot be read ({why}); more of that is only counted"
-            _log.warning(text, exc_info=defect, agent=name)
-
-    def _take_record(self, worker: _Worker, line: bytes) -> None:
-        if not line or not self._admit(worker, line):
-            return
-        record = parse_record(line)
-        if record is None:
-            self._put_raw(worker, line)
-        else:
-            self._hub.put(worker.id.name, attributed(record, self._writer(worker), time.time()))
-
-    def _take_output(self, worker: _Worker, line: bytes) -> None:
-        if line and self._admit(worker, line):
-            self._put_raw(worker, line)
-
-    def _put_raw(self, worker: _Worker, line: bytes) -> None:
-        text = line.decode("utf-8", "replace").rstrip("\r")
-        self._hub.put(worker.id.name, raw_record(text, self._writer(worker), time.time()))
-
-    def _writer(self, worker: _Worker) -> Writer:
-        self._learn_pid(worker)
-        return Writer(*worker.id, worker.pid)
-
-    def _learn_pid(self, worker: _Worker) -> None:
-        if worker.pid is None:
-            worker.pid = self._pid(worker.id)
-
-    def _admit(self, worker: _Worker, line: bytes) -> bool:
-        """Spend some of the worker's allowance, which refills by the second; a long line counts as several."""
-        if not self._refill(worker):
-            worker.dropped += 1
-            return False
-        worker.allowance -= 1 + len(line) // COUNTED_LENGTH
-        if worker.dropped and worker.allowance > LINES_PER_SECOND / 2:
-            self._tell_dropped(worker)
-        return True
-
-    def _refill(self, worker: _Worker) -> bool:
-        """Whether the worker may have a line more by now."""
-        now = self._loop.time()
-        worker.allowance = min(BURST, worker.allowance + (now - worker.refilled) * LINES_PER_SECOND)
-        worker.refilled = now
-        return worker.allowance >= 1
-
-    def _tell_dropped(self, worker: _Worker) -> None:
-        if worker.dropped:
-            self.lost[worker.id.name] += worker.dropped
-            name, dropped = worker.id.name, worker.dropped
-            text = f"{name}: {dropped} log lines dropped, more than {LINES_PER_SECOND} a second came"
-            _log.warning(text, agent=name, dropped=dropped)
-            worker.dropped = 0
+            self._taker.note_unreadable(pipe.worker, "it brought about a defect", error)

@@ -26,8 +26,9 @@ from pallas_common.times import timestamp
 from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes.pipes import intake as module
-from pallas_supervisor.processes.pipes.intake import BURST, COUNTED_LENGTH, LINES_PER_SECOND, SLICE, Intake
+from pallas_supervisor.processes.pipes.intake import SLICE, Intake
 from pallas_supervisor.processes.pipes.line_reader import LONGEST_OUTPUT, LOOKAHEAD
+from pallas_supervisor.processes.pipes.lines import BURST, COUNTED_LENGTH, LINES_PER_SECOND
 from support.supervisor.processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:
@@ -43,15 +44,21 @@ class Bench:
         self.now = 100.0
         self.reports: list[tuple[str, int, Report]] = []
         self.lines: list[bytes] = []
-        self.intake = Intake(self._reported, LogRouter(self.lines.append))
+        self.router = LogRouter(self.lines.append)
+        self.pids: dict[WorkerId, int] = {}
+        self.take: Callable[[WorkerId, Report], None] = self.note
+        self.intake = Intake(
+            lambda worker_id, report: self.take(worker_id, report),
+            self.router,
+            self.pids.get,
+            lambda: self.now,
+        )
         self.changed = asyncio.Event()
         self.report, self.records, self.output = self.intake.open(RESEARCH)
         worker = self.intake._workers[RESEARCH]
-        worker.refilled = self.now
         self.worker = worker
-        self.intake._loop = _Clock(self.intake._loop, self)  # type: ignore[assignment]
 
-    def _reported(self, worker_id: WorkerId, report: Report) -> None:
+    def note(self, worker_id: WorkerId, report: Report) -> None:
         self.reports.append((*worker_id, report))
         self.changed.set()
 
@@ -68,20 +75,6 @@ class Bench:
             self.intake.drain(RESEARCH)
 
 
-class _Clock:
-    """A loop whose time is the bench's."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, bench: Bench) -> None:
-        self._loop = loop
-        self._bench = bench
-
-    def time(self) -> float:
-        return self._bench.now
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-
 def held(pipe: Any) -> int:
     """Bytes of a line that has not ended."""
     return len(pipe.source._rest)
@@ -90,7 +83,7 @@ def held(pipe: Any) -> int:
 def count_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each look at the clock of CPU time count for a millisecond; there is at least one for each line."""
     clock = itertools.count(0.0, 0.001)
-    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock), time=time.time))
+    monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(clock)))
 
 
 async def most_in_a_turn(bench: Bench, lines: int) -> int:
@@ -223,10 +216,9 @@ def test_the_last_words_of_a_worker_are_kept() -> None:
 
 def test_the_last_words_of_a_worker_cannot_be_those_of_another_process() -> None:
     async def do(bench: Bench) -> None:
-        pids = {("research", 1): 42}
-        bench.intake._pid = pids.get
+        bench.pids[RESEARCH] = 42
         bench.drain()  # at its end
-        pids.clear()
+        bench.pids.clear()
         os.write(bench.records, record_line({"message": "oh", "pid": 1}))
         bench.intake.close(RESEARCH)
         [record] = bench.logged()
@@ -470,10 +462,10 @@ def test_a_handler_that_fails_is_told_once_with_its_traceback(caplog: pytest.Log
         def fail(*_: object) -> None:
             raise RuntimeError("a defect")
 
-        bench.intake._reported = fail
+        bench.take = fail
         os.write(bench.report, encode_report(REPORTS[0]) * 3)
         bench.drain()
-        bench.intake._reported = bench._reported
+        bench.take = bench.note
         os.write(bench.report, encode_report(REPORTS[0]))
         bench.drain()
         assert len(bench.reports) == 1
@@ -488,7 +480,7 @@ def test_a_secret_is_not_cut_in_two_by_the_length_of_a_line() -> None:
     secret = "hunter2-" + "Zq7" * 30
 
     async def do(bench: Bench) -> None:
-        bench.intake._hub.secrets.add([secret])
+        bench.router.secrets.add([secret])
         for shift in range(0, 2 * len(secret), 7):
             os.write(
                 bench.output,
