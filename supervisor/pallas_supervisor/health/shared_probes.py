@@ -59,7 +59,7 @@ class SharedProbes:
     def take(self, worker: WorkerId, results: Iterable[ProbeResult]) -> None:
         """A worker has probed: the others that watch the same hear of it, and the turn stays, or becomes, its own.
 
-        It was not its turn if whoever has it was not heard of for too long.
+        It was not its turn if the one that has it was silent for too long.
         """
         news: defaultdict[WorkerId, list[ProbeResult]] = defaultdict(list)
         turns: list[str] = []

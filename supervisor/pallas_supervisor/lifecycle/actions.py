@@ -75,7 +75,7 @@ def _stop_process(agent: Agent, at: Moment, **changes: Any) -> Step:
 
 
 def _restart(agent: Agent, at: Moment, cause: str) -> Step:
-    """End the process in order to start another one; whoever has one that is not ending is wanted up."""
+    """End the process in order to start another one; an agent with a process that is not ending is wanted up."""
     return _stop_process(agent, at, after=After.RESTART, cause=cause, message="", failures=0)
 
 
@@ -108,7 +108,7 @@ def _rest(agent: Agent, at: Moment, message: str = "") -> Step:
 
 
 def _crash(agent: Agent, at: Moment, why: str, *, permanent: bool) -> Step:
-    """The process is gone and nobody asked for that: the restart policy decides."""
+    """The process has ended without being asked to: the restart policy decides."""
     clean = agent.after is After.EXIT and agent.last_exit is not None and agent.last_exit.status == 0
     policy = agent.policy
     if policy.restart != "always" and clean and not permanent:
@@ -227,7 +227,7 @@ def spawn(agent: Agent, _event: Event, at: Moment) -> Step:
 
 
 def learn_pid(agent: Agent, event: Spawned, _at: Moment) -> Step:
-    """The time to start begins: what it took to make the process is not the agent's affair."""
+    """The time to start begins: how long it took to make the process does not count."""
     return _timed(replace(agent, pid=event.pid), agent.policy.start_timeout)
 
 

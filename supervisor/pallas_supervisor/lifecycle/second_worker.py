@@ -69,10 +69,10 @@ def abandon(agent: Agent, now: float) -> Step:
 
 
 def promote(agent: Agent, now: float, ending: Effect) -> Step:
-    """The serving worker is gone or useless: the new one, still starting, becomes the one that counts.
+    """The serving worker is gone or useless: the new one, still starting, becomes the agent's worker.
 
     Args:
-        ending: what is done about the old process, its sweep or its end.
+        ending: what is done about the old process: `Reap` or `Kill`.
     """
     new = agent.second_worker
     assert new is not None
@@ -125,7 +125,7 @@ def note(agent: Agent, second_worker: SecondWorker, event: StartFailureReported,
 
 
 def take_over(agent: Agent, second_worker: SecondWorker, _event: Ready, now: float) -> Step:
-    """The new worker serves; the old one is told to drain."""
+    """The new worker serves; the old one is asked to drain."""
     old = SecondWorker(
         generation=agent.generation, state=SecondWorkerState.DRAINING, since=now, pid=agent.pid
     )

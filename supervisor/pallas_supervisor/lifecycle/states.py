@@ -53,7 +53,7 @@ class SecondWorkerState(StrEnum):
     STARTING = "starting"
     """The new worker, which is not ready yet; the old one serves."""
     DRAINING = "draining"
-    """The old worker, told to finish its calls; the new one serves."""
+    """The old worker, asked to finish its calls; the new one serves."""
     KILLING = "killing"
     """Either of the two, killed or dead, until nothing is left of it."""
     STUCK = "stuck"

@@ -1,6 +1,6 @@
-"""How much memory workers take against their limits, looked at every few seconds. Decides, and does nothing about it.
+"""How much memory workers take against their limits, looked at every few seconds. Decides, and acts on nothing.
 
-Knows `/proc` and control groups through `procfs` and `launch`; what a verdict means for an agent is its caller's.
+Knows `/proc` and control groups, through `procfs` and the launcher; what follows from a verdict, the judge decides.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MemoryUse:
         self.limit = limit
         self.used = 0
         self._at_first = 0
-        self._told = False
+        self._has_warned = False
 
     def settle(self, used: int) -> None:
         """It is ready, and takes so much before it has had a call: another one would, too."""
@@ -53,33 +53,33 @@ class MemoryUse:
         self.used = used
         if used >= self.limit:
             return Verdict.OVER
-        if not serving or self._told:
+        if not serving or self._has_warned:
             return Verdict.FINE
         soft = self.limit * SOFT
         if used < soft:
             return Verdict.FINE
-        self._told = True
+        self._has_warned = True
         return Verdict.UNDERSIZED if self._at_first >= soft else Verdict.GROWN
 
 
 class Judge(Protocol):
-    """Who serves, and what becomes of a verdict."""
+    """Says which workers serve, and takes verdicts."""
 
     def is_serving(self, worker: WorkerId) -> bool:
-        """Whether the worker is ready and the one that counts."""
+        """Whether the worker is ready and serves: not one that starts or drains beside it."""
 
-    def judged(self, worker: WorkerId, verdict: Verdict, footprint: MemoryUse) -> None:
+    def judged(self, worker: WorkerId, verdict: Verdict, use: MemoryUse) -> None:
         """Something has to be done about the worker; never called with `FINE`."""
 
 
 class MemoryMonitor:
-    """The footprints of all workers that have a limit."""
+    """The memory of all workers that have a limit."""
 
     def __init__(self, launcher: Launcher, judge: Judge) -> None:
         self._loop = asyncio.get_running_loop()
         self._launcher = launcher
         self._judge = judge
-        self._footprints: dict[WorkerId, MemoryUse] = {}
+        self._uses: dict[WorkerId, MemoryUse] = {}
         self._timer = self._loop.call_later(INTERVAL, self._look_again)
 
     def settle(self, worker_id: WorkerId) -> None:
@@ -89,19 +89,19 @@ class MemoryMonitor:
         """
         worker = self._launcher.worker(worker_id)
         if worker is not None and (measured := self._measure(worker_id, worker)) is not None:
-            footprint, used = measured
-            footprint.settle(used)
+            use, used = measured
+            use.settle(used)
 
     def forget(self, worker: WorkerId) -> None:
         """The worker is gone."""
-        self._footprints.pop(worker, None)
+        self._uses.pop(worker, None)
 
     @property
     def newest(self) -> dict[str, tuple[int, int]]:
         """Bytes taken and allowed, of each agent with a limit; of two of its workers the one that takes more."""
         found: dict[str, tuple[int, int]] = {}
-        for worker_id, footprint in self._footprints.copy().items():
-            found[worker_id.name] = max(found.get(worker_id.name, (0, 0)), (footprint.used, footprint.limit))
+        for worker_id, use in self._uses.copy().items():
+            found[worker_id.name] = max(found.get(worker_id.name, (0, 0)), (use.used, use.limit))
         return found
 
     def close(self) -> None:
@@ -117,16 +117,16 @@ class MemoryMonitor:
         for worker_id, worker in self._launcher.workers.items():
             if worker.reason is not None or (measured := self._measure(worker_id, worker)) is None:
                 continue
-            footprint, used = measured
-            verdict = footprint.judge(used, serving=self._judge.is_serving(worker_id))
+            use, used = measured
+            verdict = use.judge(used, serving=self._judge.is_serving(worker_id))
             if verdict is not Verdict.FINE:
-                self._judge.judged(worker_id, verdict, footprint)
+                self._judge.judged(worker_id, verdict, use)
 
     def _measure(self, worker_id: WorkerId, worker: Worker) -> tuple[MemoryUse, int] | None:
         limit = worker.launch_info.memory_limit
         if limit is None or (used := _used(worker)) is None:
             return None
-        return self._footprints.setdefault(worker_id, MemoryUse(limit)), used
+        return self._uses.setdefault(worker_id, MemoryUse(limit)), used
 
 
 def _used(worker: Worker) -> int | None:

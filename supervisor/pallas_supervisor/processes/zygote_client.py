@@ -72,7 +72,7 @@ class _Process(HelperProcess):
         return answer
 
     def read_ready(self) -> None:
-        """Notice that it had come up, where nobody has asked yet."""
+        """Notice that it had come up, where nothing has awaited that yet."""
         with contextlib.suppress(OSError):
             self.ready = self.ready or self.channel.recv(4096) != b""
 
@@ -193,7 +193,7 @@ class Zygote:
         if exit_ is None:
             return
         asyncio.get_running_loop().remove_reader(process.pidfd)
-        with contextlib.suppress(OSError):  # no descriptor is left to look with: it is reaped by and by
+        with contextlib.suppress(OSError):  # no descriptor is left to look with: it is reaped later
             self._parent.reap([process.pid])
         os.close(process.pidfd)
         process.gone.set()

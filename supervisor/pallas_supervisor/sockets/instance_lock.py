@@ -53,5 +53,5 @@ def keep_cleaners_off(directory: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:  # a cleaner is at it just now, or the file system has no locks
-        _log.warning("%s is not kept from cleaners of temporary files: %s", directory, error)
+        _log.warning(f"{directory} is not kept from cleaners of temporary files: {error}")
     return descriptor

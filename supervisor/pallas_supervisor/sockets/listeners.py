@@ -128,7 +128,7 @@ def _explain(bind: str, port: int, purpose: str, error: OSError) -> str:
 
 
 def describe_holder(port: int) -> str:
-    """Who listens on a TCP port, as well as this user may know: `nginx (pid 42)`, escaped: names are anybody's."""
+    """Who listens on a TCP port, as far as this user may know: `nginx (pid 42)`, escaped: users choose names."""
     for process in _holders(port):
         try:
             return f"{terminal_line(process.name())} (pid {process.pid})"

@@ -61,16 +61,13 @@ class SocketStore:
         return found.listener
 
     def drop_unclaimed(self) -> None:
-        """Close what nobody wants; of what an earlier supervisor has left, the port is free from now on."""
+        """Close what no agent has taken; of what an earlier supervisor has left, the port is free from now on."""
         for each in self._unclaimed:
             if _is_ours(each.name):
                 _deafen(each.listener)
             else:
-                _log.warning(
-                    "%s listens on port %d, which no agent has; clients wait there for nobody: remove it from the unit",
-                    each.name or "the .socket unit",
-                    _port(each.listener),
-                )
+                which = f"{each.name or 'the .socket unit'} listens on port {_port(each.listener)}, which no agent has"
+                _log.warning(f"{which}; clients wait there for nobody: remove it from the unit")
             each.listener.close()
         wanted = self._stored - {each.name for each in self._unclaimed}
         for name in sorted(self._stored - wanted):

@@ -71,7 +71,7 @@ class Notifier:
     # --- descriptors that the manager keeps ---------------------------------------------------------------
 
     def store(self, name: str, descriptor: int) -> bool:
-        """Have the manager keep a copy of `descriptor` for whoever is started next; whether it was sent."""
+        """Have the manager keep a copy of `descriptor` for the next process of the unit; whether it was sent."""
         return self.send("FDSTORE=1", f"FDNAME={name}", descriptors=[descriptor])
 
     def remove(self, name: str) -> None:

@@ -67,7 +67,7 @@ class Processes:
             return None
 
     def keep(self, pids: Collection[int]) -> None:
-        """Forget all other processes, whose numbers may become somebody else's."""
+        """Forget all other processes, whose numbers may be given to others."""
         for pid in self._kept.keys() - set(pids):
             self._kept.pop(pid, None)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _DEFAULT_SIGNALS = signal.valid_signals()
-"""All: what whoever started this process has it ignore (a shell, with `&`: SIGQUIT) is ignored below it otherwise."""
+"""All: what this process was started to ignore (by a shell, with `&`: SIGQUIT) is ignored below it otherwise."""
 
 MOST_DESCRIPTORS = 65_536
 """Descriptors that a supervisor may want at the same time."""

@@ -45,7 +45,7 @@ class WorkerPipe:
         self.lines: deque[bytes] = deque()
         """Whole lines that have been read and not yet taken, without their line feeds."""
         self.ended = False
-        """Nobody can write to it any more."""
+        """No process can write to it any more."""
 
     def read(self) -> bool:
         """Read one chunk; whether there was anything."""
@@ -109,5 +109,5 @@ class WorkerPipe:
 
 
 def _decode(line: bytes) -> str:
-    """The line as a text of which each part can be told in bytes again."""
+    """The line as a text of which each part can be encoded again."""
     return line.decode("utf-8", "surrogateescape")

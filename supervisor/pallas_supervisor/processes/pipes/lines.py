@@ -113,7 +113,7 @@ class LineTaker:
         return source.allowance >= 1
 
     def learn_pid(self, source: LineSource) -> None:
-        """Ask for the process ID, while it can be told."""
+        """Ask for the process ID, while it is known."""
         if source.pid is None:
             source.pid = self._pid(source.id)
 

@@ -34,7 +34,7 @@ class NoticePipes:
         return theirs
 
     def send(self, worker_id: WorkerId, notice: Notice) -> None:
-        """Tell the worker, if it is there and reads what it is told."""
+        """Write a notice to the worker, if it is there and its pipe takes it."""
         if (writer := self._writers.get(worker_id)) is None:
             return
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
