@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from prometheus_client import Counter, Gauge, Histogram, values
@@ -30,7 +31,7 @@ from pallas_worker.telemetry.metrics_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from pallas_common.metrics.exposition import Family
 
@@ -139,174 +140,136 @@ def _open(slot: _Slot) -> None:
         lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
     )
     _series = _make_series(AgentFiles(slot.directory, slot.name, slot.agent))
-    if slot.agent is not None:
-        with _recording() as series:
-            if series is not None:
-                series.messages.labels(slot.agent, "ok")
-                series.messages.labels(slot.agent, "error")
-                series.message_seconds.labels(slot.agent)
+    if (agent := slot.agent) is not None:
+        _record(lambda series: series.messages.labels(agent, "ok"))
+        _record(lambda series: series.messages.labels(agent, "error"))
+        _record(lambda series: series.message_seconds.labels(agent))
 
 
 def _make_series(files: AgentFiles) -> _Series:
+    counter, histogram = partial(Counter, registry=None), partial(Histogram, registry=None)
+    latest = partial(Gauge, registry=None, multiprocess_mode="livemostrecent")
+    # A sum: while one worker takes over from another, the calls of both are the agent's.
+    total = partial(Gauge, registry=None, multiprocess_mode="livesum")
     return _Series(
         files=files,
-        messages=Counter(
+        messages=counter(
             "pallas_send_message_total",
             "send_message MCP calls, by outcome (ok, error); a cancelled call is an error.",
             ["agent", "outcome"],
-            registry=None,
         ),
-        message_seconds=Histogram(
+        message_seconds=histogram(
             "pallas_send_message_duration_seconds",
             "Wall-clock duration of send_message MCP calls, the whole agent loop included, in seconds.",
             ["agent"],
-            registry=None,
             buckets=MESSAGE_BUCKETS,
         ),
-        turns=Counter(
-            "pallas_llm_turns_total",
-            "Round-trips to the LLM provider.",
-            ["agent", "model"],
-            registry=None,
-        ),
-        tokens=Counter(
+        turns=counter("pallas_llm_turns_total", "Round-trips to the LLM provider.", ["agent", "model"]),
+        tokens=counter(
             "pallas_llm_tokens_total",
             "Tokens of LLM turns, by kind: input, output, cache_read, cache_write, cache_hit, reasoning.",
             ["agent", "model", "kind"],
-            registry=None,
         ),
-        tool_calls=Counter(
+        tool_calls=counter(
             "pallas_tool_calls_total",
             "Operations on downstream MCP servers, by kind of operation and outcome (ok, error).",
             ["agent", "server", "operation", "outcome"],
-            registry=None,
         ),
-        tool_seconds=Histogram(
+        tool_seconds=histogram(
             "pallas_tool_call_duration_seconds",
             "Duration of operations on downstream MCP servers in seconds.",
             ["agent", "server", "operation"],
-            registry=None,
             buckets=TOOL_BUCKETS,
         ),
-        refused_calls=Counter(
+        refused_calls=counter(
             "pallas_refused_tool_calls_total",
             "Tool calls of the agent's models that were not run: it has no such tool, or a filter hides it.",
             ["agent"],
-            registry=None,
         ),
-        downstream_up=Gauge(
+        downstream_up=latest(
             "pallas_downstream_up",
             "1 when the downstream MCP server passed its newest background probe, else 0.",
             ["agent", "server"],
-            registry=None,
-            multiprocess_mode="livemostrecent",
         ),
-        provider_up=Gauge(
+        provider_up=latest(
             "pallas_llm_provider_up",
             "1 when the active LLM provider passed its newest check, else 0.",
             ["provider"],
-            registry=None,
-            multiprocess_mode="livemostrecent",
         ),
-        health_checked=Gauge(
+        health_checked=latest(
             "pallas_health_checked_timestamp_seconds",
             "When the agent's newest round of background probes ended, in seconds since the epoch.",
             ["agent"],
-            registry=None,
-            multiprocess_mode="livemostrecent",
         ),
-        # A sum: while one worker takes over from another, the calls of both are the agent's.
-        calls_running=Gauge(
-            "pallas_calls_running",
-            "send_message calls that run now; max_concurrency bounds them.",
-            ["agent"],
-            registry=None,
-            multiprocess_mode="livesum",
+        calls_running=total(
+            "pallas_calls_running", "send_message calls that run now; max_concurrency bounds them.", ["agent"]
         ),
-        calls_waiting=Gauge(
+        calls_waiting=total(
             "pallas_calls_waiting",
             "send_message calls that wait for their turn now; max_queue bounds them.",
             ["agent"],
-            registry=None,
-            multiprocess_mode="livesum",
         ),
     )
 
 
 def observe_send_message(agent: str, outcome: Outcome, seconds: float) -> None:
     """One `send_message` call has ended after `seconds`."""
-    with _recording() as series:
-        if series is not None:
-            series.messages.labels(agent, outcome).inc()
-            series.message_seconds.labels(agent).observe(seconds)
+    _record(lambda series: series.messages.labels(agent, outcome).inc())
+    _record(lambda series: series.message_seconds.labels(agent).observe(seconds))
 
 
 def count_llm_turn(agent: str, model: str) -> None:
     """The LLM provider has answered once; `model` is the model's own name, without its provider."""
-    with _recording() as series:
-        if series is not None:
-            series.turns.labels(agent, model).inc()
+    _record(lambda series: series.turns.labels(agent, model).inc())
 
 
 def count_llm_tokens(agent: str, model: str, kind: TokenKind, n: int) -> None:
     """LLM turns have used `n` tokens of one kind; nothing is recorded for a number below 1."""
-    with _recording() as series:
-        if series is not None and n > 0:
-            series.tokens.labels(agent, model, kind).inc(n)
+    if n > 0:
+        _record(lambda series: series.tokens.labels(agent, model, kind).inc(n))
 
 
 def observe_tool_call(agent: str, server: str, operation: str, outcome: Outcome, seconds: float) -> None:
     """One operation on a downstream server has ended after `seconds`."""
-    with _recording() as series:
-        if series is not None:
-            series.tool_calls.labels(agent, server, operation, outcome).inc()
-            series.tool_seconds.labels(agent, server, operation).observe(seconds)
+    _record(lambda series: series.tool_calls.labels(agent, server, operation, outcome).inc())
+    _record(lambda series: series.tool_seconds.labels(agent, server, operation).observe(seconds))
 
 
 def count_refused_tool_calls(agent: str, n: int) -> None:
     """So many tool calls of the agent's models were refused; nothing is recorded for a number below 1."""
-    with _recording() as series:
-        if series is not None and n > 0:
-            series.refused_calls.labels(agent).inc(n)
+    if n > 0:
+        _record(lambda series: series.refused_calls.labels(agent).inc(n))
 
 
 def set_downstream_up(agent: str, server: str, up: bool) -> None:
     """The newest probe of the downstream server has passed or failed."""
-    with _recording() as series:
-        if series is not None:
-            series.downstream_up.labels(agent, server).set(up)
+    _record(lambda series: series.downstream_up.labels(agent, server).set(up))
 
 
 def set_llm_provider_up(provider: str, up: bool) -> None:
     """The newest check of the active LLM provider has passed or failed."""
-    with _recording() as series:
-        if series is not None:
-            series.provider_up.labels(provider).set(up)
+    _record(lambda series: series.provider_up.labels(provider).set(up))
 
 
 def set_health_checked(agent: str) -> None:
     """A round of background probes has ended."""
-    with _recording() as series:
-        if series is not None:
-            series.health_checked.labels(agent).set_to_current_time()
+    _record(lambda series: series.health_checked.labels(agent).set_to_current_time())
 
 
 def set_calls(agent: str, running: int, waiting: int) -> None:
     """So many `send_message` calls run now, and so many wait for their turn."""
-    with _recording() as series:
-        if series is not None:
-            series.calls_running.labels(agent).set(running)
-            series.calls_waiting.labels(agent).set(waiting)
+    _record(lambda series: series.calls_running.labels(agent).set(running))
+    _record(lambda series: series.calls_waiting.labels(agent).set(waiting))
 
 
 def look_after_files() -> None:
     """Make files again that somebody has removed; for every now and then."""
-    if _slot is None or _slot.agent is None or ReservedFile.upkeep is None:
+    if _slot is None or (agent := _slot.agent) is None or ReservedFile.upkeep is None:
         return
-    with _recording() as series:
-        if series is not None:
-            ReservedFile.upkeep.is_due = True
-            series.messages.labels(_slot.agent, "ok").inc(0)  # a write looks, with nobody else writing
+    ReservedFile.upkeep.is_due = True
+    _record(
+        lambda series: series.messages.labels(agent, "ok").inc(0)
+    )  # a write looks, with nobody else writing
 
 
 def render(accept: str | None, facts: Iterable[Family] = ()) -> tuple[bytes, str]:
@@ -328,9 +291,8 @@ def render(accept: str | None, facts: Iterable[Family] = ()) -> tuple[bytes, str
     return page([*facts, *_series.files.merged.families()], content_type), content_type
 
 
-@contextmanager
-def _recording() -> Iterator[_Series | None]:
-    """The open series, or None before `open_metrics`; an error of the disk drops what is recorded."""
+def _record(write: Callable[[_Series], object]) -> None:
+    """Write into the open series; before `open_metrics`, and where the disk has no room, nothing is recorded."""
     if (
         _series is None
         and _slot is not None
@@ -339,10 +301,11 @@ def _recording() -> Iterator[_Series | None]:
     ):
         with suppress(SlotBusyError):
             _open(_slot)
-    try:
-        yield _series
-    except OSError as error:
-        _complain(error)
+    if _series is not None:
+        try:
+            write(_series)
+        except OSError as error:
+            _complain(error)
 
 
 def _complain(error: OSError) -> None:
