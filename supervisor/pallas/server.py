@@ -71,7 +71,8 @@ def main(agent: str | None, config: Path | None) -> None:
     except OSError as error:
         _give_up(f"cannot start: {error}", EXIT_FAILED)
     # Only now, while the zygote is importing beside us: a refused configuration should not wait for these.
-    from pallas.daemon import Assignment, single, supervise
+    from pallas.assignment import Assignment, single
+    from pallas.daemon import supervise
     from pallas_supervisor.sockets.instance_lock import AlreadyRunningError
     from pallas_supervisor.sockets.listeners import PortsTakenError
 

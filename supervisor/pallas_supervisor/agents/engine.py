@@ -32,6 +32,7 @@ from pallas_supervisor.lifecycle.events import (
     DependencyLost,
     Elapsed,
     Event,
+    KillNow,
     SecondWorkerElapsed,
     Start,
     Stop,
@@ -127,6 +128,12 @@ class Engine:
         self._reconcile()
         await self.until(lambda: not any(self._moving(agent) for agent in self.agents.values()))
         self.close()
+
+    def kill_all(self) -> None:
+        """End every worker without grace."""
+        for name, agent in self.agents.items():
+            for generation in agent.generations:
+                self.post(name, KillNow(generation))
 
     def close(self) -> None:
         """Let no timer run any more."""

@@ -16,7 +16,6 @@ from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, pol
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.reports import WorkerReports
 from pallas_supervisor.health.shared_probes import SharedProbes
-from pallas_supervisor.lifecycle.events import KillNow
 from pallas_supervisor.logs.transitions import tell_transition
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
@@ -174,12 +173,6 @@ class AgentManager:
             self.drift.agent_removed,
         )
         parts.configuration_changed.add(take_over, self.drift.configuration_changed)
-
-    def kill_all(self) -> None:
-        """End every worker without grace."""
-        for name, agent in self.engine.agents.items():
-            for generation in agent.generations:
-                self.engine.post(name, KillNow(generation))
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)

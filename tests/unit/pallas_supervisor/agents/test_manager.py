@@ -29,8 +29,8 @@ from pallas_supervisor.lifecycle.events import Stop
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.sockets.listeners import open_listeners
 from support.ports import free_ports
-from support.supervisor.fleet import Rig, rig, two_agents
 from support.supervisor.processes import PATIENCE
+from support.supervisor.rig import Rig, rig, two_agents
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -88,14 +88,14 @@ def degraded(message: str = "no library") -> HealthReport:
 def test_the_supervisor_answers_while_no_worker_does(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         def on() -> bool:
-            return "library" in rig.fleet.responders.answering
+            return "library" in rig.manager.responders.answering
 
         seen = [on()]
         rig.operations.start(["library"])
         seen.append(on())  # starting
         rig.come_up("library")
         seen.append(on())
-        rig.fleet.engine.post("library", Stop())
+        rig.manager.engine.post("library", Stop())
         seen.append(on())  # stopping: the worker still drains
         rig.end("library")
         seen.append(on())
@@ -125,11 +125,11 @@ def test_clients_learn_why_nobody_serves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def do(rig: Rig) -> None:
-        monkeypatch.setattr(rig.fleet.engine._rng, "random", lambda: 0.5)
-        monkeypatch.setattr(rig.fleet.engine, "now", lambda: 50.0)
+        monkeypatch.setattr(rig.manager.engine._rng, "random", lambda: 0.5)
+        monkeypatch.setattr(rig.manager.engine, "now", lambda: 50.0)
         prepare(rig)
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
-            answer = await client.post(f"http://127.0.0.1:{rig.fleet.facts.ports['library']}/mcp", json={})
+            answer = await client.post(f"http://127.0.0.1:{rig.manager.facts.ports['library']}/mcp", json={})
         assert answer.status_code == 503
         assert answer.json()["error"]["message"] == message
         assert answer.headers["retry-after"] == str(retry_after)
@@ -177,7 +177,7 @@ def test_a_worker_that_repeats_itself_is_probed_once(tmp_path: Path, probes: Pro
             report(rig, READY)
         await settled()
         assert probes.running == 1
-        rig.fleet.engine.post("library", Stop())
+        rig.manager.engine.post("library", Stop())
         await settled()
         assert probes.running == 0
 
@@ -188,7 +188,7 @@ def test_a_worker_that_is_ready_too_late_is_not_probed(tmp_path: Path, probes: P
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.appear("library")
-        rig.fleet.engine.post("library", Stop())
+        rig.manager.engine.post("library", Stop())
         report(rig, READY)
         await settled()
         assert probes.running == 0
@@ -207,11 +207,11 @@ def test_reports_of_another_generation_or_agent_count_for_nothing(tmp_path: Path
         for generation in (0, 2):
             report(rig, READY, generation=generation)
             report(rig, degraded(), generation=generation)
-        rig.fleet.reports_in.take(WorkerId("nobody", 1), READY)
+        rig.manager.reports_in.take(WorkerId("nobody", 1), READY)
         await settled()
         assert probes.running == 0
-        assert rig.fleet.status.reports.health(rig.fleet.engine.agents["library"]) is None
-        assert rig.fleet.status.reports.model(rig.fleet.engine.agents["library"]) is None
+        assert rig.manager.status.reports.health(rig.manager.engine.agents["library"]) is None
+        assert rig.manager.status.reports.model(rig.manager.engine.agents["library"]) is None
 
     on_rig(tmp_path, do)
 
@@ -222,8 +222,8 @@ def test_why_a_worker_gave_up_is_said_on_one_line(tmp_path: Path) -> None:
         rig.appear("library")
         report(rig, FailedReport(message="ImportError: no module\n  named x\n", permanent=True))
         rig.end("library", Exit(status=78))
-        assert rig.fleet.status.why("library") == "ImportError: no module named x"
-        assert rig.fleet.status.summary() == "0/1 agents ready; library: ImportError: no module named x"
+        assert rig.manager.status.why("library") == "ImportError: no module named x"
+        assert rig.manager.status.summary() == "0/1 agents ready; library: ImportError: no module named x"
 
     on_rig(tmp_path, do)
 
@@ -234,13 +234,13 @@ def test_health_is_that_of_the_present_process(tmp_path: Path) -> None:
         rig.appear("library")
         report(rig, degraded("while starting"))
         rig.come_up("library")
-        assert rig.fleet.facts.health.get("library") == "degraded"
-        rig.fleet.engine.post("library", Stop())
+        assert rig.manager.facts.health.get("library") == "degraded"
+        rig.manager.engine.post("library", Stop())
         report(rig, degraded("while stopping"))
         rig.end("library")
         rig.operations.start(["library"])
         rig.come_up("library")
-        assert rig.fleet.facts.health["library"] == "ok"
+        assert rig.manager.facts.health["library"] == "ok"
         rig.end("library", Exit(signal=9))
 
     on_rig(tmp_path, do)
@@ -254,7 +254,7 @@ def test_health_said_before_a_failed_start_is_not_the_next_ones(tmp_path: Path) 
         rig.end("library", Exit(signal=9))
         rig.operations.start(["library"])
         rig.come_up("library")
-        assert rig.fleet.facts.health["library"] == "ok"
+        assert rig.manager.facts.health["library"] == "ok"
 
     on_rig(tmp_path, do)
 
@@ -266,7 +266,7 @@ def test_observers_hear_of_news_only(tmp_path: Path) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
         heard: list[int] = []
-        rig.fleet.parts.changed.add(lambda: heard.append(1))
+        rig.manager.parts.changed.add(lambda: heard.append(1))
         for message in ("no library", "no library", "no model", "no model"):
             report(rig, degraded(message))
         assert len(heard) == 2
@@ -283,8 +283,8 @@ def test_an_exit_is_logged_with_the_process_that_ended(
         rig.end("library", Exit(signal=9))
         rig.operations.start(["library"])
         rig.come_up("library")
-        rig.fleet.engine.post("library", Stop())
-        timer = rig.fleet.engine._timers["library"]
+        rig.manager.engine.post("library", Stop())
+        timer = rig.manager.engine._timers["library"]
         timer._run()
         timer.cancel()
         assert rig.states()["library"] == "killing"
@@ -331,7 +331,7 @@ def test_the_catalogue_follows_the_fleet(tmp_path: Path) -> None:
         directory = rig.catalogue()
 
         def listed() -> list[str]:
-            return rig.fleet.status.listed()
+            return rig.manager.status.listed()
 
         assert listed() == []
         rig.operations.start([])
@@ -339,7 +339,7 @@ def test_the_catalogue_follows_the_fleet(tmp_path: Path) -> None:
         rig.come_up("library")
         rig.end("library", Exit(signal=9))
         assert listed() == ["library", "research"], "one that restarts stays"
-        rig.fleet.engine.post("research", Stop())
+        rig.manager.engine.post("research", Stop())
         rig.end("research")
         assert listed() == ["library"]
         answer = await ask(rig, "/.well-known/mcp/server.json")
@@ -372,7 +372,7 @@ def test_metrics_of_the_supervisor(tmp_path: Path) -> None:
         assert found["pallas_worker_restarts_total", (library, ("reason", "crash"))] == 1
         assert found["pallas_worker_start_seconds_count", (library,)] == 2
         assert found["pallas_agent_health_status", (library,)] == 1
-        assert found["pallas_agent_info", (library, ("port", str(rig.fleet.facts.ports["library"])))] == 1
+        assert found["pallas_agent_info", (library, ("port", str(rig.manager.facts.ports["library"])))] == 1
 
     on_rig(tmp_path, do)
 
@@ -385,9 +385,9 @@ def test_nothing_is_left_of_a_removed_agent_in_the_metrics(tmp_path: Path) -> No
         rig.operations.restart_now(["research"])
         rig.end("research")
         rig.come_up("research")
-        rig.write({"library": {"port": rig.fleet.facts.ports["library"]}})
+        rig.write({"library": {"port": rig.manager.facts.ports["library"]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await rig.fleet.engine.until(lambda: rig.states()["research"] == "stopping")
+        await rig.manager.engine.until(lambda: rig.states()["research"] == "stopping")
         rig.end("research")
         await reloading
         assert "research" not in (await ask(rig, "/metrics")).text
@@ -399,9 +399,9 @@ def test_a_scrape_beside_a_reload_leaves_out_what_is_half_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def do(rig: Rig) -> None:
-        ports = dict(rig.fleet.facts.ports)
+        ports = dict(rig.manager.facts.ports)
         del ports["research"]
-        monkeypatch.setattr(type(rig.fleet.facts), "ports", ports)
+        monkeypatch.setattr(type(rig.manager.facts), "ports", ports)
         text = (await ask(rig, "/metrics")).text
         assert 'pallas_agent_info{agent="library"' in text
         assert "research" not in text
@@ -450,14 +450,14 @@ def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_
         rig.operations.restart(["library"])
         rig.appear("library")
         report(rig, HealthReport(status="ok", timestamp="2026-01-01T00:00:00Z"), generation=2)
-        assert rig.fleet.facts.health.get("library") == "degraded"
-        [entry] = rig.fleet.status.entries(["library"])
+        assert rig.manager.facts.health.get("library") == "degraded"
+        [entry] = rig.manager.status.entries(["library"])
         assert entry["replacement"] == {"generation": 2, "state": "starting", "pid": 4000}
         assert entry["message"] == "being replaced (operator): a new worker is starting"
         report(rig, READY, generation=2)
         assert probes.running == 0, "a probe of the port might meet the old worker"
-        assert rig.fleet.facts.health["library"] == "ok"
-        [entry] = rig.fleet.status.entries(["library"])
+        assert rig.manager.facts.health["library"] == "ok"
+        [entry] = rig.manager.status.entries(["library"])
         assert (entry["state"], entry["generation"], entry["restarts"]) == ("ready", 2, 1)
         assert entry["replacement"]["state"] == "draining"
         assert entry["message"] == "replaced; process 4000 is draining"
@@ -472,12 +472,12 @@ def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Pat
         rig.operations.start(["library"])
         rig.come_up("library")
         report(rig, WatchReport(targets=("store",)))
-        assert set(rig.fleet.shared_probes._targets) == {"store"}
-        rig.fleet.parts.process_gone(WorkerId("library", 1))
+        assert set(rig.manager.shared_probes._targets) == {"store"}
+        rig.manager.parts.process_gone(WorkerId("library", 1))
         rig.end("library", Exit(status=1))
         assert rig.states()["library"] == "backoff"
         report(rig, WatchReport(targets=("store",)), generation=1)
-        assert rig.fleet.shared_probes._targets == {}
+        assert rig.manager.shared_probes._targets == {}
 
     on_rig(tmp_path, do)
 
@@ -488,18 +488,18 @@ def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
-        rig.fleet.log_router.secrets.add(["hunter2-hunter2"])
+        rig.manager.log_router.secrets.add(["hunter2-hunter2"])
         rig.report("library", WatchReport(targets=("store",)))
         for at in (future, 1.0):
             found = ProbeResult(target="store", up=True, latency=0.1, at=at, checked="now")
             rig.report("library", ProbedReport(results=(found,)))
-        newest = rig.fleet.shared_probes._targets["store"].newest
+        newest = rig.manager.shared_probes._targets["store"].newest
         assert newest is not None
         assert newest.at == 1.0
         rig.report("library", FailedReport(message="hunter2-hunter2 " * 10_000, permanent=False))
         rig.end("library", Exit(status=1))
-        assert "hunter2" not in rig.fleet.status.why("library")
-        assert len(rig.fleet.status.why("library")) < 3_000
-        assert "[redacted]" in rig.fleet.status.why("library")
+        assert "hunter2" not in rig.manager.status.why("library")
+        assert len(rig.manager.status.why("library")) < 3_000
+        assert "[redacted]" in rig.manager.status.why("library")
 
     on_rig(tmp_path, do)

@@ -21,7 +21,7 @@ from pallas_supervisor.agents.errors import RefusedError
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.sockets.listeners import PortsTakenError
 from support.ports import free_ports
-from support.supervisor.fleet import Rig, on_rig, two_agents
+from support.supervisor.rig import Rig, on_rig, two_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,18 +35,18 @@ def two() -> dict[str, dict[str, object]]:
 
 async def until(rig: Rig, **states: str) -> None:
     """Return as soon as the agents are in these states."""
-    await rig.fleet.engine.until(lambda: rig.states(states) == states)
+    await rig.manager.engine.until(lambda: rig.states(states) == states)
 
 
 async def serve(rig: Rig, *names: str) -> None:
     """Let the agents' workers come up, with what the configuration says at the moment."""
     for name in names:
-        await rig.fleet.preparation.prepare(WorkerId(name, rig.world.newest(name).generation))
+        await rig.manager.preparation.prepare(WorkerId(name, rig.world.newest(name).generation))
     rig.come_up(*names)
 
 
 def outdated(rig: Rig) -> dict[str, list[str]]:
-    return {entry["name"]: entry["outdated"] for entry in rig.fleet.status.entries() if entry["outdated"]}
+    return {entry["name"]: entry["outdated"] for entry in rig.manager.status.entries() if entry["outdated"]}
 
 
 def answering(port: int) -> bool:
@@ -61,35 +61,35 @@ def test_a_reload_that_changes_nothing_moves_nothing(
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         rig.come_up("library")
-        agents = dict(rig.fleet.engine.agents)
+        agents = dict(rig.manager.engine.agents)
         plan = await rig.reloading.reload(dry_run=False)
         assert set(plan.unchanged) == set(two)
-        assert all(rig.fleet.engine.agents[name] is agent for name, agent in agents.items())
+        assert all(rig.manager.engine.agents[name] is agent for name, agent in agents.items())
 
     on_rig(tmp_path, two, do)
 
 
 def test_a_dry_run_only_says_what_would_be_done(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
-        deployment = rig.fleet.drift.deployment
+        deployment = rig.manager.drift.deployment
         rig.write({"library": {"port": free_ports(1)[0]}})
         plan = await rig.reloading.reload(dry_run=True)
         assert plan.removed == ("research",)
         assert plan.changed["library"].action == "rebind"
-        assert rig.fleet.drift.deployment is deployment
-        assert set(rig.fleet.responders.listeners) == set(two)
+        assert rig.manager.drift.deployment is deployment
+        assert set(rig.manager.responders.listeners) == set(two)
 
     on_rig(tmp_path, two, do)
 
 
 def test_a_file_with_problems_changes_nothing(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
-        deployment = rig.fleet.drift.deployment
+        deployment = rig.manager.drift.deployment
         rig.write({**two, "jarvis": {"port": two["library"]["port"], "colour": "red"}})
         with pytest.raises(ConfigurationError) as caught:
             await rig.reloading.reload(dry_run=False)
         assert len(caught.value.problems) == 2
-        assert rig.fleet.drift.deployment is deployment
+        assert rig.manager.drift.deployment is deployment
 
     on_rig(tmp_path, two, do)
 
@@ -115,7 +115,7 @@ def test_a_port_that_is_taken_is_said_at_once_and_changes_nothing(
             rig.write({**two, "jarvis": {"port": port}, "engineering": {"port": free_ports(1)[0]}})
             with pytest.raises(PortsTakenError, match=rf"port {port} \(jarvis\) is taken by .*{os.getpid()}"):
                 await rig.reloading.reload(dry_run=False)
-        assert list(rig.fleet.engine.agents) == list(two)
+        assert list(rig.manager.engine.agents) == list(two)
 
     on_rig(tmp_path, two, do)
 
@@ -128,7 +128,7 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
         rig.come_up("library")
         await serve(rig, "research")
         for name in two:
-            rig.fleet.store.slot(name, 1)
+            rig.manager.store.slot(name, 1)
         rig.write({"library": two["library"], "jarvis": {"port": port, "depends_on": ["library"]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
         await until(rig, library="ready", research="stopping")
@@ -137,10 +137,10 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
         assert rig.states() == {"library": "ready", "jarvis": "starting"}
         assert answering(port)
         assert not answering(int(str(two["research"]["port"])))
-        counted = b"".join(family.lines for family in rig.fleet.store.families())
+        counted = b"".join(family.lines for family in rig.manager.store.families())
         assert b"library" in counted
         assert b"research" not in counted
-        assert "research" not in rig.fleet.drift._origins
+        assert "research" not in rig.manager.drift._origins
 
     on_rig(tmp_path, two, do)
 
@@ -186,7 +186,7 @@ def test_who_does_not_depend_on_it_any_more_does_not_notice_that_an_agent_leaves
         rig.end("library")
         await reloading
         assert rig.states()["research"] == "ready"
-        assert rig.fleet.engine.agents["research"].generation == 1
+        assert rig.manager.engine.agents["research"].generation == 1
 
     on_rig(tmp_path, {**two, "research": strict}, do)
 
@@ -205,7 +205,7 @@ def test_a_new_name_may_take_over_the_port(tmp_path: Path, two: dict[str, dict[s
         await reloading
         assert rig.states() == {"library": "ready", "investigation": "starting"}
         assert answering(port), "nobody was refused meanwhile"
-        assert rig.fleet.responders.listeners["investigation"].getsockname()[1] == port
+        assert rig.manager.responders.listeners["investigation"].getsockname()[1] == port
 
     on_rig(tmp_path, two, do)
 
@@ -224,7 +224,9 @@ def test_agents_may_swap_their_ports(tmp_path: Path, two: dict[str, dict[str, ob
         )
         await rig.reloading.reload(dry_run=False)
         assert rig.states() == {"library": "stopping", "research": "stopping"}
-        held = {name: listener.getsockname()[1] for name, listener in rig.fleet.responders.listeners.items()}
+        held = {
+            name: listener.getsockname()[1] for name, listener in rig.manager.responders.listeners.items()
+        }
         assert held == {"library": ports["research"], "research": ports["library"]}
 
     on_rig(tmp_path, two, do)
@@ -240,7 +242,7 @@ def test_a_reload_takes_its_turn(tmp_path: Path, two: dict[str, dict[str, object
         await until(rig, research="stopping")
         rig.write(two)
         second = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
-        await rig.fleet.drift.look()
+        await rig.manager.drift.look()
         assert not second.done()
         rig.end("research")
         assert (await first).removed == ("research",)
@@ -260,14 +262,14 @@ def test_workers_get_the_new_settings(
     async def do(rig: Rig) -> None:
         rig.operations.start([])
         await serve(rig, "library")
-        assert (await rig.fleet.preparation.prepare(WorkerId("library", 1))).log_level == "INFO"
+        assert (await rig.manager.preparation.prepare(WorkerId("library", 1))).log_level == "INFO"
         (tmp_path / "fastagent.config.yaml").write_text(
             "default_model: passthrough\nlogger:\n  level: debug\n"
         )
         plan = await rig.reloading.reload(dry_run=False)
         assert plan.changed["library"].fields == ("fastagent.config.yaml",)
         assert plan.changed["library"].action == "respawn"
-        specification = await rig.fleet.preparation.prepare(WorkerId("library", 2))
+        specification = await rig.manager.preparation.prepare(WorkerId("library", 2))
         assert specification.log_level == "DEBUG"
         assert specification.default_model == "passthrough"
         assert ours.level == logging.DEBUG, "and so do we"
@@ -284,14 +286,14 @@ def test_an_agent_is_outdated_until_its_worker_has_been_replaced(
         await serve(rig, "research")
         (tmp_path / "fastagent.secrets.yaml").write_text("openai: {api_key: new}\n")
         rig.write({**two, "research": {**two["research"], "title": "Research!"}})
-        await rig.fleet.drift.look()
+        await rig.manager.drift.look()
         secrets = "fastagent.secrets.yaml"
         assert outdated(rig) == {"library": [secrets], "research": ["agents.yaml", secrets]}
-        assert rig.fleet.drift.document() == {"changed": ["agents.yaml"], "problems": 0}
+        assert rig.manager.drift.document() == {"changed": ["agents.yaml"], "problems": 0}
         plan = await rig.reloading.reload(dry_run=False)
         assert plan.changed["library"].fields == (secrets,)
         assert plan.changed["research"].fields == ("title", secrets)
-        assert rig.fleet.drift.document() == {"changed": [], "problems": 0}
+        assert rig.manager.drift.document() == {"changed": [], "problems": 0}
         assert outdated(rig).keys() == set(two), "they still run"
         await serve(rig, "library")
         assert outdated(rig).keys() == {"research"}
@@ -310,7 +312,7 @@ def test_a_replacement_under_way_is_left_to_it_and_one_that_failed_is_tried_agai
         for _ in range(2):
             await rig.reloading.reload(dry_run=False)
             assert [process.generation for process in rig.world.of("library")] == [2, 1]
-            await rig.fleet.preparation.prepare(WorkerId("library", 2))
+            await rig.manager.preparation.prepare(WorkerId("library", 2))
             rig.appear("library")
         assert outdated(rig) == {"library": [".env"]}
         rig.end("library", Exit(status=1))
@@ -333,7 +335,7 @@ def test_variables_follow_the_file_but_never_the_environments_own(
 
     async def do(rig: Rig) -> None:
         async def given() -> dict[str, str]:
-            found = (await rig.fleet.preparation.prepare(WorkerId("library", 1))).environment
+            found = (await rig.manager.preparation.prepare(WorkerId("library", 1))).environment
             return {name: value for name, value in found.items() if name.startswith("TEST_")}
 
         write("TEST_A=1\nTEST_B=1\nTEST_OWN=file\n")
@@ -383,7 +385,7 @@ def test_all_that_is_wrong_is_said_in_one_go_and_in_the_log(
         assert said == [".env", "agents.yaml", "fastagent.config.yaml"]
         logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert logged[:3] == [str(problem) for problem in caught.value.problems]
-        assert rig.fleet.drift.document() == {"changed": said, "problems": 3}
+        assert rig.manager.drift.document() == {"changed": said, "problems": 3}
 
     on_rig(tmp_path, two, do)
 
@@ -425,7 +427,7 @@ def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
         rig.write({"library": two["library"], "jarvis": {"port": free_ports(1)[0]}})
         reloading = asyncio.ensure_future(rig.reloading.reload(dry_run=False))
         await until(rig, research="stopping")
-        stopping = asyncio.ensure_future(rig.fleet.engine.shut_down())
+        stopping = asyncio.ensure_future(rig.manager.engine.shut_down())
         await asyncio.sleep(0)
         rig.end("research")
         with pytest.raises(RefusedError, match="is stopping"):
@@ -433,9 +435,9 @@ def test_a_supervisor_that_stops_meanwhile_keeps_what_it_has(
         rig.end("library")
         await stopping
         assert (
-            rig.fleet.responders.agents
-            == set(rig.fleet.responders.listeners)
-            == set(rig.fleet.engine.agents)
+            rig.manager.responders.agents
+            == set(rig.manager.responders.listeners)
+            == set(rig.manager.engine.agents)
             == set(two)
         )
 
@@ -448,7 +450,7 @@ def test_a_supervisor_at_its_end_opens_no_port_and_starts_nobody(
     port = free_ports(1)[0]
 
     async def do(rig: Rig) -> None:
-        await rig.fleet.engine.shut_down()
+        await rig.manager.engine.shut_down()
         rig.write({**two, "jarvis": {"port": port}})
         with (
             patch(
@@ -469,7 +471,9 @@ def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
 ) -> None:
     async def do(rig: Rig) -> None:
         heard: list[str | None] = []
-        rig.fleet.parts.changed.add(lambda: heard.append(rig.fleet.drift.deployment.agents["library"].icon))
+        rig.manager.parts.changed.add(
+            lambda: heard.append(rig.manager.drift.deployment.agents["library"].icon)
+        )
         rig.write({**two, "library": {**two["library"], "icon": "https://example.com/icon.svg"}})
         await rig.reloading.reload(dry_run=False)
         assert heard == ["https://example.com/icon.svg"]
@@ -491,9 +495,9 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
             for module in ("deployment.agents_file", "source", "configured_secrets", "environment.dotenv"):
                 patched.enter_context(patch(f"pallas_registry.{module}.read_file", watched))
             patched.enter_context(patch("pallas_supervisor.reload.fingerprints.read_file", watched))
-            await rig.fleet.preparation.prepare(WorkerId("library", 1))
+            await rig.manager.preparation.prepare(WorkerId("library", 1))
             assert readers.keys() >= {".env", "fastagent.secrets.yaml"}
-            await rig.fleet.drift.look()
+            await rig.manager.drift.look()
             await rig.reloading.reload(dry_run=True)
         assert readers.keys() >= {"agents.yaml", ".env", "fastagent.secrets.yaml"}
         assert threading.get_ident() not in set().union(*readers.values())
@@ -503,7 +507,7 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
 
 def test_a_single_agent_stays_alone(tmp_path: Path, two: dict[str, dict[str, object]]) -> None:
     async def do(rig: Rig) -> None:
-        drift = rig.fleet.drift
+        drift = rig.manager.drift
         drift.source = replace(drift.source, only="library")
         assert set((await drift.read()).deployment.agents) == {"library"}
         rig.write({"research": {"port": two["research"]["port"]}})

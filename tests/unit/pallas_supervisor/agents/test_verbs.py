@@ -1,4 +1,4 @@
-"""The operator's verbs on a real fleet without processes; its sockets are real."""
+"""The operator's verbs on real parts and sockets, but without processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
 from pallas_supervisor.lifecycle.states import Exit
-from support.supervisor.fleet import Rig, on_rig, two_agents
+from support.supervisor.rig import Rig, on_rig, two_agents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,9 +98,10 @@ def test_a_restart_that_fails_is_told(tmp_path: Path, two: dict[str, dict[str, o
         rig.end("library", Exit(status=1))
         assert await waiting is False
         assert (
-            rig.fleet.status.why("library") == "could not be replaced, the old worker goes on: exit status 1"
+            rig.manager.status.why("library")
+            == "could not be replaced, the old worker goes on: exit status 1"
         )
-        assert {agent.generation for agent in rig.fleet.engine.agents.values()} == {1}
+        assert {agent.generation for agent in rig.manager.engine.agents.values()} == {1}
 
     on_rig(tmp_path, two, do)
 

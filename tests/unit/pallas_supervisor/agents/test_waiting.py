@@ -1,4 +1,4 @@
-"""Who waits in the backlog and who gets a 503: agents whose dependencies come up, and the whole fleet at the end."""
+"""Who waits in the backlog and who gets a 503: agents whose dependencies come up, and all of them at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_supervisor.lifecycle.events import Stop
 from pallas_supervisor.lifecycle.states import Exit
 from support.ports import free_ports
-from support.supervisor.fleet import Rig, rig
+from support.supervisor.rig import Rig, rig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ def on_rig(directory: Path, do: Callable[[Rig], Awaitable[None]]) -> None:
 
 def answered(rig: Rig) -> set[str]:
     """The agents for which the supervisor answers."""
-    return rig.fleet.responders.answering
+    return rig.manager.responders.answering
 
 
 def test_connections_wait_while_all_that_an_agent_needs_is_on_its_way(tmp_path: Path) -> None:
@@ -57,9 +57,9 @@ def test_at_the_end_connections_wait_for_the_next_supervisor_where_there_will_be
         for name in NAMES:
             rig.operations.start([name])
             rig.come_up(name)
-        rig.fleet.responders.retire()
+        rig.manager.responders.retire()
         for name in reversed(NAMES):
-            rig.fleet.engine.post(name, Stop())
+            rig.manager.engine.post(name, Stop())
             rig.end(name)
         assert answered(rig) == {"library", "jarvis"}
 

@@ -15,7 +15,7 @@ from pallas_supervisor.http.control_requests import MAX_BODY
 from pallas_supervisor.lifecycle.states import Exit, State
 from pallas_supervisor.sockets.listeners import PortsTakenError
 from support.ports import free_ports
-from support.supervisor.fleet import Rig, rig
+from support.supervisor.rig import Rig, rig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -241,7 +241,7 @@ def test_waits_do_not_accumulate(tmp_path: Path) -> None:
             await bench.post(
                 "/v1/wait", {"for": "ready", "timeout": 0.001, "agents": ["library"]}, status=504
             )
-        assert not bench.rig.fleet.engine._changed
+        assert not bench.rig.manager.engine._changed
 
     on_bench(tmp_path, do)
 
@@ -356,7 +356,7 @@ def test_a_defect_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def fail() -> None:
             raise ZeroDivisionError("division by zero")
 
-        monkeypatch.setattr(bench.rig.fleet.status, "health_document", fail)
+        monkeypatch.setattr(bench.rig.manager.status, "health_document", fail)
         answer = await bench.get("/v1/health", status=500)
         assert answer["error"].startswith("a defect of the supervisor (ZeroDivisionError: division by zero)")
 
@@ -365,7 +365,7 @@ def test_a_defect_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_reload(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
-        library = bench.rig.fleet.facts.ports["library"]
+        library = bench.rig.manager.facts.ports["library"]
         bench.rig.write({"library": {"port": library, "title": "Books"}})
         expected = {
             "dry_run": True,
@@ -394,7 +394,7 @@ def test_a_configuration_with_problems_is_refused_with_all_of_them(tmp_path: Pat
 
 def test_what_cannot_be_reloaded_is_409(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(bench: Bench) -> None:
-        bench.rig.write({"library": {"port": bench.rig.fleet.facts.ports["library"]}}, name="other")
+        bench.rig.write({"library": {"port": bench.rig.manager.facts.ports["library"]}}, name="other")
         assert "name changed" in (await bench.post("/v1/reload", status=409))["error"]
 
         async def refuse(*, dry_run: bool) -> None:
@@ -408,7 +408,7 @@ def test_what_cannot_be_reloaded_is_409(tmp_path: Path, monkeypatch: pytest.Monk
 
 def put(rig: Rig, agent: str, number: int) -> None:
     record = {"time": f"2026-01-31T12:00:{number:02d}.000000Z", "level": "INFO", "message": str(number)}
-    rig.fleet.log_router.put(agent, dict(record))
+    rig.manager.log_router.put(agent, dict(record))
 
 
 def messages(content: bytes) -> list[str]:
@@ -493,7 +493,7 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path) -> None:
     """Straight on the ASGI application: httpx' transport would collect the endless answer."""
 
     async def do(bench: Bench) -> None:
-        fleet = bench.rig.fleet
+        fleet = bench.rig.manager
         application = bench.rig.control_api()
         put(bench.rig, "library", 1)
         sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -535,7 +535,7 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path) -> None:
 
 def test_every_state_can_be_shown(tmp_path: Path) -> None:
     async def do(bench: Bench) -> None:
-        engine = bench.rig.fleet.engine
+        engine = bench.rig.manager.engine
         for state in State:
             engine.agents["library"] = replace(engine.agents["library"], state=state)
             assert (await bench.get("/v1/status"))["agents"][0]["state"] == str(state)

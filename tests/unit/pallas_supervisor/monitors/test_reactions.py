@@ -14,7 +14,7 @@ from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, Exit, WorkerId
 from pallas_supervisor.monitors.memory import MemoryUse, Verdict
 from pallas_supervisor.processes.linux import procfs
 from support.ports import free_ports
-from support.supervisor.fleet import Rig, rig
+from support.supervisor.rig import Rig, rig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_what_a_process_takes_is_what_no_file_backs() -> None:
 def on_rig(directory: Path, ports: list[int], do: Callable[[Rig], None], **fields: Any) -> Rig:
     async def run() -> Rig:
         async with rig(directory, {"research": {"port": ports[0], **fields}}) as moved:
-            moved.fleet.engine.start(["research"])
+            moved.manager.engine.start(["research"])
             moved.come_up("research")
             do(moved)
             return moved
@@ -90,7 +90,7 @@ def restarts(moved: Rig) -> dict[str, float]:
     """The restarts that are counted, by reason."""
     return {
         sample.labels["reason"]: sample.value
-        for family in text_string_to_metric_families(moved.fleet.metrics.render("")[0].decode())
+        for family in text_string_to_metric_families(moved.manager.metrics.render("")[0].decode())
         for sample in family.samples
         if sample.name == "pallas_worker_restarts_total" and sample.value
     }
@@ -101,12 +101,12 @@ WORKER = WorkerId("research", 1)
 
 def test_only_the_worker_that_serves_is_judged(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
-        monitors = moved.fleet.monitors
+        monitors = moved.manager.monitors
         assert monitors.allowed_misses(WORKER) == 4
         assert monitors.allowed_misses(WorkerId("research", 2)) == 0
         assert monitors.allowed_misses(WorkerId("nobody", 1)) == 0
         moved.end("research", Exit(status=1))
-        moved.fleet.engine.start(["research"])
+        moved.manager.engine.start(["research"])
         assert moved.states() == {"research": "starting"}
         assert monitors.allowed_misses(WorkerId("research", 2)) == 0, "not before it is ready"
 
@@ -115,9 +115,9 @@ def test_only_the_worker_that_serves_is_judged(tmp_path: Path, ports: list[int])
 
 def test_a_lost_worker_is_killed_and_says_why(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
-        moved.fleet.monitors.lost(WORKER, "no heartbeat for 30 s")
+        moved.manager.monitors.lost(WORKER, "no heartbeat for 30 s")
         assert moved.states() == {"research": "killing"}
-        assert moved.fleet.status.why("research") == "no heartbeat for 30 s"
+        assert moved.manager.status.why("research") == "no heartbeat for 30 s"
         assert ("kill", "research", 1) in moved.world.took()
 
     on_rig(tmp_path, ports, do)
@@ -130,7 +130,7 @@ def test_a_worker_that_has_grown_is_replaced_while_it_serves(
         memory = MemoryUse(512 * MIB)
         memory.settle(200 * MIB)
         verdict = memory.judge(430 * MIB, serving=True)
-        moved.fleet.monitors.judged(WORKER, verdict, memory)
+        moved.manager.monitors.judged(WORKER, verdict, memory)
         assert moved.states() == {"research": "ready"}
         assert ("spawn", "research", 2) in moved.world.took()
         moved.come_up("research")
@@ -151,7 +151,7 @@ def test_one_that_takes_more_than_its_limit_is_killed_for_it(
             moved.appear("research")
         memory = MemoryUse(256 * MIB)
         moved.world.took()
-        moved.fleet.monitors.judged(worker, memory.judge(300 * MIB, serving=not second), memory)
+        moved.manager.monitors.judged(worker, memory.judge(300 * MIB, serving=not second), memory)
         assert moved.world.took() == [("kill", *worker)]
         assert moved.world.reasons == [OUT_OF_MEMORY]
         assert moved.states() == {"research": "ready"}, "until it has ended"
@@ -167,7 +167,7 @@ def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
         moved.world.took()
         memory = MemoryUse(256 * MIB)
         memory.settle(220 * MIB)
-        moved.fleet.monitors.judged(WORKER, memory.judge(220 * MIB, serving=True), memory)
+        moved.manager.monitors.judged(WORKER, memory.judge(220 * MIB, serving=True), memory)
         assert moved.world.took() == []
 
     on_rig(tmp_path, ports, do, memory_limit="256MiB")
@@ -178,9 +178,9 @@ def test_one_that_has_no_room_from_the_start_is_told_of_and_left(
 def test_an_end_for_want_of_memory_is_counted_and_shown(tmp_path: Path, ports: list[int]) -> None:
     def do(moved: Rig) -> None:
         moved.end("research", Exit(signal=9, reason=OUT_OF_MEMORY))
-        (status,) = moved.fleet.status.entries()
+        (status,) = moved.manager.status.entries()
         assert status["last_exit"] == "killed by SIGKILL (out of memory)"
-        moved.fleet.engine.start(["research"])
+        moved.manager.engine.start(["research"])
         assert restarts(moved) == {"oom": 1.0}
 
     on_rig(tmp_path, ports, do)

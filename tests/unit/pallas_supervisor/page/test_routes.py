@@ -1,4 +1,4 @@
-"""The status page over HTTP, of a fleet without processes: what it says, what it never says, how it is cached."""
+"""The status page over HTTP, without processes: what it says, what it never says, how it is cached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pallas_common.protocol.reports import FailedReport, HealthReport, ReadyRepo
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.page import routes
 from support.ports import free_ports
-from support.supervisor.fleet import Rig, rig
+from support.supervisor.rig import Rig, rig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -118,7 +118,7 @@ def test_an_agents_row_says_where_it_is_reached_and_what_it_serves(tmp_path: Pat
         ready = ReadyReport(model="openai.gpt-5\u202e<b>", capabilities=None, served="other")
         made.report("library", ready)
         body = (await client.get("/")).text
-        port = made.fleet.drift.deployment.agents["library"].port
+        port = made.manager.drift.deployment.agents["library"].port
         assert f"http://localhost:{port}/mcp" in row(body, "library")
         assert "serves agents.library: other" in row(body, "library")
         assert r"openai.gpt-5\u202e&lt;b&gt;" in row(body, "library")

@@ -16,7 +16,7 @@ from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.fingerprints import Fingerprints
 from pallas_supervisor.reload.plan import plan_reload
 from pallas_supervisor.reload.source import Source
-from support.supervisor.fleet import write_deployment
+from support.supervisor.rig import write_deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

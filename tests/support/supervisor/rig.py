@@ -1,4 +1,4 @@
-"""A real fleet on a real loop with real sockets, but without processes: those are the test's (`FakeProcesses`)."""
+"""Real parts on a real loop with real sockets, but without processes: those are the test's (`FakeProcesses`)."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def write_deployment(directory: Path, agents: dict[str, dict[str, Any]], **field
 
 @dataclass
 class Rig:
-    """A fleet and the hands to move it."""
+    """The parts and the hands to move them."""
 
-    fleet: AgentManager
+    manager: AgentManager
     operations: OperatorVerbs
     reloading: Reloading
     world: FakeProcesses
@@ -72,59 +72,66 @@ class Rig:
         for name in names:
             process = self.world.newest(name)
             process.spawned = True
-            self.fleet.engine.post(name, Spawned(process.generation, 4000))
+            self.manager.engine.post(name, Spawned(process.generation, 4000))
 
     def come_up(self, *names: str) -> None:
         self.appear(*names)
         for name in names:
             process = self.world.newest(name)
             process.serving = True
-            self.fleet.engine.post(name, Ready(process.generation))
+            self.manager.engine.post(name, Ready(process.generation))
 
     def end(self, name: str, exit_: Exit | None = None, *, old: bool = False) -> None:
         """End the newest process of an agent, or the oldest."""
         process = self.world.of(name)[-1 if old else 0]
         process.dead = True
-        self.fleet.engine.post(name, Died(process.generation, exit_ or Exit(status=0)))
+        self.manager.engine.post(name, Died(process.generation, exit_ or Exit(status=0)))
         self.world.remove(process)
-        self.fleet.engine.post(name, Reaped(process.generation))
+        self.manager.engine.post(name, Reaped(process.generation))
 
     def report(self, name: str, said: Report, *, generation: int | None = None) -> None:
         """Let a worker of an agent report something: that which counts, or another one."""
-        known = self.fleet.engine.agents[name].generation if generation is None else generation
-        self.fleet.reports_in.take(WorkerId(name, known), said)
+        known = self.manager.engine.agents[name].generation if generation is None else generation
+        self.manager.reports_in.take(WorkerId(name, known), said)
 
     def catalogue(self) -> CatalogueFeed:
         """The catalogue."""
-        return CatalogueFeed(self.fleet.status, self.fleet.drift, self.fleet.parts)
+        return CatalogueFeed(self.manager.status, self.manager.drift, self.manager.parts)
 
     def public_api(self) -> ASGIApp:
         """What is served on the registry port."""
-        fleet = self.fleet
+        manager = self.manager
         return public_api(
-            fleet.engine, fleet.status, fleet.facts, fleet.metrics, fleet.store, self.catalogue()
+            manager.engine, manager.status, manager.facts, manager.metrics, manager.store, self.catalogue()
         )
 
     def control_api(self) -> Starlette:
         """What is served on the control socket."""
-        fleet = self.fleet
+        manager = self.manager
         return control_api(
-            fleet.status, fleet.drift, fleet.log_router, self.operations, self.reloading, fleet.engine.now
+            manager.status,
+            manager.drift,
+            manager.log_router,
+            self.operations,
+            self.reloading,
+            manager.engine.now,
         )
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:
         return {
             name: str(agent.state)
-            for name, agent in self.fleet.engine.agents.items()
+            for name, agent in self.manager.engine.agents.items()
             if not names or name in names
         }
+
+    """The parts for these agents, none of which has been started; sockets of the ports `outliving` outlive them."""
 
 
 @asynccontextmanager
 async def rig(
     directory: Path, agents: dict[str, dict[str, Any]], outliving: Collection[int] = (), **fields: Any
 ) -> AsyncIterator[Rig]:
-    """A fleet of these agents, none of which has been started; sockets of the ports `outliving` are kept for longer."""
+    """The parts for these agents, none of which has been started; sockets of the ports `outliving` outlive them."""
     deployment: Deployment = read_deployment(write_deployment(directory, agents, **fields))
     lines: list[bytes] = []
     levels = Levels(pallas="INFO", root="INFO")
@@ -133,7 +140,7 @@ async def rig(
     listeners = open_listeners(
         deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
     )
-    fleet = AgentManager(
+    manager = AgentManager(
         Drift(Source(path=deployment.path, directory=directory), taken),
         listeners=listeners,
         store=MetricsStore(directory / "metrics"),
@@ -143,20 +150,20 @@ async def rig(
         outlives=lambda port: port in outliving,
         launch=lambda _context, **_: cast("Launcher", world),
     )
-    reloading = Reloading(fleet.engine, fleet.drift, fleet.responders, fleet.parts)
+    reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.parts)
     try:
         async with asyncio.timeout(60.0):
-            yield Rig(fleet, OperatorVerbs(fleet.engine), reloading, world, directory, lines)
+            yield Rig(manager, OperatorVerbs(manager.engine), reloading, world, directory, lines)
     finally:
-        fleet.responders.close()
-        fleet.engine.close()
+        manager.responders.close()
+        manager.engine.close()
         close_listeners(listeners.values())
         await asyncio.sleep(0)
     assert not world.broken
 
 
 def on_rig(directory: Path, agents: dict[str, dict[str, Any]], do: Callable[[Rig], Awaitable[None]]) -> None:
-    """Do something with a fleet of these agents, after which nothing of it may be left."""
+    """Do something with the parts for these agents, after which nothing of them may be left."""
 
     async def run() -> None:
         await asyncio.sleep(0)  # after what the loop opens for itself
