@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError, Problem, collect
-from pallas_common.protocol.notices import PROBE_INTERVAL, probe_interval
+from pallas_common.protocol.probe_interval import PROBE_INTERVAL, probe_interval
 from pallas_registry.deployment.agents_file import deployment_path, read_deployment
 from pallas_registry.environment.credentials import load_credentials
 from pallas_registry.environment.dotenv import load_dotenv

@@ -103,7 +103,7 @@ def test_whatever_a_worker_writes_to_the_supervisor_its_death_is_told_and_nobody
     storm: Storm,
 ) -> None:
     lines = [
-        ('{"kind":"watch","targets":[[1]]}', "", 0, ""),
+        ('{"kind":"health","status":"ok","timestamp":"now","downstreams":[[1]]}', "", 0, ""),
         ("", "[", 60_000, ""),
         ('{"kind":"heartbeat","interval":1e-300}', "", 0, ""),
         ('{"kind":"heartbeat","interval":NaN}', "", 0, ""),

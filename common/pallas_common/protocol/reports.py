@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pallas_common.protocol.agent_settings import MINIMUM_LIVENESS_INTERVAL
 from pallas_common.protocol.llm import ModelCapabilities  # noqa: TC001 - `decode_report` looks it up
-from pallas_common.protocol.notices import ProbeResult  # noqa: TC001 - as well
 from pallas_common.protocol.typed_json import build, read_object
 
 if TYPE_CHECKING:
@@ -93,21 +92,7 @@ class Heartbeat:
     """Seconds until the next one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchReport:
-    """The targets that the worker shares: it asks for their outcomes, or for the turn to probe them."""
-
-    targets: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbedReport:
-    """The outcomes of the worker's own probes, of targets that it shares."""
-
-    results: tuple[ProbeResult, ...]
-
-
-Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat | WatchReport | ProbedReport
+Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat
 
 _KINDS: Mapping[str, type[Report]] = {
     "stage": StageReport,
@@ -115,8 +100,6 @@ _KINDS: Mapping[str, type[Report]] = {
     "failed": FailedReport,
     "health": HealthReport,
     "heartbeat": Heartbeat,
-    "watch": WatchReport,
-    "probed": ProbedReport,
 }
 _NAMES = {type_: name for name, type_ in _KINDS.items()}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.protocol.agent_settings import AgentSettings
 from pallas_common.protocol.llm import ModelCapabilities
-from pallas_common.protocol.notices import PROBE_INTERVAL
+from pallas_common.protocol.probe_interval import PROBE_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +44,6 @@ class Descriptors(NamedTuple):
     """Write end of a pipe for log records; non-blocking."""
     output: int
     """Write end of a pipe that becomes stdout and stderr."""
-    notices: int
-    """Read end of a pipe for `Notice` messages; after its end of file the worker makes all its probes itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +74,6 @@ class WorkerSpec(AgentSettings):
     capabilities: ModelCapabilities | None = None
     probe_interval: float = PROBE_INTERVAL
     """From one probe of what the agent needs to the next."""
-    probe_key: str | None = field(default=None, repr=False)
-    """Names the targets of probes that workers share; None to share none."""
     cgroup: str | None = None
     """Path of the control group that the worker is to join; None if it has none of its own."""
     environment: Mapping[str, str] = field(default_factory=dict)

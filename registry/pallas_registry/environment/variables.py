@@ -1,6 +1,6 @@
 """`PALLAS_*` variables that say where something goes: read by one rule each, and checked together.
 
-Levels and the interval of probes have readers of their own, in `logs.levels` and `protocol.notices` of `pallas_common`.
+Levels and the interval of probes have readers of their own: `logs.levels`, `protocol.probe_interval`.
 """
 
 from __future__ import annotations

@@ -15,13 +15,11 @@ from pallas_supervisor.agents.status import StatusView
 from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, policies_of
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.reports import WorkerReports
-from pallas_supervisor.health.shared_probes import SharedProbes
 from pallas_supervisor.logs.transitions import tell_transition
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
 from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS
 from pallas_supervisor.processes.pipes.intake import Intake
-from pallas_supervisor.processes.pipes.notices import NoticePipes
 from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.reload.source import take_over
 from pallas_supervisor.sockets.listeners import connectable
@@ -87,13 +85,11 @@ class AgentManager:
         self.intake = Intake(
             lambda worker_id, report: self.reports_in.take(worker_id, report), log_router, self._pid
         )
-        notices = NoticePipes()
         context = LaunchContext(
             describe=lambda worker_id: self.preparation.prepare(worker_id),
             interpreter=lambda name: drift.deployment.agents[name].python,
             listener=lambda name: listeners[name].fileno(),
             pipes=self.intake,
-            notices=notices,
             zygote=zygote,
             groups=groups,
             parent=parent,
@@ -131,12 +127,10 @@ class AgentManager:
         )
         self.metrics = Metrics(self.facts, store.families)
         self.status = StatusView(engine, reports, history, drift, self.metrics.workers.resident_memory)
-        self.shared_probes = SharedProbes(notices.send)
         self.reports_in = ReportsIn(
             engine,
             self.monitors,
             self.traces,
-            self.shared_probes,
             reports,
             history,
             note_health=self.status.note_health,
@@ -161,7 +155,6 @@ class AgentManager:
         parts.start_observed.add(self.metrics.observe_start)
         parts.process_gone.add(
             self.monitors.process_gone,
-            self.shared_probes.leave,
             lambda worker_id: self.store.process_gone(*worker_id),
         )
         parts.agent_removed.add(

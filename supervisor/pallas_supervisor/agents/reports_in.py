@@ -6,7 +6,6 @@ Knows which worker of an agent counts, and that one which says that it is ready 
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
@@ -14,11 +13,9 @@ from pallas_common.protocol.reports import (
     FailedReport,
     HealthReport,
     Heartbeat,
-    ProbedReport,
     ReadyReport,
     Report,
     StageReport,
-    WatchReport,
 )
 from pallas_common.secrets.shortening import without_secrets
 from pallas_supervisor.lifecycle.events import Ready, StartFailureReported
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.health.history import HealthHistory
     from pallas_supervisor.health.reports import WorkerReports
-    from pallas_supervisor.health.shared_probes import SharedProbes
     from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
     from pallas_supervisor.monitors.reactions import Reactions
     from pallas_supervisor.telemetry.start_traces import StartTraces
@@ -61,7 +57,6 @@ class ReportsIn:
         engine: Engine,
         monitors: Reactions,
         traces: StartTraces,
-        shared_probes: SharedProbes,
         reports: WorkerReports,
         history: HealthHistory,
         *,
@@ -73,7 +68,6 @@ class ReportsIn:
         self._engine = engine
         self._monitors = monitors
         self._traces = traces
-        self._shared_probes = shared_probes
         self._address = address
         self._secrets = secrets
         self._changed = changed
@@ -101,12 +95,6 @@ class ReportsIn:
             case FailedReport(message=message):
                 said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self._secrets)
                 self._engine.post(name, StartFailureReported(generation, said))
-            case WatchReport(targets=targets):
-                self._shared_probes.watch(worker_id, targets)
-            case ProbedReport(results=results):
-                # One of the future would be believed for as long as that.
-                begun = [result for result in results if result.at <= time.monotonic()]
-                self._shared_probes.take(worker_id, begun)
             case HealthReport():
                 self._take_health(agent, generation, report)
 

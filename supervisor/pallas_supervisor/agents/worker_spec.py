@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +54,6 @@ def worker_spec(
     directory: str,
     metrics: tuple[str, str],
     listener_outlives: bool = False,
-    probe_key: str | None = None,
 ) -> WorkerSpec:
     """What the worker of this start of an agent is passed.
 
@@ -64,7 +62,6 @@ def worker_spec(
         directory: the worker's working directory.
         metrics: directory and slot in which it counts.
         listener_outlives: the service manager holds the listening socket, too.
-        probe_key: names the probes that workers share.
     """
     deployment = configuration.deployment
     agent = deployment.agents[name]
@@ -89,7 +86,6 @@ def worker_spec(
         default_model=configuration.settings.default_model,
         capabilities=configuration.settings.capabilities,
         probe_interval=configuration.probe_interval,
-        probe_key=probe_key,
         environment=environment,
         **settings_of(agent),
     )
@@ -122,7 +118,6 @@ class StartPreparation:
         self._directory = directory
         self._known_secrets = known_secrets
         self._outlives = outlives
-        self._probe_key = secrets.token_hex(32)
 
     async def prepare(self, worker_id: WorkerId) -> WorkerSpec:
         """What the worker of this start of an agent is told. On the way, in this order:
@@ -146,7 +141,6 @@ class StartPreparation:
             directory=self._directory,
             metrics=(str(store.directory), store.slot(name, generation)),
             listener_outlives=self._outlives(taken.deployment.agents[name].port),
-            probe_key=self._probe_key,
         )
         # The files may have changed since the last start, and each agent has an environment of its own.
         await asyncio.to_thread(self._learn_secrets, spec.environment)

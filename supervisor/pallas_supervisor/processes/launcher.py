@@ -196,7 +196,7 @@ class Launcher:
         self._emit(worker.id.name, Reaped(worker.id.generation))
 
     def _let_go(self, worker_id: WorkerId) -> None:
-        for end in (self._context.pipes.close, self._context.notices.close, self._gone):
+        for end in (self._context.pipes.close, self._gone):
             with self._errors_logged(worker_id):
                 end(worker_id)
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import WorkerId
     from pallas_supervisor.processes.linux.cgroups import Groups, WorkerGroup
     from pallas_supervisor.processes.pipes.intake import Intake
-    from pallas_supervisor.processes.pipes.notices import NoticePipes
     from pallas_supervisor.processes.reaper import Reaper
 
 _log = get_logger("pallas.supervisor.launch")
@@ -50,7 +49,6 @@ class LaunchContext:
     """The descriptor of the agent's listening socket."""
     pipes: Intake
     """Where the pipes end on which workers report."""
-    notices: NoticePipes
     """Where the pipes begin on which workers hear from us."""
     zygote: Zygote | None = None
     """None to start every worker by exec."""
@@ -171,9 +169,7 @@ class Starter:
             ours.extend(pipes)
             start.info.pipes = frozenset(f"pipe:[{os.fstat(pipe).st_ino}]" for pipe in pipes)
             start.info.at, start.info.ticks = time.time(), procfs.now()
-            notices = self._context.notices.open(start.id)
-            ours.append(notices)
-            yield Descriptors(memory, listener, lifeline, *pipes, notices)
+            yield Descriptors(memory, listener, lifeline, *pipes)
         finally:
             for descriptor in ours:
                 os.close(descriptor)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 SILENT = 300
 """Connections that say nothing, to each port."""
 
-_UNREADABLE = b'{"kind":"watch","targets":[[1]]}\n' + b"[" * 60_000 + b"\n"
+_UNREADABLE = (
+    b'{"kind":"health","status":"ok","timestamp":"now","downstreams":[[1]]}\n' + b"[" * 60_000 + b"\n"
+)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ They are opened by way of `/proc/PID/fd`, as the worker's own code could do it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from pathlib import Path
@@ -24,7 +23,6 @@ WRITE_TIME = 2.0
 
 NOW = "2026-01-01T00:00:00.000000Z"
 
-_RESULT = {"target": "0" * 32, "up": True, "latency": 0.1, "at": 1.0, "checked": NOW, "error": None}
 _CAPABILITIES = {"vision": True, "context_window": 1000, "max_output_tokens": 100}
 _DOWNSTREAM = {"name": "shared", "up": False, "latency": 0.1, "error": "no", "checked": NOW}
 _HEALTH = {
@@ -43,9 +41,7 @@ REPORTS: list[dict[str, Any]] = [
     {"kind": "heartbeat", "interval": 5.0},
     {**_HEALTH, "provider": None},
     {**_HEALTH, "provider": {"name": "generic", "up": True, "latency": 0.1, "error": None, "checked": NOW}},
-    {"kind": "watch", "targets": ["0" * 32, "1" * 32]},
-    {"kind": "watch", "targets": [[1]]},
-    {"kind": "probed", "results": [_RESULT]},
+    {**_HEALTH, "downstreams": [[1]]},
 ]
 
 RECORDS: list[dict[str, Any]] = [
@@ -64,7 +60,7 @@ RECORDS: list[dict[str, Any]] = [
 
 
 def open_pipe(supervisor: int, worker: int, name: str) -> int:
-    """Another description of one of a worker's pipes: `report`, `records` and `output` to write, `notices` to read.
+    """Another description of one of a worker's pipes: `report`, `records` or `output`.
 
     The worker has more pipes, of its own; those that it shares with the supervisor were made in this order.
 
@@ -74,12 +70,8 @@ def open_pipe(supervisor: int, worker: int, name: str) -> int:
     ours = set(_pipes(supervisor))
     shared = {pipe: entry for pipe, entry in _pipes(worker).items() if pipe in ours}
     writable = sorted(pipe for pipe in shared if _access(shared[pipe]) == os.O_WRONLY)
-    readable = sorted(pipe for pipe in shared if _access(shared[pipe]) == os.O_RDONLY)
-    if name == "notices":
-        entry, access = shared[readable[-1]], os.O_RDONLY  # the other one is the lifeline
-    else:
-        entry, access = shared[writable[("report", "records", "output").index(name)]], os.O_WRONLY
-    return os.open(entry, access | os.O_NONBLOCK | os.O_CLOEXEC)
+    entry = shared[writable[("report", "records", "output").index(name)]]
+    return os.open(entry, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _pipes(pid: int) -> dict[int, Path]:
@@ -140,28 +132,3 @@ def attack_records(fleet: WatchedFleet, rng: random.Random) -> None:
 def attack_output(fleet: WatchedFleet, rng: random.Random) -> None:
     """What the worker prints."""
     _attack_pipe(fleet, rng, "output", [*RECORDS, *REPORTS])
-
-
-def attack_notices(fleet: WatchedFleet, rng: random.Random) -> None:
-    """The supervisor's messages to a worker are taken away, or find the pipe full, while more of them are due."""
-    pid = fleet.pid(rng.choice(VICTIMS))
-    with contextlib.ExitStack() as stack:
-        try:
-            notices, report = (open_pipe(fleet.fleet.pid, pid, name) for name in ("notices", "report"))
-        except (OSError, LookupError):
-            return
-        stack.callback(os.close, notices)
-        stack.callback(os.close, report)
-        if rng.random() < 0.5:  # fill it from the other side
-            filling = os.open(f"/proc/self/fd/{notices}", os.O_WRONLY | os.O_NONBLOCK)
-            stack.callback(os.close, filling)
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    os.write(filling, b"\n" * 4096)
-        targets = [f"{rng.getrandbits(128):032x}" for _ in range(rng.choice((1, 100)))]
-        for _ in range(rng.choice((1, 20))):
-            results = [{**_RESULT, "target": target, "up": bool(rng.getrandbits(1))} for target in targets]
-            write_to(report, json.dumps({"kind": "watch", "targets": targets}).encode() + b"\n")
-            write_to(report, json.dumps({"kind": "probed", "results": results}).encode() + b"\n")
-            with contextlib.suppress(BlockingIOError):
-                os.read(notices, 65_536)

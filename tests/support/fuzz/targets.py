@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from support.fuzz.metrics_files import attack_metrics
-from support.fuzz.pipes import attack_notices, attack_output, attack_records, attack_report
+from support.fuzz.pipes import attack_output, attack_records, attack_report
 from support.fuzz.ports import attack_absent_agent_port, attack_agent_port, attack_control, attack_registry
 from support.fuzz.surroundings import attack_configuration, attack_environment
 
@@ -24,7 +24,6 @@ TARGETS: dict[str, Callable[[WatchedFleet, random.Random], None]] = {
     "report": attack_report,
     "records": attack_records,
     "output": attack_output,
-    "notices": attack_notices,
     "metrics": attack_metrics,
     "registry": attack_registry,
     "agent_port": attack_agent_port,

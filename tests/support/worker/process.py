@@ -139,11 +139,9 @@ def run_worker(
         fcntl.fcntl(to_records, fcntl.F_SETPIPE_SZ, 1 << 20)
         memory = os.memfd_create("worker-spec")
         os.write(memory, spec.to_json())
-        notices, nobody = os.pipe()
-        os.close(nobody)  # there is no other worker to hear of
-        theirs = Descriptors(memory, listener.fileno(), lifeline, to_reports, to_records, 2, notices)
+        theirs = Descriptors(memory, listener.fileno(), lifeline, to_reports, to_records, 2)
         worker = RunningWorker(start(theirs, spec.environment), listener)
-        for descriptor in (memory, lifeline, to_reports, to_records, notices):
+        for descriptor in (memory, lifeline, to_reports, to_records):
             os.close(descriptor)
         sources: list[tuple[int, Callable[[bytes], None]]] = [
             (reports, lambda line: worker.reports.append(decode_report(line))),

@@ -1,6 +1,6 @@
 """What an agent needs, its servers and LLM providers, as subjects of its health.
 
-Knows how each is probed, and which probes are shared; must not know when they are due.
+Knows how each is probed; must not know when they are due.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
 from pallas_worker.health.provider_probe import checks_for
 from pallas_worker.health.subjects import Subject
-from pallas_worker.health.targets import downstream_target, provider_target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -33,8 +32,6 @@ class Provider:
     name: str
     check: Look | None
     """None where only calls show whether it can be used."""
-    target: str | None = None
-    """Names the check for all workers that make the very same one; None if no other does."""
     counts: bool = True
     """Whether it is the active one, on which the agent's health depends."""
 
@@ -42,7 +39,6 @@ class Provider:
 def providers_for(
     models: Sequence[AskedModel],
     provider_of: Callable[[AskedModel], ProviderSettings | None],
-    key: str | None,
 ) -> tuple[Provider, ...]:
     """The LLM providers of these models, each check once; that of the first model counts for the agent's health.
 
@@ -51,7 +47,6 @@ def providers_for(
     Args:
         models: the served agent's own first.
         provider_of: how the provider of a model is reached; None for one that cannot be asked.
-        key: names the checks that are shared.
     """
     checks = checks_for(models, provider_of)
     active = models[0].reference if models and checks[0] is None else None
@@ -62,7 +57,6 @@ def providers_for(
             Provider(
                 name=check.provider.name,
                 check=check,
-                target=provider_target(key, check.provider, check.model),
                 counts=check is checks[0],
             )
             for check in dict.fromkeys(checks)
@@ -76,7 +70,6 @@ def subjects_for(
     providers: Iterable[Provider],
     probe: Probe,
     *,
-    key: str | None,
     interval: float,
     slow_after: float,
 ) -> list[Subject]:
@@ -88,7 +81,6 @@ def subjects_for(
             look=partial(probe, server),
             interval=interval,
             slow_after=slow_after,
-            target=downstream_target(key, server),
         )
         for server in downstreams
     ]
@@ -99,7 +91,6 @@ def subjects_for(
             look=provider.check,
             interval=interval,
             slow_after=slow_after,
-            target=provider.target,
             counts=provider.counts,
         )
         for provider in providers

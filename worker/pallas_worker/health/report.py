@@ -1,7 +1,7 @@
 """The agent's health: background probes at an interval, and the newest of their outcomes.
 
 Knows when to probe, and reports what is found; must not know how a probe is made, nor who reads it. It never asks the
-LLM anything. What other workers would probe in the same way is probed by one of them.
+LLM anything.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Never, Protocol
+from typing import TYPE_CHECKING, Never
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.agent_settings import SLOW_AFTER
-from pallas_common.protocol.notices import PROBE_INTERVAL
+from pallas_common.protocol.probe_interval import PROBE_INTERVAL
 from pallas_common.protocol.reports import (
     DownstreamHealth,
     HealthReport,
-    ProbedReport,
     ProviderHealth,
-    WatchReport,
 )
 from pallas_common.times import rfc3339
 from pallas_worker.health.assessment import assess
@@ -34,7 +31,6 @@ from pallas_worker.telemetry import metrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pallas_common.protocol.notices import Notice
     from pallas_common.protocol.reports import Status
     from pallas_worker.agent.models.failures import ModelFailure
     from pallas_worker.downstreams.facts import Downstream
@@ -51,16 +47,6 @@ LASTING_FAILURE = 3600.0
 _log = get_logger("pallas.worker.health")
 
 
-class Notices(Protocol):
-    """Where the supervisor passes on what other workers have found."""
-
-    def listen(self, hear: Callable[[Notice], None], alone: Callable[[], None]) -> None:
-        """Call `hear` with each notice from now on, and `alone` when no more can come."""
-
-    def close(self) -> None:
-        """Call neither any more."""
-
-
 class Health:
     """The health of one agent. `run` keeps it up to date."""
 
@@ -69,7 +55,7 @@ class Health:
         agent: str,
         downstreams: Sequence[Downstream],
         providers: Sequence[Provider],
-        publish: Callable[[HealthReport | WatchReport | ProbedReport], None],
+        publish: Callable[[HealthReport], None],
         *,
         failure: str | None = None,
         unattached: Mapping[str, str] | None = None,
@@ -78,8 +64,6 @@ class Health:
         probe: Probe | None = None,
         interval: float = PROBE_INTERVAL,
         slow_after: float = SLOW_AFTER,
-        notices: Notices | None = None,
-        key: str | None = None,
     ) -> None:
         """Prepare; nothing is probed before `run`.
 
@@ -87,7 +71,7 @@ class Health:
             agent: the agent's name, a label of its gauges.
             downstreams: the servers to probe.
             providers: the LLM providers to check.
-            publish: takes every round's report, and what may be shared.
+            publish: takes every round's report.
             failure: why the agent cannot answer at all, from the start on; see `fail`.
             unattached: the servers that calls could not use so far, and why; see `attachment`.
             attach_again: has the servers tried again that calls could not use.
@@ -95,8 +79,6 @@ class Health:
             probe: in place of a `Prober`'s.
             interval: seconds between the starts of two probes.
             slow_after: seconds beyond which a probe is slow.
-            notices: brings what other workers have found; None if nothing is shared.
-            key: names the probes of `downstreams` that are shared.
         """
         self._agent = agent
         self._publish = publish
@@ -104,12 +86,10 @@ class Health:
         self._now = now
         self._prober = Prober()
         self._interval = interval
-        self._notices = notices
         self._subjects = subjects_for(
             downstreams,
             providers,
             probe or self._prober.probe,
-            key=key,
             interval=interval,
             slow_after=slow_after,
         )
@@ -124,21 +104,16 @@ class Health:
         """Probe what is due, publish, and again, until cancelled."""
         async with self._prober:
             is_probed = any(subject.look is not None for subject in self._subjects)
-            try:
-                self._begin_sharing()
-                while True:
-                    self._woken.clear()
-                    now = time.monotonic()
-                    lapsed = [subject for subject in self._subjects if subject.lapse(now)]
-                    if due := [subject for subject in self._subjects if subject.due <= now]:
-                        await self._look_at(due)
-                    elif lapsed or not is_probed:  # an agent that needs nothing has a report, too
-                        self._tell()
-                    moments = [min(subject.due, subject.obstacle_until) for subject in self._subjects]
-                    await self._rest(min(moments if is_probed else [*moments, now + self._interval]))
-            finally:
-                if self._notices is not None:
-                    self._notices.close()
+            while True:
+                self._woken.clear()
+                now = time.monotonic()
+                lapsed = [subject for subject in self._subjects if subject.lapse(now)]
+                if due := [subject for subject in self._subjects if subject.due <= now]:
+                    await self._look_at(due)
+                elif lapsed or not is_probed:  # an agent that needs nothing has a report, too
+                    self._tell()
+                moments = [min(subject.due, subject.obstacle_until) for subject in self._subjects]
+                await self._rest(min(moments if is_probed else [*moments, now + self._interval]))
 
     @property
     def status(self) -> Status:
@@ -203,71 +178,27 @@ class Health:
 
     # --- what is looked at, and when ----------------------------------------------------------------------
 
-    def _begin_sharing(self) -> None:
-        shared = [subject for subject in self._subjects if subject.target is not None]
-        if self._notices is None or not shared:
-            return
-        for subject in shared:
-            subject.mine = False
-            subject.wait(time.monotonic())
-        targets = dict.fromkeys(subject.target for subject in shared if subject.target is not None)
-        self._notices.listen(self._hear, self._stand_alone)
-        self._publish(WatchReport(targets=tuple(targets)))
-
-    def _hear(self, notice: Notice) -> None:
-        now = time.monotonic()
-        news = False
-        for result in notice.results:
-            for subject in self._subjects:
-                if subject.target == result.target:
-                    news = subject.heard(result, now) or news
-        for subject in self._subjects:
-            if subject.target in notice.turns:
-                subject.take_turn()
-        if news:
-            self._tell()
-            self._remove_obstacles()
-        self._woken.set()
-
-    def _stand_alone(self) -> None:
-        for subject in self._subjects:
-            if not subject.mine:
-                subject.take_turn()
-        self._woken.set()
-
     async def _rest(self, until: float) -> None:
-        """Wait until then, or until a notice or a call has news; others have their turn on the loop in any case."""
+        """Wait until then, or until a call has news; others have their turn on the loop in any case."""
         await asyncio.sleep(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 await self._woken.wait()
 
     async def _look_at(self, due: Sequence[Subject]) -> None:
-        """Probe in parallel, each target once; others hear of it."""
-        groups: defaultdict[str | int, list[Subject]] = defaultdict(list)
-        for subject in due:
-            groups[subject.target or id(subject)].append(subject)
-        looks = [self._look(subjects) for subjects in groups.values()]
-        for error in await asyncio.gather(*looks, return_exceptions=True):
+        """Probe in parallel."""
+        for error in await asyncio.gather(*map(self._look, due), return_exceptions=True):
             if isinstance(error, BaseException):  # without a next round, health would stand still
                 _log.error("a round of health probes failed", exc_info=error)
-        if self._notices is not None:
-            firsts = (subjects[0].result() for subjects in groups.values())
-            if results := tuple(result for result in firsts if result is not None):
-                self._publish(ProbedReport(results=results))
         self._tell()
         self._remove_obstacles()
 
-    async def _look(self, subjects: Sequence[Subject]) -> None:
-        """One probe, for all subjects that stand for the same."""
+    async def _look(self, subject: Subject) -> None:
         begun = time.monotonic()
-        for subject in subjects:
-            subject.postpone(begun)
-        if (look := subjects[0].look) is None:
-            return
-        outcome = replace(await look(), checked=rfc3339(self._now(), "milliseconds"))
-        for subject in subjects:
-            subject.found(replace(outcome, name=subject.name), begun)
+        subject.postpone(begun)
+        if subject.look is not None:
+            outcome = await subject.look()
+            subject.found(replace(outcome, checked=rfc3339(self._now(), "milliseconds")), begun)
 
     def _remove_obstacles(self) -> None:
         """Have servers attached again: calls may come seldom, and not at all to an agent that is known as degraded."""

@@ -1,4 +1,4 @@
-"""One thing whose health is looked at: when it is due, whose turn the probe is, and its newest outcome.
+"""One thing whose health is looked at: when it is due, and its newest outcome.
 
 Knows moments on the monotonic clock; must not know how a probe is made, nor what outcomes mean together.
 """
@@ -6,21 +6,14 @@ Knows moments on the monotonic clock; must not know how a probe is made, nor wha
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pallas_common.protocol.agent_settings import SLOW_AFTER
-from pallas_common.protocol.notices import LONGEST_ERROR, ProbeResult
 from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-SILENCE = 5.0
-"""Seconds beyond the interval for which another worker's result may be awaited: as long as any probe may take."""
-SPREAD = 3.0
-"""Seconds over which those are spread who have waited in vain, so that one of them is the first."""
 
 type Outcome = DownstreamHealth | ProviderHealth
 type Look = Callable[[], Awaitable[Outcome]]
@@ -47,14 +40,8 @@ class Subject:
     """Seconds beyond which a probe is slow."""
     counts: bool = True
     """Whether the agent's health depends on it."""
-    target: str | None = None
-    """What all who make the very same probe call it; None if nobody else does."""
-    mine: bool = True
-    """Whether the probe is this worker's turn."""
     due: float = -math.inf
-    """When this worker probes it next; never without `look`."""
-    at: float = -math.inf
-    """When the probe began that the newest outcome is of."""
+    """When it is probed next; never without `look`."""
     outcome: Outcome | None = None
     """Of the newest probe."""
     obstacle: str | None = None
@@ -114,62 +101,20 @@ class Subject:
         return self.called(None)
 
     def found(self, outcome: Outcome, begun: float) -> None:
-        """A probe of this worker's own has ended."""
-        if begun >= self.at:
-            self._take(outcome, begun)
-            if self.slow_in_a_row == 1:
-                self.due = begun
-
-    def _take(self, outcome: Outcome, at: float) -> None:
+        """A probe that began then has ended."""
         if not outcome.up:
             self._count_failure()
         elif self.kind is ProviderHealth and self.outcome is not None and not self.outcome.up:
             self.called(None)  # what calls found was of the time before; a server is attached again instead
-        self.outcome, self.at = outcome, at
+        self.outcome = outcome
         slow = outcome.up and (outcome.latency or 0.0) > self.slow_after
         self.slow_in_a_row = self.slow_in_a_row + 1 if slow else 0
+        if self.slow_in_a_row == 1:
+            self.due = begun
 
     def _count_failure(self) -> None:
         self.failed = self.failed + 1 if self.condition == "down" else 1
 
-    def heard(self, result: ProbeResult, now: float) -> bool:
-        """Another worker has probed; whether that is news. From now on it is that one's turn."""
-        self.mine = False
-        if result.at < self.at or now - result.at > self.interval + SILENCE:
-            return False
-        outcome = self.kind(
-            name=self.name,
-            up=result.up,
-            latency=result.latency,
-            error=result.error,
-            checked=result.checked,
-        )
-        self._take(outcome, result.at)
-        self.wait(result.at + self.interval)
-        return True
-
-    def wait(self, since: float) -> None:
-        """Somebody else's result should come soon after `since`; without one, this worker probes."""
-        self.due = since + SILENCE + random.uniform(0.0, SPREAD)  # noqa: S311 - no secret
-
-    def take_turn(self) -> None:
-        """The probe is this worker's turn from now on."""
-        self.mine = True
-        self.due = self.at + self.interval
-
     def postpone(self, begun: float) -> None:
         """A probe has begun; the next one is due an interval later."""
         self.due = begun + self.interval
-
-    def result(self) -> ProbeResult | None:
-        """The newest outcome as other workers are told of it."""
-        if self.target is None or self.outcome is None:
-            return None
-        return ProbeResult(
-            target=self.target,
-            up=self.outcome.up,
-            latency=self.outcome.latency or 0.0,
-            at=self.at,
-            checked=self.outcome.checked or "",
-            error=self.outcome.error and self.outcome.error[:LONGEST_ERROR],
-        )

@@ -34,7 +34,6 @@ from pallas_worker.interface.errors import AgentError
 from pallas_worker.link.lifeline import wake_on_parent_death, watch_lifeline
 from pallas_worker.link.line_writer import LineWriter
 from pallas_worker.link.log_handler import RecordHandler
-from pallas_worker.link.notice_reader import NoticeReader
 from pallas_worker.link.redacted_stdio import redact_stdio
 from pallas_worker.process.memory_limit import MemoryLimit
 from pallas_worker.process.user_module.errors import said
@@ -148,7 +147,7 @@ async def _serve(
     metrics = importlib.import_module("pallas_worker.telemetry.metrics")
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot, spec.agent)
     serving = importlib.import_module("pallas_worker.process.serve")
-    await serving.serve(spec, listener, report, NoticeReader(descriptors.notices), stopping)
+    await serving.serve(spec, listener, report, stopping)
 
 
 def _join(cgroup: str | None) -> OSError | None:

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from pallas_worker.agent.models.capabilities import AskedModel
     from pallas_worker.agent.models.providers import ProviderSettings
     from pallas_worker.agent.runtime import AgentRuntime
-    from pallas_worker.link.notice_reader import NoticeReader
 
 OTHER_CONNECTIONS = 1024
 """Connections beside those with calls: idle ones, health checks, scrapes."""
@@ -78,14 +77,12 @@ async def serve(
     spec: WorkerSpec,
     listener: socket.socket,
     report: Callable[[Report], None],
-    notices: NoticeReader,
     stopping: asyncio.Event,
 ) -> None:
     """Serve the agent of `spec` on `listener` until `stopping` is set, then drain and return.
 
     The working directory is `spec.directory` and is on the module path. `listener` is listening and does not
-    block; it is neither bound nor closed here. `report` takes stages, readiness and health; `notices` brings
-    what other workers have found of the same servers.
+    block; it is neither bound nor closed here. `report` takes stages, readiness and health.
 
     Raises:
         AgentError: the agent cannot be served; its text says why, in one line.
@@ -107,7 +104,7 @@ async def serve(
                 known.add(runtime.secret_keys)
                 failure = await _unless(stopping, _try_one_instance(runtime, code))
                 if not stopping.is_set():
-                    await _serve(spec, runtime, settings, failure, listener, report, notices, stopping)
+                    await _serve(spec, runtime, settings, failure, listener, report, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -123,7 +120,6 @@ async def _serve(
     failure: str | None,
     listener: socket.socket,
     report: Callable[[Report], None],
-    notices: NoticeReader,
     stopping: asyncio.Event,
 ) -> None:
     def provider_of_model(model: AskedModel) -> ProviderSettings | None:
@@ -137,15 +133,13 @@ async def _serve(
     health = Health(
         spec.agent,
         runtime.downstreams,
-        providers_for(runtime.asked_models, provider_of_model, spec.probe_key),
+        providers_for(runtime.asked_models, provider_of_model),
         report,
         failure=failure,
         unattached=runtime.reachability.watched_down,
         attach_again=runtime.attach_again,
         interval=spec.probe_interval,
         slow_after=spec.slow_after,
-        notices=notices,
-        key=spec.probe_key,
     )
     runtime.reachability.listener = health.attachment
     admission = Admission(

@@ -13,23 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pallas_common.protocol.llm import ModelCapabilities
-from pallas_common.protocol.notices import Notice, ProbeResult, decode_notice, encode_notice
 from pallas_common.protocol.reports import (
     DownstreamHealth,
     FailedReport,
     HealthReport,
     Heartbeat,
-    ProbedReport,
     ProviderHealth,
     ReadyReport,
     Report,
     StageReport,
-    WatchReport,
     decode_report,
     encode_report,
 )
 
-RESULT = ProbeResult(target="t", up=False, latency=0.1, at=1.0, checked="2026-03-12T12:00:00Z", error="no")
 REPORTS: list[Report] = [
     StageReport(stage="importing"),
     ReadyReport(model=None, capabilities=None),
@@ -44,8 +40,6 @@ REPORTS: list[Report] = [
         provider=ProviderHealth(name="openai", up=True),
     ),
     Heartbeat(interval=5.0),
-    WatchReport(targets=("a", "b")),
-    ProbedReport(results=(RESULT,)),
 ]
 
 
@@ -57,13 +51,14 @@ def test_what_is_written_is_read(report: Report) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"kind": "watch", "targets": [[1]]}',
-        b'{"kind": "watch", "targets": "library"}',
-        b'{"kind": "watch", "targets": [null]}',
-        b'{"kind": "watch"}',
-        b'{"kind": ["watch"], "targets": []}',
-        b'{"kind": {"watch": 1}, "targets": []}',
-        b'{"kind": "watch", "targets": [], "more": 1}',
+        *(
+            b'{"kind": "health", "status": "ok", "timestamp": "now", "downstreams": %s}' % value
+            for value in (b"[[1]]", b'"library"', b"[null]", b"[{}]", b'{"a": 1}')
+        ),
+        b'{"kind": "health"}',
+        b'{"kind": ["stage"], "stage": "importing"}',
+        b'{"kind": {"stage": 1}, "stage": "importing"}',
+        b'{"kind": "stage", "stage": "importing", "more": 1}',
         b"[" * 60_000,
         b'{"kind": "stage", "stage": ' + b"[" * 60_000,
         b'{"kind": "stage", "stage": "flying"}',
@@ -74,8 +69,6 @@ def test_what_is_written_is_read(report: Report) -> None:
         ),
         b'{"kind": "heartbeat", "interval": ' + b"9" * 4_000 + b"}",
         b'{"kind": "heartbeat", "interval": ' + b"9" * 5_000 + b"}",
-        b'{"kind": "probed", "results": [{}]}',
-        b'{"kind": "probed", "results": {"a": 1}}',
         b'{"kind": "failed", "message": 5, "permanent": true}',
         b'{"kind": "failed", "message": "m", "permanent": 1}',
         b'{"kind": "ready", "model": ["m"], "capabilities": null}',
@@ -106,17 +99,6 @@ def test_a_refusal_says_what_and_where() -> None:
 def test_what_cannot_be_written_is_no_part_of_a_text() -> None:
     report = decode_report(b'{"kind": "failed", "message": "half \\ud83d of one", "permanent": false}')
     assert report == FailedReport(message="half ? of one", permanent=False)
-
-
-def test_the_same_care_is_taken_of_notices() -> None:
-    assert decode_notice(encode_notice(Notice(results=(RESULT,), turns=("a",)))).results == (RESULT,)
-    for line in (
-        b'{"results": [{"target": 1}], "turns": []}',
-        b'{"results": [], "turns": [1]}',
-        b"[" * 60_000,
-    ):
-        with pytest.raises(ValueError, match=r"."):
-            decode_notice(line)
 
 
 ANY = st.recursive(

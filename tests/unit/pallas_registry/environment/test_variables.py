@@ -6,7 +6,7 @@ import pytest
 
 from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.notices import probe_interval
+from pallas_common.protocol.probe_interval import probe_interval
 from pallas_registry.environment.variables import check_variables, control_group, log_file, logs_to_stderr
 
 

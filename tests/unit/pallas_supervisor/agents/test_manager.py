@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -14,15 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
-from pallas_common.protocol.notices import ProbeResult
 from pallas_common.protocol.reports import (
     FailedReport,
     HealthReport,
-    ProbedReport,
     ReadyReport,
     Report,
     StageReport,
-    WatchReport,
 )
 from pallas_supervisor.agents import reports_in as module
 from pallas_supervisor.lifecycle.events import Stop
@@ -471,31 +467,21 @@ def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Pat
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
-        report(rig, WatchReport(targets=("store",)))
-        assert set(rig.manager.shared_probes._targets) == {"store"}
         rig.manager.parts.process_gone(WorkerId("library", 1))
         rig.end("library", Exit(status=1))
+        before = rig.manager.status.why("library")
+        report(rig, FailedReport(message="too late", permanent=True), generation=1)
         assert rig.states()["library"] == "backoff"
-        report(rig, WatchReport(targets=("store",)), generation=1)
-        assert rig.manager.shared_probes._targets == {}
+        assert rig.manager.status.why("library") == before
 
     on_rig(tmp_path, do)
 
 
 def test_what_a_worker_says_is_believed_within_bounds(tmp_path: Path) -> None:
-    future = time.monotonic() + 1_000.0
-
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
         rig.manager.log_router.secrets.add(["hunter2-hunter2"])
-        rig.report("library", WatchReport(targets=("store",)))
-        for at in (future, 1.0):
-            found = ProbeResult(target="store", up=True, latency=0.1, at=at, checked="now")
-            rig.report("library", ProbedReport(results=(found,)))
-        newest = rig.manager.shared_probes._targets["store"].newest
-        assert newest is not None
-        assert newest.at == 1.0
         rig.report("library", FailedReport(message="hunter2-hunter2 " * 10_000, permanent=False))
         rig.end("library", Exit(status=1))
         assert "hunter2" not in rig.manager.status.why("library")

@@ -23,7 +23,6 @@ from pallas_supervisor.processes.linux import posix_spawn as executing
 from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, children, owner_of
 from pallas_supervisor.processes.pipes.intake import Intake
-from pallas_supervisor.processes.pipes.notices import NoticePipes
 from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.processes.zygote_client import ZygoteError
 from support.fleet.control_groups import groups_of_a_test, needs_control_groups
@@ -48,7 +47,7 @@ RESEARCH, JARVIS = WorkerId("research", 1), WorkerId("jarvis", 1)
 
 WORKER = """
 import os, signal, sys, time
-spec, listener, lifeline, report, records, output, notices = map(int, sys.argv[-1].split(","))
+spec, listener, lifeline, report, records, output = map(int, sys.argv[-1].split(","))
 """
 
 
@@ -74,7 +73,6 @@ class Bench:
             interpreter=lambda _name: self.interpreter,
             listener=lambda _name: 0,
             pipes=self.intake,
-            notices=NoticePipes(),
             groups=groups,
         )
         self.launcher = Launcher(
@@ -165,7 +163,12 @@ def test_a_worker_lives_and_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"[" * 60_000, b'{"kind":"watch","targets":[[1]]}', b'{"kind":"heartbeat","interval":NaN}']
+    "line",
+    [
+        b"[" * 60_000,
+        b'{"kind":"health","status":"ok","timestamp":"now","downstreams":[[1]]}',
+        b'{"kind":"heartbeat","interval":NaN}',
+    ],
 )
 def test_a_death_is_told_whatever_the_worker_has_written(line: bytes, tmp_path: Path) -> None:
     report = encode_report(FailedReport(message="why", permanent=True))
@@ -188,7 +191,7 @@ def test_a_worker_gets_its_specification_and_a_clean_slate(tmp_path: Path) -> No
         + f"""
 import json
 data = json.loads(os.pread(spec, 1 << 20, 0))
-expected = {{0, 1, 2, spec, listener, lifeline, report, records, output, notices}}
+expected = {{0, 1, 2, spec, listener, lifeline, report, records, output}}
 extra = {{int(name) for name in os.listdir("/proc/self/fd")}} - expected
 extra = {{number for number in extra if os.path.exists(f"/proc/self/fd/{{number}}")}}
 answers = [data["agent"], data["generation"], len(extra), os.getsid(0) == os.getpid()]
@@ -438,11 +441,11 @@ def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture) -> No
     assert "Traceback" in caplog.text
 
 
-@pytest.mark.parametrize("left", range(10))
+@pytest.mark.parametrize("left", range(9))
 def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
     left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`left` descriptors can still be made: a memory file, two copies, four pipes, a pidfd."""
+    """`left` descriptors can still be made: a memory file, two copies, three pipes, a pidfd."""
     worker = program(tmp_path / "worker", WORKER + "time.sleep(3600)")
     remaining = left
 
@@ -463,11 +466,11 @@ def test_a_spawn_without_enough_descriptors_fails_and_leaks_nothing(
         event = await bench.events.next()
         monkeypatch.undo()
         if isinstance(event, Spawned):
-            assert left >= 8
+            assert left >= 7
             bench.launcher.kill(RESEARCH)
             await bench.reaped(Exit(signal=signal.SIGKILL))
         else:
-            assert left < 8
+            assert left < 7
             assert event == SpawnFailed(
                 1, "cannot be started: [Errno 24] Too many open files", exhausted=True
             )

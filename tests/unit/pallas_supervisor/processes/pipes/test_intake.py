@@ -433,7 +433,7 @@ def test_nothing_that_a_worker_writes_keeps_the_next_line_from_being_taken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lines = [
-        b'{"kind":"watch","targets":[[1]]}',
+        b'{"kind":"health","status":"ok","timestamp":"now","downstreams":[[1]]}',
         b"[" * 60_000,
         b'{"kind":"heartbeat","interval":NaN}',
         b"\x00" * 200_000,
