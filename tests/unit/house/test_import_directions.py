@@ -91,8 +91,8 @@ ROOMS = {
     "pallas_worker.calls": ". agent agent.models downstreams interface telemetry",
     "pallas_worker.http": "calls downstreams health interface telemetry",
     "pallas_worker.process": (
-        ". agent agent.models calls downstreams fastagent health http interface link "
-        "process.user_module telemetry"
+        ". agent agent.models calls downstreams fastagent health http interface link process.user_module "
+        "telemetry"
     ),
 }
 """Room → the rooms of its package that it uses; `.` is the package's own folder."""
