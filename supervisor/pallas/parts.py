@@ -1,7 +1,7 @@
 """What the daemon runs on: everything that it takes from the machine, and the parts made from that, wired together.
 
-Knows how the parts are connected; what happens when is `daemon`'s. Nothing is started here, so that whatever can be
-refused is refused before an agent runs.
+Knows how the parts are connected; the order of the supervisor's life is in `daemon`. Nothing is started here, so that
+whatever can be refused is refused before an agent runs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ REGISTRY = "registry"
 """Purpose of the public port, beside the agents' names."""
 
 CONTROL_GRACE = 0.05
-"""Seconds that whoever connects to the control socket has at least to ask, however many others connect."""
+"""Seconds that a client of the control socket has at least to send its request, however many connect."""
 
 _log = get_logger("pallas.supervisor")
 

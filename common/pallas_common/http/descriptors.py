@@ -12,7 +12,7 @@ import struct
 import termios
 
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Errors of accept(2) that say that the process or the system has no room, whoever asks (errno)."""
+"""Errors of accept(2) that say that the process or the system has no room, for any socket (errno)."""
 
 LEAST = 8
 """Connections that a port may hold however low the limit is."""

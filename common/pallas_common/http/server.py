@@ -1,7 +1,7 @@
 """HTTP on a listening socket that is not ours alone: accept, serve, stop accepting between two connections.
 
 Knows sockets and uvicorn's HTTP protocol; must not know what is served. Never binds, never closes the listening
-socket: others have copies of it, and what waits in the backlog belongs to whoever accepts next.
+socket: others have copies of it, and what waits in the backlog belongs to the process that accepts next.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = get_logger("pallas.http")
 LINGER = 100
 """Looks in a row at which a connection must have been idle in a drain before it is closed: about a second.
 
-A client that sends again in the meantime is answered, and told `Connection: close`. Closing at once would cut those
+A client that sends again in the meantime is answered with `Connection: close`. Closing at once would cut those
 off whose next request is under way. Looks are counted, not seconds: on a machine that stands still for a while, or
 is overloaded, clients are late, too.
 """

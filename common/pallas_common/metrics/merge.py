@@ -89,7 +89,7 @@ def _merge_gauge(mode: str, values: Iterable[Value]) -> Merged:
                 merged[key] = value if value < merged.setdefault(key, value) else merged[key]
             case "max":
                 merged[key] = value if value > merged.setdefault(key, value) else merged[key]
-            case "mostrecent":  # one that was never set has no time, and is nobody's newest
+            case "mostrecent":  # one that was never set has time 0, and never wins
                 if timestamp > newest.get(key, 0.0):
                     merged[key], newest[key] = value, timestamp
             case _:

@@ -99,7 +99,7 @@ class MergedFiles:
         """By agent, how many series of its files are not served, as `families` last found."""
         self.is_gone = False
         """Whether there is no such directory."""
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
 
     def read(self, agents: Mapping[str, str | None], live: Collection[str] = ()) -> None:
         """Take in what all files of these agents say now.
@@ -116,7 +116,7 @@ class MergedFiles:
         }
         sources = {}
         strangers = set()
-        told = set()
+        reported = set()
         vanished = set()
         self.children = []
         for entry in self._entries():
@@ -132,13 +132,13 @@ class MergedFiles:
                 source = Source(entry.path, entry.inode(), named, agent)
             try:
                 if not entry.is_file(follow_symlinks=False):
-                    raise DamagedError("it is no regular file")  # noqa: TRY301 - told like all the rest
+                    raise DamagedError("it is no regular file")  # noqa: TRY301 - reported like all the rest
                 source.file.read()
             except FileNotFoundError:  # its agent is being removed, or its process has ended
                 vanished.add(entry.name)
             except Exception as error:  # noqa: BLE001 - whatever is in one agent's file, others are served
-                told.add((entry.name, entry.inode()))
-                if (entry.name, entry.inode()) not in self._told:
+                reported.add((entry.name, entry.inode()))
+                if (entry.name, entry.inode()) not in self._reported:
                     thing = f"file {entry.name} {entry.inode()}"
                     agent.warn(thing, f"{entry.path} is left out of the metrics: {error}")
             else:
@@ -147,7 +147,7 @@ class MergedFiles:
                     thing = f"size {entry.name}"
                     agent.warn(thing, f"{entry.path} has more than {MAX_BYTES} bytes: the rest is left out")
         self._hold_missing(sources, vanished, live)
-        self._sources, self._told, self.strangers = sources, told, strangers
+        self._sources, self._reported, self.strangers = sources, reported, strangers
 
     def _hold_missing(self, sources: dict[str, Source], vanished: set[str], live: Collection[str]) -> None:
         """Go on with what was read of files that are not there any more, unless they went with their process."""

@@ -122,7 +122,7 @@ def checked(kind: str, key: bytes, owner: str | None) -> Series:
 
 
 def shown(text: str) -> str:
-    """A name that somebody else has chosen, for a log line: short, and of printable characters."""
+    """A name that another process has chosen, for a log line: short, and of printable characters."""
     return ascii(shortened(text, 80))
 
 

@@ -112,7 +112,7 @@ def encode_report(report: Report) -> bytes:
 def decode_report(line: bytes) -> Report:
     """The report in one line that `encode_report` wrote.
 
-    Whoever wrote it, every field of what is returned is of its type, numbers are finite, and texts can be written.
+    Every field of it is of its type, numbers are finite and texts can be written, whatever the line holds.
 
     Raises:
         ValueError: the line is not a known report; the message says why, in a few words.

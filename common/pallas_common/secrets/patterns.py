@@ -1,7 +1,7 @@
 """Takes secrets out of what is about to be written: credentials by the names they go by, and by their looks.
 
 Pure; knows neither where a text comes from nor where it goes. It is the last line of defence, not a licence
-to log secrets: what has neither a telling name nor a telling shape passes.
+to log secrets: what has neither the name nor the shape of a secret passes.
 
 The work is linear in the length of the text, whatever the text: each rule begins with letters, so that it is tried at
 few places, and what it runs over it either takes whole (possessive quantifiers, no way back) or within a bound.
@@ -116,7 +116,7 @@ def is_secret_name(name: str) -> bool:
 
 
 _LONGEST_NAME = 256
-"""Characters at the end of a name that can make it telling; more than any of the names above has."""
+"""Characters at the end of a name that can make it that of a secret; more than any of the names above has."""
 
 
 def _lower(text: str) -> str:

@@ -88,14 +88,14 @@ class _Processor(BatchSpanProcessor):
             return
         try:
             public = presentable(span, self._secrets, content=self._content)
-        except Exception as error:  # noqa: BLE001 - somebody else's attributes
+        except Exception as error:  # noqa: BLE001 - the attributes are a library's
             _log.debug("a span is left out: %s", error)
         else:
             super().on_end(public)
 
 
 class _Exporter(SpanExporter):
-    """OTLP's exporter, except that its troubles are told once and not for every batch."""
+    """OTLP's exporter, except that a failure is logged once and not for every batch."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint

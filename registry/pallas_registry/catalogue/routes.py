@@ -1,7 +1,7 @@
 """The catalogue over HTTP: discovery document and sub-registry, with validators for caches.
 
-Knows Starlette and conditional requests (RFC 9110, section 13); where the view comes from is the caller's
-affair.
+Knows Starlette and conditional requests (RFC 9110, section 13); must not know where the view comes
+from.
 """
 
 from __future__ import annotations

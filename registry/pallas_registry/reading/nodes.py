@@ -65,7 +65,7 @@ class Entry(NamedTuple):
 def compose(data: bytes, file: str) -> yaml.Node | None:
     """The root node of the one YAML document in `data`, or None if there is nothing in it.
 
-    Whoever follows its nodes, also through aliases, comes to an end soon.
+    Its size is bounded, also with all aliases followed.
 
     Raises:
         ConfigurationError: not UTF-8, too large, nested too deeply, endless, or not YAML; one problem, as nothing

@@ -77,7 +77,7 @@ class Engine:
         policies: the agents' rules; its names are the graph's.
         rng: draws the jitter of the back-off.
         max_surge: how many agents may have a second worker, for a graceful replacement, at a time.
-        parts: told of what becomes of the agents.
+        parts: called when something happens to an agent.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class Facts:
 
     @property
     def lost_lines(self) -> Mapping[tuple[str, str], int]:
-        """Log lines that were lost so far, by agent and reason; those that the disk did not take are nobody's."""
+        """Log lines lost so far, by agent and reason; those that the disk did not take have the agent ""."""
         lost = self._intake.lost
         floods = {(name, "flood"): lost.get(name, 0) for name in self._drift.deployment.agents}
         return {("", "disk"): self._log_router.lost, **floods}

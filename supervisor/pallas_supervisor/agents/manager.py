@@ -1,6 +1,6 @@
-"""The agents of one deployment: makes the parts that run them and says who is told of what, in which order.
+"""The agents of one deployment: makes the parts that run them and connects them: who listens to what, in which order.
 
-Wiring only: each part is handed what it uses, and nobody is handed the whole.
+Wiring only: each part is passed what it uses, and none is passed the manager.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ class AgentManager:
             changed=self.parts.changed,
         )
         self.responders = UnavailableResponders(engine, listeners, self.status.why, outlives)
-        self._tell_parts()
+        self._connect_parts()
 
-    def _tell_parts(self) -> None:
-        """Who is told of what, and in which order; what is added later, as by the page, comes after these."""
+    def _connect_parts(self) -> None:
+        """Who listens to what, and in which order; what is added later, as by the page, comes after these."""
         parts = self.parts
         parts.transition.add(
             self.reports_in.transition,

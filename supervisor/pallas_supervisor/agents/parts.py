@@ -1,7 +1,7 @@
-"""Who is told of what happens: plain calls to the parts of the supervisor, in an order that the wiring fixes.
+"""Notifications to the parts of the supervisor: plain calls, in an order that the wiring fixes.
 
 Knows no part. One that fails is logged and costs no other its call: a defect of a counter must not keep a port from
-being answered on. The parts are told, instead of each one being handed the others to look at.
+being answered on. Parts are called when something happens, so that none has to be passed the others.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _log = get_logger("pallas.supervisor.engine")
 
 
 class Listeners[*Arguments]:
-    """Those who are told of one thing; a call tells all of them, in the order in which they were added."""
+    """The listeners of one kind of event; a call calls all of them, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[*Arguments], None]] = []
 
     def add(self, *listeners: Callable[[*Arguments], None]) -> None:
-        """Tell these, too, after all others."""
+        """Call these, too, after all others."""
         self._listeners.extend(listeners)
 
     def __call__(self, *arguments: *Arguments) -> None:
-        """Tell all of them."""
+        """Call all of them."""
         for listener in self._listeners:
             attempt(listener, *arguments)
 
 
 class Parts:
-    """All that parts are told of."""
+    """All that parts can listen to."""
 
     def __init__(self) -> None:
         self.transition: Listeners[Transition] = Listeners()

@@ -1,6 +1,6 @@
 """Reload: read the configuration again and move only what it changed. What the control API and SIGHUP call.
 
-Decides nothing: `plan` says what a change means, the engine moves the agents, and the parts are told of the rest.
+Decides nothing: `plan` says what a change means, the engine moves the agents, and the parts listen to the rest.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Reloading:
             try:
                 await self._reload(dry_run=False)
             except ConfigurationError:
-                pass  # has been told already
+                pass  # has been logged already
             except Exception as error:  # noqa: BLE001 - a failed reload must not take the supervisor down
                 _log.error(f"cannot reload: {error}")
 
@@ -182,7 +182,7 @@ class Reloading:
     async def _stop(self, plan: Plan, new: Deployment) -> None:
         """Stop the agents that leave, dependents first."""
         engine = self._engine
-        if plan.removed:  # who does not depend on them any more is not to be told that they go
+        if plan.removed:  # who does not depend on them any more is not concerned by their end
             policies = {name: agent.policy for name, agent in engine.agents.items()}
             engine.redefine(meanwhile(self._drift.deployment, new), policies)
         leaving = [name for name in engine.graph.stop_order if name in plan.removed]

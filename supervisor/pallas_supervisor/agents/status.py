@@ -1,4 +1,4 @@
-"""What operators and clients are told of the agents: status, health, and why an agent is in its state.
+"""What operators and clients see of the agents: status, health, and why an agent is in its state.
 
 The functions are pure; `StatusView` asks the parts for what they show.
 """

@@ -120,7 +120,7 @@ class StartPreparation:
         self._outlives = outlives
 
     async def prepare(self, worker_id: WorkerId) -> WorkerSpec:
-        """What the worker of this start of an agent is told. On the way, in this order:
+        """The specification for the worker of this start of an agent. On the way, in this order:
 
         - what fast-agent would read now is noted as what the worker was started with,
         - the start's trace begins,

@@ -31,11 +31,11 @@ class WorkerReports:
         return before
 
     def health(self, agent: Agent) -> HealthReport | None:
-        """The newest health report of the worker that counts."""
+        """The newest health report of the agent's current generation."""
         return self._health.get(agent.name, {}).get(agent.generation)
 
     def model(self, agent: Agent) -> ReadyReport | None:
-        """What the worker that counts publishes of its model; while it is starting, what the one before it did."""
+        """What the agent's current worker publishes of its model; while it is starting, what the one before it did."""
         known = self._ready.get(agent.name, {})
         upto = [generation for generation in known if generation <= agent.generation]
         return known[max(upto)] if upto else None

@@ -79,7 +79,7 @@ class Reactions:
     # --- for the monitors ----------------------------------------------------------------------
 
     def is_serving(self, worker: WorkerId) -> bool:
-        """Whether the worker is ready and the one that counts: not one that starts or drains beside it."""
+        """Whether the worker serves its agent: not one that starts or drains beside it."""
         agent = self._engine.agents.get(worker.name)
         return agent is not None and agent.state is State.READY and agent.generation == worker.generation
 
@@ -92,14 +92,14 @@ class Reactions:
         _log.error(f"{worker.name}: {message}", agent=worker.name, generation=worker.generation)
         self._engine.post(worker.name, Unhealthy(worker.generation, message))
 
-    def judged(self, worker: WorkerId, verdict: Verdict, footprint: MemoryUse) -> None:
+    def judged(self, worker: WorkerId, verdict: Verdict, memory_use: MemoryUse) -> None:
         """It takes too much memory: have it replaced, or killed."""
-        used, limit = describe_size(footprint.used), describe_size(footprint.limit)
+        used, limit = describe_size(memory_use.used), describe_size(memory_use.limit)
         log = _log.bind(
             agent=worker.name,
             generation=worker.generation,
-            memory=footprint.used,
-            memory_limit=footprint.limit,
+            memory=memory_use.used,
+            memory_limit=memory_use.limit,
         )
         soft = f"more than {SOFT * 100:.0f} % of its memory_limit, {limit}"
         if verdict is Verdict.OVER:

@@ -49,7 +49,6 @@ class LaunchContext:
     """The descriptor of the agent's listening socket."""
     pipes: Intake
     """Where the pipes end on which workers report."""
-    """Where the pipes begin on which workers hear from us."""
     zygote: Zygote | None = None
     """None to start every worker by exec."""
     groups: Groups | None = None

@@ -131,7 +131,7 @@ class Drift:
     def outdated(self, name: str, generation: int) -> tuple[str, ...]:
         """The files that say something else for this worker now than at its start, by the last look.
 
-        Where the files cannot be used, it is what the supervisor goes by that counts.
+        Where the files cannot be used, the configuration in effect is compared instead.
         """
         origin = self._origins.get(name, {}).get(generation)
         if origin is None:

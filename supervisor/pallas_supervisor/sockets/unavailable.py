@@ -72,7 +72,7 @@ class UnavailableResponder:
                 self._resumption = None
 
     def retire(self) -> None:
-        """Never accept again, whatever `switch` is told; answers under way are finished."""
+        """Never accept again, whatever `switch` is called with; answers under way are finished."""
         self.switch(on=False)
         self._retired = True
 

@@ -48,8 +48,8 @@ START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
-class Fleet(Protocol):
-    """What a scrape needs to know."""
+class ScrapeFacts(Protocol):
+    """What a scrape needs to know of the agents."""
 
     @property
     def agents(self) -> Mapping[str, Agent]:
@@ -88,19 +88,19 @@ class Fleet(Protocol):
         """Lines of each agent's workers that are no report."""
 
 
-class FleetCollector(Collector):
+class AgentCollector(Collector):
     """What is known of agents, made anew for every scrape, so that nothing of a removed agent remains."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, facts: ScrapeFacts) -> None:
+        self._facts = facts
 
     def collect(self) -> Iterator[Metric]:
         """`pallas_up`, `pallas_agent_info`, `pallas_agent_health_status`, bounds, lost lines."""
         yield GaugeMetricFamily("pallas_up", "1 while the supervisor is running.", value=1)
         info = GaugeMetricFamily(INFO, INFO_HELP, labels=["agent", "port"])
         health = GaugeMetricFamily(HEALTH, HEALTH_HELP, labels=["agent"])
-        ports, healths = self._fleet.ports, self._fleet.health
-        for name in dict(self._fleet.agents):
+        ports, healths = self._facts.ports, self._facts.health
+        for name in dict(self._facts.agents):
             if name not in ports or name not in healths:  # a reload is under way beside this thread
                 continue
             info.add_metric([name, str(ports[name])], 1)
@@ -113,7 +113,7 @@ class FleetCollector(Collector):
             " disk (it was full, or too slow).",
             labels=["agent", "reason"],
         )
-        for (name, reason), lines in self._fleet.lost_lines.items():
+        for (name, reason), lines in self._facts.lost_lines.items():
             if not name or name in ports:
                 lost.add_metric([name, reason], lines)
         yield lost
@@ -122,7 +122,7 @@ class FleetCollector(Collector):
             "Lines of the agent's workers to the supervisor that are none of its reports.",
             labels=["agent"],
         )
-        for name, lines in self._fleet.unreadable_reports.items():
+        for name, lines in self._facts.unreadable_reports.items():
             if name in ports:
                 unreadable.add_metric([name], lines)
         yield unreadable
@@ -138,7 +138,7 @@ class FleetCollector(Collector):
             "send_message calls of the agent that may wait for their turn: its max_queue.",
             labels=["agent"],
         )
-        for name, (running, waiting) in self._fleet.call_bounds.items():
+        for name, (running, waiting) in self._facts.call_bounds.items():
             if name in ports:
                 concurrency.add_metric([name], running)
                 queue.add_metric([name], waiting)
@@ -152,7 +152,7 @@ class FleetCollector(Collector):
             "The agent's memory_limit in bytes, as its worker was started with it.",
             labels=["agent"],
         )
-        for name, (taken, allowed) in self._fleet.memory.items():
+        for name, (taken, allowed) in self._facts.memory.items():
             if name in ports:
                 used.add_metric([name], taken)
                 limit.add_metric([name], allowed)
@@ -194,18 +194,18 @@ class Metrics:
     """The supervisor's registry, and the whole answer to a scrape. One scrape at a time.
 
     Args:
-        fleet: the facts to publish.
+        facts: what is published of the agents.
         merged: what the workers wrote, as text.
     """
 
-    def __init__(self, fleet: Fleet, merged: Callable[[], Iterable[Family]]) -> None:
+    def __init__(self, facts: ScrapeFacts, merged: Callable[[], Iterable[Family]]) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self.workers = WorkerProcessCollector(lambda: fleet.processes)
+        self.workers = WorkerProcessCollector(lambda: facts.processes)
         self._merged = merged
-        self._fleet = fleet
+        self._facts = facts
         self._prefixes: dict[tuple[str, ...], str] = {}
         self._taken = _OwnNames()
-        for collector in (FleetCollector(fleet), self.workers, ZygoteCollector(lambda: fleet.zygote_pid)):
+        for collector in (AgentCollector(facts), self.workers, ZygoteCollector(lambda: facts.zygote_pid)):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -270,7 +270,7 @@ class Metrics:
         a scrape with nothing new several times as fast.
         """
         yield from map(self._text, self.registry.collect())
-        ports, agents = self._fleet.ports, dict(self._fleet.agents).values()
+        ports, agents = self._facts.ports, dict(self._facts.agents).values()
         states = [(agent.name, agent.state) for agent in agents if agent.name in ports]
         version = self._changes, states  # what is counted while the text is made is in the next one
         if version != self._kept[0]:

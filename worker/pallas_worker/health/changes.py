@@ -29,14 +29,14 @@ def report_change(agent: str, subject: Subject) -> None:
         kind = "LLM provider"
         if subject.counts:
             metrics.set_llm_provider_up(state.name, state.up)
-    if condition == subject.told:
+    if condition == subject.logged:
         return
     if condition == "down":
         _log.warning(f"{kind} {state.name} is down: {state.error}")
     elif condition == "slow":
         _log.warning(f"{kind} {state.name} is slow: it answers after {state.latency or 0.0:.1f} s")
-    elif subject.told == "slow":
+    elif subject.logged == "slow":
         _log.info(f"{kind} {state.name} is not slow any more")
     else:
         _log.info(f"{kind} {state.name} is up again; attempts that failed: {subject.failed}")
-    subject.told = condition
+    subject.logged = condition

@@ -52,8 +52,8 @@ class Subject:
     """How many of the newest probes were slow."""
     failed: int = 0
     """How many attempts failed, of probes and of calls, while it was down the last time."""
-    told: Condition = "up"
-    """What was last told of it; all begin as up."""
+    logged: Condition = "up"
+    """What the log said of it last; all begin as up."""
 
     def __post_init__(self) -> None:
         if self.look is None:

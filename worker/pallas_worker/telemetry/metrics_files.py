@@ -206,7 +206,7 @@ class Upkeep:
         self._files.add(file)
 
     def look(self) -> None:
-        """Make again what is missing; what keeps it from that is told once. Only under prometheus_client's lock."""
+        """Make again what is missing; what keeps it from that is logged once. Only under prometheus_client's lock."""
         self.is_due = False
         # A child has files of its own. After the supervisor's end, the directory is the next one's, which wipes it.
         if (os.getpid(), os.getppid()) != self._family:

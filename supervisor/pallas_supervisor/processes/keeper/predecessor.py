@@ -6,7 +6,7 @@ Knows the note that each supervisor leaves in the runtime directory, and `/proc`
 A name, a title or a process ID is no reason to kill anything: another deployment's workers have the same titles, and a
 number may have been given to another process since. What identifies a process is a random word that only those of that
 one supervisor have inherited, or a pipe that only they hold. A process that has cleaned its environment and closed its
-descriptors is therefore spared; only the keeper, as its parent, could have told.
+descriptors is therefore spared; only the keeper, as its parent, could have known it.
 """
 
 from __future__ import annotations
