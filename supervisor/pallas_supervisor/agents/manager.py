@@ -139,9 +139,9 @@ class AgentManager:
             changed=self.parts.changed,
         )
         self.responders = UnavailableResponders(engine, listeners, self.status.why, outlives)
-        self._connect_parts()
+        self._connect_observers()
 
-    def _connect_parts(self) -> None:
+    def _connect_observers(self) -> None:
         """Who listens to what, and in which order; what is added later, as by the page, comes after these."""
         parts = self.parts
         parts.transition.add(
