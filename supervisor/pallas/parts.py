@@ -140,8 +140,8 @@ async def take_parts(
                 public = () if public_listener is None else (public_listener,)
                 socket_store.keep((*public, *listeners.values()))
 
-    reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.parts, announced)
-    manager.parts.changed.add(lambda: notifier.status(manager.status.summary()))
+    reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.observers, announced)
+    manager.observers.changed.add(lambda: notifier.status(manager.status.summary()))
     servers = [_control_server(manager, reloading, socket_path, since, stack)]
     stack.callback(traces.close, manager.engine.agents)
     if public_listener is not None:
@@ -180,7 +180,7 @@ def _control_server(
 
 
 def _public_server(manager: AgentManager, listener: socket.socket) -> HttpServer:
-    catalogue = CatalogueFeed(manager.status, manager.drift, manager.parts)
+    catalogue = CatalogueFeed(manager.status, manager.drift, manager.observers)
     api = public_api(manager.engine, manager.status, manager.facts, manager.metrics, manager.store, catalogue)
     connections = Connections("registry port", share_of_descriptors(1 / 4, 1024))
     return HttpServer(api, listener, connections, dates=False)

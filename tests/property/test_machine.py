@@ -380,7 +380,7 @@ class Fleet(RuleBasedStateMachine):
     def begin(self, policy: Policy, graph: dict[str, tuple[str, ...]], seed: int) -> None:
         rules = dict.fromkeys(graph, policy)
         self.engine, self.world, self.loop = make_engine(graph, rules, rng=random.Random(seed))
-        self.engine.parts.transition.add(self._check_transition)
+        self.engine.observers.transition.add(self._check_transition)
         self.shutting_down = False
         self.engine.start(graph)
 

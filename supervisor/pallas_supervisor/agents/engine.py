@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from pallas_common.logs.setup import get_logger
-from pallas_supervisor.agents.parts import Parts, attempt
+from pallas_supervisor.agents.observers import AgentObservers, attempt
 from pallas_supervisor.lifecycle.effects import (
     CountRestart,
     Effect,
@@ -77,7 +77,7 @@ class Engine:
         policies: the agents' rules; its names are the graph's.
         rng: draws the jitter of the back-off.
         max_surge: how many agents may have a second worker, for a graceful replacement, at a time.
-        parts: called when something happens to an agent.
+        observers: called when something happens to an agent.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Engine:
         policies: Mapping[str, Policy],
         rng: random.Random | None = None,
         max_surge: int = 1,
-        parts: Parts | None = None,
+        observers: AgentObservers | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._processes = processes
@@ -100,7 +100,7 @@ class Engine:
         self.shutting_down = False
         self.graph = graph
         self.max_surge = max_surge
-        self.parts = parts or Parts()
+        self.observers = observers or AgentObservers()
         now = self.now()
         self.unkillable: dict[str, Agent] = {}
         """Agents that a reload has removed and of which a process is left that cannot be killed."""
@@ -223,7 +223,7 @@ class Engine:
             timer.cancel()
 
     def _announce(self, change: Transition) -> None:
-        self.parts.transition(change)
+        self.observers.transition(change)
         if change.before.state is State.READY and change.of_state and change.after.name in self.agents:
             for dependent in self.graph.dependents(change.after.name):
                 self._mailbox.append((dependent, DependencyLost(change.after.name)))
@@ -246,9 +246,9 @@ class Engine:
             case ReplacementFailed(cause, message):
                 self._give_up_rolling(name, cause, message)
             case CountRestart(reason):
-                self.parts.restart_counted(name, reason)
+                self.observers.restart_counted(name, reason)
             case ObserveStart(seconds):
-                self.parts.start_observed(name, seconds)
+                self.observers.start_observed(name, seconds)
 
     def _set(self, timers: dict[str, asyncio.TimerHandle], name: str, seconds: float, event: Event) -> None:
         if (earlier := timers.get(name)) is not None:

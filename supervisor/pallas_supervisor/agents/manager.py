@@ -1,4 +1,4 @@
-"""The agents of one deployment: makes the parts that run them and connects them: who listens to what, in which order.
+"""The agents of one deployment: makes the parts that run them and connects them: who observes what, in which order.
 
 Wiring only: each part is passed what it uses, and none is passed the manager.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pallas_supervisor.agents.engine import Engine
 from pallas_supervisor.agents.facts import Facts
-from pallas_supervisor.agents.parts import Parts
+from pallas_supervisor.agents.observers import AgentObservers
 from pallas_supervisor.agents.reports_in import ReportsIn
 from pallas_supervisor.agents.status import StatusView
 from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, policies_of
@@ -78,7 +78,7 @@ class AgentManager:
         self.store = store
         self.log_router = log_router
         self.traces = traces or StartTraces()
-        self.parts = Parts()
+        self.observers = AgentObservers()
         reports, history = WorkerReports(), HealthHistory()
         # The parts below need each other in a circle: those who call back are made first, and whom they call is looked
         # up when it happens, which is never before all are there.
@@ -97,7 +97,7 @@ class AgentManager:
         self.launcher = launch(
             context,
             emit=lambda name, event: self.engine.post(name, event),
-            gone=self.parts.process_gone,
+            gone=self.observers.process_gone,
         )
         deployment = drift.deployment
         engine = self.engine = Engine(
@@ -105,7 +105,7 @@ class AgentManager:
             graph_of(deployment),
             policies_of(deployment),
             max_surge=deployment.max_surge,
-            parts=self.parts,
+            observers=self.observers,
         )
         self.preparation = StartPreparation(
             engine,
@@ -136,28 +136,28 @@ class AgentManager:
             note_health=self.status.note_health,
             address=lambda name: (connectable(drift.deployment.bind), drift.deployment.agents[name].port),
             secrets=log_router.secrets,
-            changed=self.parts.changed,
+            changed=self.observers.changed,
         )
         self.responders = UnavailableResponders(engine, listeners, self.status.why, outlives)
         self._connect_observers()
 
     def _connect_observers(self) -> None:
-        """Who listens to what, and in which order; what is added later, as by the page, comes after these."""
-        parts = self.parts
-        parts.transition.add(
+        """Who observes what, and in which order; what is added later, as by the page, comes after these."""
+        observers = self.observers
+        observers.transition.add(
             self.reports_in.transition,
             lambda change: self.traces.follow(self.engine.agents, change.after),
             lambda _change: self.responders.switch(),
             self._log_transition,
-            lambda _change: parts.changed(),
+            lambda _change: observers.changed(),
         )
-        parts.restart_counted.add(self.metrics.count_restart)
-        parts.start_observed.add(self.metrics.observe_start)
-        parts.process_gone.add(
+        observers.restart_counted.add(self.metrics.count_restart)
+        observers.start_observed.add(self.metrics.observe_start)
+        observers.process_gone.add(
             self.monitors.process_gone,
             lambda worker_id: self.store.process_gone(*worker_id),
         )
-        parts.agent_removed.add(
+        observers.agent_removed.add(
             self.responders.agent_removed,
             self.store.remove,
             self.metrics.forget,
@@ -165,7 +165,7 @@ class AgentManager:
             self.reports_in.agent_removed,
             self.drift.agent_removed,
         )
-        parts.configuration_changed.add(take_over, self.drift.configuration_changed)
+        observers.configuration_changed.add(take_over, self.drift.configuration_changed)
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)

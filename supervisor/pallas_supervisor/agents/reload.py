@@ -1,6 +1,6 @@
 """Reload: read the configuration again and move only what it changed. What the control API and SIGHUP call.
 
-Decides nothing: `plan` says what a change means, the engine moves the agents, and the parts listen to the rest.
+Decides nothing: `plan` says what a change means, the engine moves the agents, and observers do the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pallas_registry.deployment.model import Deployment
     from pallas_registry.source import Configuration
     from pallas_supervisor.agents.engine import Engine
-    from pallas_supervisor.agents.parts import Parts
+    from pallas_supervisor.agents.observers import AgentObservers
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.sockets.switch import UnavailableResponders
@@ -51,13 +51,13 @@ class Reloading:
         engine: Engine,
         drift: Drift,
         sockets: UnavailableResponders,
-        parts: Parts,
+        observers: AgentObservers,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._engine = engine
         self._drift = drift
         self._sockets = sockets
-        self._parts = parts
+        self._observers = observers
         self._around = around
         self._turn = asyncio.Lock()
         self._asked = False
@@ -123,8 +123,8 @@ class Reloading:
             self._refuse_at_the_end()  # meanwhile; nothing may be started any more
             opened_for_nothing.pop_all()
         for name in plan.removed:
-            self._parts.agent_removed(name)
-        self._parts.configuration_changed(before, newest)
+            self._observers.agent_removed(name)
+        self._observers.configuration_changed(before, newest)
         self._apply(plan, newest.deployment, opened)
         for warning in newest.warnings:
             _log.warning(str(warning))
@@ -212,7 +212,7 @@ class Reloading:
                 engine.post(name, Redefine(policy, respawn=change.action == "respawn"))
         for name in plan.added:
             engine.post(name, Start())
-        self._parts.changed()  # also where no agent changes its state: an icon, a namespace
+        self._observers.changed()  # also where no agent changes its state: an icon, a namespace
 
 
 def meanwhile(old: Deployment, new: Deployment) -> Graph:

@@ -12,7 +12,7 @@ from pallas_registry.catalogue.entries import Catalogue, server_entry
 
 if TYPE_CHECKING:
     from pallas_registry.catalogue.entries import CatalogueView
-    from pallas_supervisor.agents.parts import Parts
+    from pallas_supervisor.agents.observers import AgentObservers
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.reload.drift import Drift
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class CatalogueFeed:
     """The catalogue of the agents, brought up to date by every change of them."""
 
-    def __init__(self, status: StatusView, drift: Drift, parts: Parts) -> None:
+    def __init__(self, status: StatusView, drift: Drift, observers: AgentObservers) -> None:
         self._status = status
         self._drift = drift
         self._catalogue = Catalogue()
-        parts.changed.add(self._update)
+        observers.changed.add(self._update)
         self._update()
 
     def view(self) -> CatalogueView:

@@ -51,7 +51,7 @@ def public_api(
         lambda: store.collect(SHOWN),
         api.scraping,
     )
-    engine.parts.transition.add(feed.follow)
+    engine.observers.transition.add(feed.follow)
     application = Starlette(
         routes=[
             *page_routes(feed.facts, engine.now),

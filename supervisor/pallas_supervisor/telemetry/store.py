@@ -60,7 +60,9 @@ class MetricsStore:
         """The slot of one generation of an agent, with all files that its next writer goes on with."""
         live = self._slots.live
         slot = self._slots.take(agent, generation)
-        if slot not in live and self._merging.acquire(blocking=False):  # or else another thread is looking already
+        if slot not in live and self._merging.acquire(
+            blocking=False
+        ):  # or else another thread is looking already
             try:
                 self._make_directory()
                 for source in self._files.of_slot(slot):

@@ -96,7 +96,7 @@ class Rig:
 
     def catalogue(self) -> CatalogueFeed:
         """The catalogue."""
-        return CatalogueFeed(self.manager.status, self.manager.drift, self.manager.parts)
+        return CatalogueFeed(self.manager.status, self.manager.drift, self.manager.observers)
 
     def public_api(self) -> ASGIApp:
         """What is served on the registry port."""
@@ -150,7 +150,7 @@ async def rig(
         outlives=lambda port: port in outliving,
         launch=lambda _context, **_: cast("Launcher", world),
     )
-    reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.parts)
+    reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.observers)
     try:
         async with asyncio.timeout(60.0):
             yield Rig(manager, OperatorVerbs(manager.engine), reloading, world, directory, lines)

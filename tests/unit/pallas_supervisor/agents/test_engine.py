@@ -266,7 +266,7 @@ def test_until_returns_at_once_if_it_holds_already() -> None:
 def test_every_state_change_is_told_in_order() -> None:
     engine, world, _ = make_engine({"library": ()})
     told: list[tuple[str, str]] = []
-    engine.parts.transition.add(
+    engine.observers.transition.add(
         lambda change: told.append((str(change.before.state), str(change.after.state)))
     )
     engine.start(["library"])
@@ -281,7 +281,7 @@ def test_an_observer_may_post() -> None:
         if change.after.state is State.READY:
             engine.post("library", Stop())
 
-    engine.parts.transition.add(stop_at_once)
+    engine.observers.transition.add(stop_at_once)
     engine.start(["library"])
     come_up(engine, world, "library")
     assert states(engine) == {"library": "stopping"}
@@ -291,8 +291,8 @@ def test_restarts_and_starts_are_counted() -> None:
     engine, world, loop = make_engine({"library": ()})
     restarts: list[tuple[str, str]] = []
     starts: list[float] = []
-    engine.parts.restart_counted.add(lambda name, reason: restarts.append((name, reason)))
-    engine.parts.start_observed.add(lambda _name, seconds: starts.append(seconds))
+    engine.observers.restart_counted.add(lambda name, reason: restarts.append((name, reason)))
+    engine.observers.start_observed.add(lambda _name, seconds: starts.append(seconds))
     engine.start(["library"])
     loop.advance(3.0)
     come_up(engine, world, "library")
@@ -309,7 +309,7 @@ def test_a_failing_observer_costs_nobody_a_process_or_a_timer(caplog: pytest.Log
     def fail(_change: Transition) -> None:
         raise RuntimeError("a defect elsewhere")
 
-    engine.parts.transition.add(fail)
+    engine.observers.transition.add(fail)
     with caplog.at_level(logging.ERROR):
         engine.start(["library"])
     assert "a defect elsewhere" in caplog.text

@@ -262,7 +262,7 @@ def test_observers_hear_of_news_only(tmp_path: Path) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
         heard: list[int] = []
-        rig.manager.parts.changed.add(lambda: heard.append(1))
+        rig.manager.observers.changed.add(lambda: heard.append(1))
         for message in ("no library", "no library", "no model", "no model"):
             report(rig, degraded(message))
         assert len(heard) == 2
@@ -467,7 +467,7 @@ def test_what_is_read_of_a_worker_after_its_end_counts_for_nothing(tmp_path: Pat
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
-        rig.manager.parts.process_gone(WorkerId("library", 1))
+        rig.manager.observers.process_gone(WorkerId("library", 1))
         rig.end("library", Exit(status=1))
         before = rig.manager.status.why("library")
         report(rig, FailedReport(message="too late", permanent=True), generation=1)

@@ -471,7 +471,7 @@ def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
 ) -> None:
     async def do(rig: Rig) -> None:
         heard: list[str | None] = []
-        rig.manager.parts.changed.add(
+        rig.manager.observers.changed.add(
             lambda: heard.append(rig.manager.drift.deployment.agents["library"].icon)
         )
         rig.write({**two, "library": {**two["library"], "icon": "https://example.com/icon.svg"}})

@@ -85,7 +85,7 @@ def world() -> World:
 
 def test_the_old_worker_serves_until_the_new_one_is_ready_and_drains_then(world: World) -> None:
     restarts: list[tuple[str, str]] = []
-    world.engine.parts.restart_counted.add(lambda name, reason: restarts.append((name, reason)))
+    world.engine.observers.restart_counted.add(lambda name, reason: restarts.append((name, reason)))
     world.engine.post("library", RollingRestart("operator"))
     assert world.processes.took() == [("spawn", "library", 2)]
     assert (world.agent().state, world.agent().generation, world.second_worker()) == (

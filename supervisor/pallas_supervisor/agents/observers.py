@@ -1,7 +1,7 @@
-"""Notifications to the parts of the supervisor: plain calls, in an order that the wiring fixes.
+"""Observers of the agents: parts of the supervisor that are called at each change, in an order that the wiring fixes.
 
 Knows no part. One that fails is logged and costs no other its call: a defect of a counter must not keep a port from
-being answered on. Parts are called when something happens, so that none has to be passed the others.
+being answered on. Nor has a part to be passed the others to look at.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
 _log = get_logger("pallas.supervisor.engine")
 
 
-class Listeners[*Arguments]:
-    """The listeners of one kind of event; a call calls all of them, in the order in which they were added."""
+class Observers[*Arguments]:
+    """The observers of one kind of event; a call calls all of them, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[*Arguments], None]] = []
+        self._observers: list[Callable[[*Arguments], None]] = []
 
-    def add(self, *listeners: Callable[[*Arguments], None]) -> None:
+    def add(self, *observers: Callable[[*Arguments], None]) -> None:
         """Call these, too, after all others."""
-        self._listeners.extend(listeners)
+        self._observers.extend(observers)
 
     def __call__(self, *arguments: *Arguments) -> None:
         """Call all of them."""
-        for listener in self._listeners:
-            attempt(listener, *arguments)
+        for observer in self._observers:
+            attempt(observer, *arguments)
 
 
-class Parts:
-    """All that parts can listen to."""
+class AgentObservers:
+    """All that can be observed."""
 
     def __init__(self) -> None:
-        self.transition: Listeners[Transition] = Listeners()
+        self.transition: Observers[Transition] = Observers()
         """An agent has another state, process or second worker."""
-        self.restart_counted: Listeners[str, str] = Listeners()
+        self.restart_counted: Observers[str, str] = Observers()
         """An agent's worker is started again; with the reason."""
-        self.start_observed: Listeners[str, float] = Listeners()
+        self.start_observed: Observers[str, float] = Observers()
         """An agent's worker has become ready; with the seconds since its spawn."""
-        self.process_gone: Listeners[WorkerId] = Listeners()
+        self.process_gone: Observers[WorkerId] = Observers()
         """Nothing is left of a worker."""
-        self.agent_removed: Listeners[str] = Listeners()
+        self.agent_removed: Observers[str] = Observers()
         """An agent has left the deployment; it has no worker any more."""
-        self.configuration_changed: Listeners[Configuration, Configuration] = Listeners()
+        self.configuration_changed: Observers[Configuration, Configuration] = Observers()
         """A reload has taken on another configuration; with the one before and the new one."""
-        self.changed: Listeners[()] = Listeners()
+        self.changed: Observers[()] = Observers()
         """What is shown of the agents to people or clients is not what it was."""
 
 
