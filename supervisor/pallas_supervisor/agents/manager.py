@@ -172,4 +172,8 @@ class AgentManager:
         return None if worker is None else worker.pid
 
     def _log_transition(self, change: Transition) -> None:
-        tell_transition(change, self.status.why(change.after.name))
+        after = change.after
+        # One that a reload has removed has no place among the others any more, only a process that could not be killed.
+        tell_transition(
+            change, self.status.why(after.name) if after.name in self.engine.agents else after.message
+        )

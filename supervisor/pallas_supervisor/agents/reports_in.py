@@ -113,7 +113,8 @@ class ReportsIn:
         if before.state is State.STARTING and change.of_state and after.name in self._probes:
             self._probes.pop(after.name).cancel()
         self._reports.keep_only(after)
-        self._note_health(after)
+        if after.name in self._engine.agents:  # else it would be remembered for ever
+            self._note_health(after)
 
     def agent_removed(self, name: str) -> None:
         """Forget all that the agent's workers said."""

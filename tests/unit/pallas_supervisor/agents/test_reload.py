@@ -18,6 +18,7 @@ from pallas_common.logs.own_loggers import own_logger
 from pallas_common.problems import ConfigurationError
 from pallas_registry.reading.files import read_file
 from pallas_supervisor.agents.errors import RefusedError
+from pallas_supervisor.lifecycle.events import Elapsed
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.sockets.listeners import PortsTakenError
 from support.ports import free_ports
@@ -141,6 +142,31 @@ def test_added_and_removed_agents(tmp_path: Path, two: dict[str, dict[str, objec
         assert b"library" in counted
         assert b"research" not in counted
         assert "research" not in rig.manager.drift._origins
+
+    on_rig(tmp_path, two, do)
+
+
+def test_of_a_removed_agent_the_end_of_what_could_not_be_killed_is_logged_and_nothing_remembered(
+    tmp_path: Path, two: dict[str, dict[str, object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def do(rig: Rig) -> None:
+        engine = rig.manager.engine
+        rig.operations.start([])
+        rig.come_up("library")
+        rig.come_up("research")
+        rig.operations.stop(["research"])
+        for _ in range(2):  # neither SIGTERM nor SIGKILL ends it
+            engine.post("research", Elapsed(engine.agents["research"].timer_epoch))
+        assert rig.states()["research"] == "failed"
+        rig.write({"library": two["library"]})
+        await rig.reloading.reload(dry_run=False)
+        assert list(engine.unkillable) == ["research"]
+        caplog.clear()
+        rig.end("research")
+        assert [record.getMessage() for record in caplog.records] == ["research: failed -> stopped"]
+        assert rig.manager.status.health_history.since("research") is None
 
     on_rig(tmp_path, two, do)
 
