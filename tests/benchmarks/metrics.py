@@ -100,7 +100,7 @@ class Subject:
                 live(self._store, agent, generation, record if generation in (0, restarts) else record_a_call)
         self._work = Work(self._directory)
         self._registry = CollectorRegistry()
-        MultiProcessCollector(self._registry, str(self._directory))  # type: ignore[no-untyped-call]
+        MultiProcessCollector(self._registry, str(self._directory))  # type: ignore[no-untyped-call]  # its library has no types
         if parsed(self.ours()) != parsed(self.theirs()):
             raise SystemExit("the two do not say the same")
 
@@ -157,7 +157,7 @@ def record(agent: str) -> None:
                 metrics.observe_tool_call(agent, server, operation, outcome, 0.21)
     metrics.count_llm_turn(agent, "gpt-5")
     for kind in KINDS:
-        metrics.count_llm_tokens(agent, "gpt-5", kind, 123)  # type: ignore[arg-type]
+        metrics.count_llm_tokens(agent, "gpt-5", kind, 123)  # type: ignore[arg-type]  # these words are kinds
     for server in SERVERS:
         metrics.set_downstream_up(agent, server, True)
     metrics.set_llm_provider_up("openai", True)

@@ -31,7 +31,7 @@ def main() -> None:
         texts = [secrets.token_urlsafe(length)[:length] for length in lengths]
         _row(f"{count} known secrets: random letters", [cost(known.strike, text) for text in texts])
     records = [{"message": "-eyjaaaaaaaa" * (length // 12), "level": "INFO"} for length in lengths]
-    costs = {len(record["message"]): cost(lambda _, r=record: record_line(r), "") for record in records}  # type: ignore[misc]
+    costs = {len(record["message"]): cost(lambda _, r=record: record_line(r), "") for record in records}  # type: ignore[misc]  # mypy infers no type of a default
     _row("a whole record, which is cut to what a line may hold", list(costs.values()))
 
 

@@ -102,7 +102,7 @@ def test_the_supervisor_killed_takes_everything_along_and_a_second_start_works_a
         for pid in (spare.pid, fleet.agent("two")["pid"]):  # which cannot act by themselves
             os.kill(pid, signal.SIGSTOP)
         os.kill(fleet.pid, signal.SIGKILL)
-        fleet.process.wait()  # type: ignore[union-attr]
+        fleet.process.wait()  # type: ignore[union-attr]  # it was started
         fleet.start()
         fleet.wait()
         _, alive = psutil.wait_procs(orphans, timeout=60)

@@ -8,8 +8,8 @@ on.
 from __future__ import annotations
 
 import time
-from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as op  # type: ignore[attr-defined]  # no public module has it
+from re import _parser as parser  # type: ignore[attr-defined]  # no public module has it
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

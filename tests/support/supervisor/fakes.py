@@ -38,7 +38,7 @@ class FakeLoop:
         return False
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(self.now + delay, callback, args, self)  # type: ignore[arg-type]
+        handle = asyncio.TimerHandle(self.now + delay, callback, args, self)  # type: ignore[arg-type]  # has what is used of a loop
         heapq.heappush(self._timers, (handle.when(), next(self._numbers), handle))
         return handle
 
@@ -46,7 +46,7 @@ class FakeLoop:
         callback(*args)
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)  # type: ignore[arg-type]
+        return asyncio.Future(loop=self)  # type: ignore[arg-type]  # has what is used of a loop
 
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:
         raise context["exception"]

@@ -61,7 +61,7 @@ def test_the_watchdog_is_fed_only_with_proof(alive: bool) -> None:
         _keep_alive=None,
     )
     engine = SimpleNamespace(prove_alive=lambda: alive)
-    _Supervisor._keep_alive(supervisor, engine)  # type: ignore[arg-type]
+    _Supervisor._keep_alive(supervisor, engine)  # type: ignore[arg-type]  # they have what it uses
     assert sent == (["WATCHDOG=1"] if alive else [])
     assert calls == [2.0]
 

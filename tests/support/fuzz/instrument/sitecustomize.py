@@ -49,7 +49,7 @@ def _watch(report: str) -> None:
         self.__dict__["turn_begun"] = (time.perf_counter(), waited.seconds(), time.thread_time())
         return result
 
-    selectors.EpollSelector.select = watched_select  # type: ignore[assignment,method-assign]
+    selectors.EpollSelector.select = watched_select  # type: ignore[assignment,method-assign]  # to measure it
 
     run = asyncio.Handle._run
 
@@ -62,7 +62,7 @@ def _watch(report: str) -> None:
             if (seconds := time.perf_counter() - begun) > slowest[0]:
                 slowest = (seconds, "" if seconds < LIMIT / 4 else repr(self)[:500])
 
-    asyncio.Handle._run = watched_run  # type: ignore[method-assign]
+    asyncio.Handle._run = watched_run  # type: ignore[method-assign]  # to measure it
 
     handle = asyncio.BaseEventLoop.call_exception_handler
 
@@ -72,7 +72,7 @@ def _watch(report: str) -> None:
         write(kind="exception", message=str(context.get("message")), traceback="".join(lines)[-3000:])
         handle(self, context)
 
-    asyncio.BaseEventLoop.call_exception_handler = watched_handle  # type: ignore[method-assign]
+    asyncio.BaseEventLoop.call_exception_handler = watched_handle  # type: ignore[method-assign]  # to measure it
 
 
 class _Waited:

@@ -151,7 +151,7 @@ def test_a_reload_is_announced_and_the_manager_keeps_what_is_deployed_then(servi
 
     heard = len(manager.said)
     (deployment.directory / "agents.yaml").write_text("colour: blue")
-    fleet.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+    fleet.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]  # it runs
     said = manager.until(lambda said: "READY=1" in said, heard)
     assert said.index("RELOADING=1") < said.index("READY=1")
     deployment.write()
@@ -175,7 +175,7 @@ def test_after_a_sigkill_no_connection_is_refused_and_what_is_not_wanted_is_give
     ):
         clients.until_more(5)
         os.kill(fleet.pid, signal.SIGKILL)
-        fleet.process.wait()  # type: ignore[union-attr]
+        fleet.process.wait()  # type: ignore[union-attr]  # it runs
         manager.store["web"] = os.dup(foreign.fileno())  # as if of a .socket unit
         manager.store["port-pipe"] = os.open("/dev/null", os.O_RDONLY)
         service.start()

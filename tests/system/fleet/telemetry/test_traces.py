@@ -113,7 +113,7 @@ def ask(
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             arguments = {"message": message, "conversation_id": "c-1"}
-            return await client.call_tool("send_message", arguments, meta=meta)  # type: ignore[arg-type]
+            return await client.call_tool("send_message", arguments, meta=meta)  # type: ignore[arg-type]  # a plain dict is one
 
     return asyncio.run(run())
 

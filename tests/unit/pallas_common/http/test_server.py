@@ -492,7 +492,7 @@ def test_without_descriptors_it_says_so_once_and_goes_on_later(
     monkeypatch.setattr(module, "ACCEPT_RETRY", 0.001)
 
     async def run() -> None:
-        http = answering(Exhausted(listener, 5))  # type: ignore[arg-type]
+        http = answering(Exhausted(listener, 5))  # type: ignore[arg-type]  # has what is used of a socket
         assert (await asked(listener)).startswith(b"HTTP/1.1 200")
         await http.drain(60)
 
@@ -505,7 +505,7 @@ def test_without_descriptors_who_waits_longest_makes_room(
 ) -> None:
     async def run() -> None:
         exhausted = Exhausted(listener, 0)
-        http = answering(exhausted)  # type: ignore[arg-type]
+        http = answering(exhausted)  # type: ignore[arg-type]  # has what is used of a socket
         async with connected(listener) as (silent, _):
             await accepted_one(http)
             exhausted.left = 1

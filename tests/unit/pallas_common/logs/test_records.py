@@ -81,7 +81,7 @@ def test_values_that_json_has_no_form_for() -> None:
     deep: Any = "bottom"
     for _ in range(5000):
         deep = [deep]
-    record = {
+    record: dict[Any, Any] = {
         "path": Path("/a"),
         "bytes": b"\xff",
         "time": dt.datetime(2026, 3, 12, tzinfo=dt.UTC),
@@ -92,7 +92,7 @@ def test_values_that_json_has_no_form_for() -> None:
         "surrogate": "\udc80",
         (1, 2): "key",
     }
-    back = parse_record(record_line(record))  # type: ignore[arg-type]
+    back = parse_record(record_line(record))
     assert back is not None
     assert back.pop("big").startswith("0x")
     assert back == {

@@ -331,13 +331,13 @@ def test_a_driver_that_fails_costs_nobody_the_timer(monkeypatch: pytest.MonkeyPa
 
 
 def test_reconciliation_goes_on_until_the_shutdown() -> None:
-    engine, _, loop = make_engine({"library": ()})
+    engine, world, loop = make_engine({"library": ()})
     for _ in range(3):
         engine.agents["library"] = replace(engine.agents["library"], state=State.WAITING, desired=Desired.UP)
         loop.advance(RECONCILE_INTERVAL)
         assert states(engine) == {"library": "starting"}, "an event that was missed is made up for"
         engine.post("library", SpawnFailed(engine.agents["library"].generation, "no memory"))
-        engine._processes.remove(engine._processes.newest("library"))  # type: ignore[attr-defined]
+        world.remove(world.newest("library"))
         engine.post("library", Stop())
     shutdown = loop.run(engine.shut_down())
     assert shutdown.done

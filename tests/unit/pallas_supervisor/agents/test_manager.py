@@ -431,7 +431,7 @@ def test_records_of_transitions_can_be_read_back(tmp_path: Path, caplog: pytest.
 
     with caplog.at_level(logging.INFO):
         on_rig(tmp_path, do)
-    told = [(record.agent, record.previous, record.state) for record in caplog.records]  # type: ignore[attr-defined]
+    told = [tuple(vars(record)[key] for key in ("agent", "previous", "state")) for record in caplog.records]
     assert told == [("library", "stopped", "waiting"), ("library", "waiting", "starting")]
     assert json.dumps([record.message for record in caplog.records])
 

@@ -154,5 +154,5 @@ def test_what_a_worker_found_is_not_shown_while_nobody_looks() -> None:
 def test_an_agents_health_has_its_own_since() -> None:
     history = HealthHistory()
     for status, moment in (("ok", NOON), ("ok", LATER), ("degraded", LATEST)):
-        history.note("research", status, moment)  # type: ignore[arg-type]
+        history.note("research", status, moment)  # type: ignore[arg-type]  # these words are statuses
         assert history.since("research") == {NOON: NOON, LATER: NOON, LATEST: LATEST}[moment]

@@ -517,7 +517,7 @@ def test_following_goes_on_and_ends_with_the_client(tmp_path: Path) -> None:
             "query_string": b"follow=1&agent=library",
             "headers": [],
         }
-        serving = asyncio.ensure_future(application(scope, receive, sent.put))  # type: ignore[arg-type]
+        serving = asyncio.ensure_future(application(scope, receive, sent.put))  # type: ignore[arg-type]  # plain dicts are messages, too
         assert (await sent.get())["status"] == 200
         old = (await sent.get())["body"]
         assert messages(old) == ["1"]

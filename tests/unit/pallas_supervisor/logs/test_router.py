@@ -22,6 +22,8 @@ from pallas_supervisor.logs.router import (
 from pallas_supervisor.logs.subscribers import MOST_LINES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import pytest
 
 
@@ -193,10 +195,10 @@ def test_only_as_much_is_sorted_as_is_asked_for(monkeypatch: pytest.MonkeyPatch)
             router.put_line(f"a{agent}", line(number))
     seen: list[int] = []
 
-    def counted(lines: object, key: object) -> list[Line]:
-        made = sorted(lines, key=key)  # type: ignore[call-overload]
+    def counted(lines: Iterable[Line], key: Callable[[Line], str]) -> list[Line]:
+        made = sorted(lines, key=key)
         seen.append(len(made))
-        return made  # type: ignore[no-any-return]
+        return made
 
     monkeypatch.setattr(module, "sorted", counted, raising=False)
     assert len(router.newest((), 10)) == 10

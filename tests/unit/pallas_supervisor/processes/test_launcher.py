@@ -683,10 +683,10 @@ def test_zombies_are_reaped_once_no_spawn_is_pending() -> None:
         pid = executing.execute([sys.executable, "-ISc", ""], os.environ, [], None)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
         pending = asyncio.get_running_loop().create_future()
-        bench.launcher._spawning.add(pending)  # type: ignore[arg-type]
+        bench.launcher._spawning.add(pending)  # type: ignore[arg-type]  # a future does for a task
         bench.launcher.reap_adopted()
         assert not is_gone(pid), "it may be the worker that is being spawned"
-        bench.launcher._spawned(pending)  # type: ignore[arg-type]
+        bench.launcher._spawned(pending)  # type: ignore[arg-type]  # a future does for a task
         assert is_gone(pid)
 
     on_bench(do)

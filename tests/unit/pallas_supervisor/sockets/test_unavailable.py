@@ -238,7 +238,11 @@ class Exhausted:
 def test_without_descriptors_it_pauses_and_does_not_spin() -> None:
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        responder = bench.responder = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
+        responder = bench.responder = UnavailableResponder(
+            exhausted,  # type: ignore[arg-type]  # has what is used of a socket
+            lambda: WHY,
+            bench.connections,
+        )
         responder.switch(on=True)
         reader, writer = await bench.connect()
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -260,7 +264,11 @@ def test_without_descriptors_it_pauses_and_does_not_spin() -> None:
 def test_a_pause_ends_with_the_switch() -> None:
     async def do(bench: Bench) -> None:
         exhausted = Exhausted(bench.listener)
-        responder = bench.responder = UnavailableResponder(exhausted, lambda: WHY, bench.connections)  # type: ignore[arg-type]
+        responder = bench.responder = UnavailableResponder(
+            exhausted,  # type: ignore[arg-type]  # has what is used of a socket
+            lambda: WHY,
+            bench.connections,
+        )
         responder.switch(on=True)
         _, writer = await bench.connect()
         while responder._resumption is None:

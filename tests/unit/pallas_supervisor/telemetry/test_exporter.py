@@ -233,7 +233,7 @@ def test_values_are_written_as_every_parser_reads_them() -> None:
     facts = Facts()
     metrics = Metrics(facts, list)
     for value in values:
-        facts.lost_lines = {("", "disk"): value}  # type: ignore[dict-item]
+        facts.lost_lines = {("", "disk"): value}  # type: ignore[dict-item]  # all kinds of figures are written alike
         assert samples(metrics)["pallas_log_lines_lost_total agent= reason=disk"] == value
 
 

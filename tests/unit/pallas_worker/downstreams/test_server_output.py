@@ -39,7 +39,7 @@ def noted(caplog: pytest.LogCaptureFixture) -> Iterator[asyncio.Event]:
     """An event that each record of the servers' output sets."""
     event, loop = asyncio.Event(), asyncio.get_running_loop()
     handler = logging.Handler()
-    handler.emit = lambda _record: loop.call_soon(event.set)  # type: ignore[method-assign, assignment]
+    setattr(handler, "emit", lambda _record: loop.call_soon(event.set))  # noqa: B010 - no class for one method
     own_logger(LOGGER).addHandler(handler)
     try:
         yield event

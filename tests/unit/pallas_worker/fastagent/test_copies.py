@@ -60,6 +60,6 @@ def test_a_copy_has_private_and_extra_fields_of_its_own() -> None:
     original = Open(type="text", text="x")
     copied = copies.deepcopy(original)
     copied._seen.append("y")
-    copied.z = 1  # type: ignore[attr-defined]
+    copied.z = 1  # type: ignore[attr-defined]  # an extra field
     assert original._seen == []
     assert original.model_extra == {}

