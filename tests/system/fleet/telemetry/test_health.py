@@ -26,6 +26,7 @@ INTERVAL = 0.5
 AGENTS = [f"a{number}" for number in range(10)]
 OTHERS = ["b0", "b1"]
 """Agents with a credential of their own for the same server."""
+BEARERS = (("one", AGENTS), ("two", OTHERS))
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -128,17 +129,20 @@ def server_of(entry: dict[str, Any], name: str) -> dict[str, Any]:
     return next(server for server in entry["downstreams"] if server["name"] == name)
 
 
-def test_agents_with_the_same_credentials_are_probed_for_as_one(fleet: Fleet, library: Library) -> None:
-    """The yardstick is what ten agents ask that share nothing: for each caller's own bearer."""
+def test_each_agent_probes_by_itself(fleet: Fleet, library: Library) -> None:
+    """Also where others have the same server and credentials: no agent's health depends on what another one says."""
+    each = len(AGENTS)
 
-    def like_one(counts: dict[str | None, int]) -> bool:
-        each = counts[None] / len(AGENTS)
-        return all(0.5 * each <= counts[bearer] <= 2 * each for bearer in ("one", "two"))
+    def as_many_as_agents(counts: dict[str | None, int]) -> bool:
+        return all(
+            0.5 * counts[None] <= counts[bearer] * each / len(named) <= 2 * counts[None]
+            for bearer, named in BEARERS
+        )
 
     library.server.forget()
-    library.wait_for(None, 10 * len(AGENTS))
-    # Whoever probes for all may stand still for a while: in the long run, that does not count.
-    fleet.await_that(lambda: like_one(library.probes()), "each is asked about as often as by one agent")
+    library.wait_for(None, 10 * each)
+    # An agent may stand still for a while: in the long run, that does not count.
+    fleet.await_that(lambda: as_many_as_agents(library.probes()), "each agent asks as often as all others")
 
 
 def test_all_follow_a_server_that_goes_and_comes_back(fleet: Fleet, library: Library) -> None:
@@ -178,7 +182,7 @@ def test_all_follow_a_server_that_goes_and_comes_back(fleet: Fleet, library: Lib
     assert set(gauges(fleet, "pallas_agent_health_status").values()) == {1.0}
 
 
-def test_whoever_is_left_probes_when_those_before_are_killed(fleet: Fleet, library: Library) -> None:
+def test_others_probe_on_when_some_are_killed(fleet: Fleet, library: Library) -> None:
     library.server.forget()
     library.wait_for("one", 1)
     last = AGENTS[-1]
