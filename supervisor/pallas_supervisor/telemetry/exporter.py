@@ -14,6 +14,7 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    values,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.reports import Status
     from pallas_supervisor.lifecycle.states import Agent
+
+# Whatever PROMETHEUS_MULTIPROC_DIR says, which may be meant for another program: these counts begin with this process,
+# and with an agent that is added again.
+values.ValueClass = values.MutexValue
 
 RESTART_REASONS = (
     "crash",

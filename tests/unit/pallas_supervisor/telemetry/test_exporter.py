@@ -22,6 +22,7 @@ from support.supervisor.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 
 BEGUN = (1_790_000_000.5, 1_790_000_007.25)
@@ -60,6 +61,30 @@ def test_both_formats_say_the_same() -> None:
     assert text["pallas_worker_state agent=research state=ready"] == 1
     assert text["pallas_agent_health_status agent=research"] == 0.5
     assert not any(name.endswith("_created") for name in text)
+
+
+COUNT_AGAIN = """
+from pallas_supervisor.telemetry.exporter import Metrics
+from support.supervisor.facts import Facts
+metrics = Metrics(Facts(), list)
+for _ in range(2):
+    metrics.count_restart("research", "crash")
+    print(metrics.render("")[0].decode().partition('agent="research",reason="crash"} ')[2].split()[0])
+    metrics.forget("research")
+"""
+
+
+def test_a_directory_for_the_metrics_of_other_programs_is_left_alone(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    counted = subprocess.run(
+        [sys.executable, "-c", COUNT_AGAIN], env=environment, check=True, capture_output=True, text=True
+    )
+    assert counted.stdout.split() == ["1.0", "1.0"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_has_changed_since_the_last_scrape_is_in_the_next_one() -> None:
