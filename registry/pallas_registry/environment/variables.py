@@ -29,7 +29,7 @@ def check_variables(environ: Mapping[str, str], deployment: str) -> None:
     """
     problems: list[Problem] = []
     for read in (log_file, logs_to_stderr, control_group):
-        collect(lambda read=read: read(environ), problems)  # type: ignore[misc]
+        collect(lambda read=read: read(environ), problems)  # type: ignore[misc]  # mypy infers no type of a default
     collect(lambda: control_socket(deployment, environ), problems)
     if problems:
         raise ConfigurationError(problems)

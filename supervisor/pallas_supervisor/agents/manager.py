@@ -15,7 +15,7 @@ from pallas_supervisor.agents.status import StatusView
 from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, policies_of
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.reports import WorkerReports
-from pallas_supervisor.logs.transitions import tell_transition
+from pallas_supervisor.logs.transitions import log_transition
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
 from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS
@@ -174,6 +174,6 @@ class AgentManager:
     def _log_transition(self, change: Transition) -> None:
         after = change.after
         # One that a reload has removed has no place among the others any more, only a process that could not be killed.
-        tell_transition(
+        log_transition(
             change, self.status.why(after.name) if after.name in self.engine.agents else after.message
         )

@@ -1,6 +1,6 @@
 """What workers report, taken in: to the engine, the monitors and the traces, and remembered as health and model.
 
-Knows which worker of an agent counts, and that one which says that it is ready is probed before it is believed.
+Knows which worker serves an agent, and that one which says that it is ready is probed before it is believed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class PeerProtocol(BoundedProtocol):
     """HTTP/1.1 whose requests know their peer: `request.state.peer`."""
 
     @override
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         peer = peer_of(transport.get_extra_info("socket"))
         self.app_state = {**self.app_state, "peer": peer}

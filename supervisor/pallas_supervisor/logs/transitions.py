@@ -21,7 +21,7 @@ _LEVELS = {State.BACKOFF: logging.WARNING, State.FAILED: logging.ERROR}
 _log = get_logger("pallas.supervisor.fleet")
 
 
-def tell_transition(change: Transition, why: str) -> None:
+def log_transition(change: Transition, why: str) -> None:
     """One change of an agent; `why` it is in its state, in one line, or empty."""
     if change.of_state or change.after.generation != change.before.generation:
         _tell_state(change.before, change.after, why)

@@ -1,6 +1,6 @@
 """A fault campaign: one fleet, faults drawn from a seed, and what has to hold after each of them.
 
-Knows how the fleet is set up and looked at; which faults there are is `faults`' affair. The same seed draws the same
+Knows how the fleet is set up and looked at; which faults there are is in `faults`. The same seed draws the same
 faults with the same choices; when exactly they hit is the machine's.
 """
 

@@ -38,7 +38,7 @@ CALM = ("calm", "dependent")
 """Agents that must not notice anything."""
 
 VICTIMS = ("victim", "twin")
-"""Agents to which things are done; they probe the same server and so share what they find."""
+"""Agents to which things are done; both probe the same server."""
 
 _WORKER = re.compile(r"pallas-worker (\S+) (\d+) ")
 _LOOK_INTERVAL = 0.02

@@ -69,7 +69,7 @@ class Aggregator(MCPAggregator):
     async def __aenter__(self) -> Self:
         if self._attachments is not None:
             self._attachments.aggregators.append(self)
-        await super().__aenter__()  # type: ignore[no-untyped-call]
+        await super().__aenter__()  # type: ignore[no-untyped-call]  # fast-agent gives it no types
         return self
 
     async def load_servers(self, *, force_connect: bool = False) -> None:
@@ -160,7 +160,8 @@ class Aggregator(MCPAggregator):
             return tools
         result = ListToolsResult.model_validate_json(remembered)
         # What the SDK's session derives from a listing, it must derive from this one, too.
-        session = self._require_connection_manager().running_servers[server_name].client.session  # type: ignore[union-attr]
+        client = self._require_connection_manager().running_servers[server_name].client
+        session = client.session  # type: ignore[union-attr]  # it is attached
         return list(session._absorb_tool_listing(result, complete=True).tools)
 
     async def _fetch_server_prompts(

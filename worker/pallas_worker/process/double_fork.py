@@ -1,4 +1,10 @@
-"""Forking a process that is no child of ours, but of the keeper above us. Knows system calls, nothing of workers."""
+"""Forking a process that is no child of ours, but of the keeper above us.
+
+Why: only a parent can read how a process ended. So workers have one parent, the keeper, whether their zygote lives or
+not, and the zygote, which has one thread and no loop, has no child to wait for.
+
+Knows system calls, nothing of workers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The worker's Prometheus series: their names, labels and buckets, and one function for each event.
 
-Knows the table "Metrics Reference" of the technical reference; must not know where the events come from.
+Has what docs/metrics.md says of workers; must not know where the events come from.
 Until `open_metrics` the recording functions do nothing, so that importing this module opens no file and a
 zygote can fork it. After it they never raise: what the disk has no room for is dropped, with one warning. An agent
 whose metrics cannot be written serves all the same.
@@ -135,8 +135,8 @@ def _open(slot: _Slot) -> None:
         return
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = slot.directory
     ReservedFile.upkeep = Upkeep(slot.directory, lock)
-    values.MmapedDict = ReservedFile  # type: ignore[attr-defined]
-    values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]
+    values.MmapedDict = ReservedFile  # type: ignore[attr-defined]  # imported there, not exported
+    values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # its library has no types
         lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
     )
     _series = _make_series(AgentFiles(slot.directory, slot.name, slot.agent))

@@ -235,7 +235,7 @@ class ReservedFile(MmapedDict):
     def __init__(self, filename: str, read_mode: bool = False) -> None:
         if not read_mode:
             reserve(filename)
-        super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+        super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]  # its library has no types
         if self.upkeep is not None and not read_mode:
             self.upkeep.add(self)
 
@@ -275,12 +275,12 @@ class ReservedFile(MmapedDict):
             capacity *= 2
         if capacity > self._capacity:
             os.posix_fallocate(self._f.fileno(), 0, capacity)
-        super()._init_value(key)  # type: ignore[no-untyped-call]
+        super()._init_value(key)  # type: ignore[no-untyped-call]  # its library has no types
 
     def write_value(self, key: str, value: float, timestamp: float) -> None:
         """Set an entry; raises OSError if a fork on a full disk left this process without a file."""
         if self._m is None:
             raise OSError(f"metrics file {self._fname} is closed")
-        super().write_value(key, value, timestamp)  # type: ignore[no-untyped-call]
+        super().write_value(key, value, timestamp)  # type: ignore[no-untyped-call]  # its library has no types
         if self.upkeep is not None and self.upkeep.is_due:
             self.upkeep.look()

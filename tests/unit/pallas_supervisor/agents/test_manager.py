@@ -1,4 +1,4 @@
-"""The fleet as clients see it: stand-ins by state, reports of the right process only, health, metrics, catalogue."""
+"""The agents as clients see them: a 503 by state, reports of the right process only, health, metrics, catalogue."""
 
 from __future__ import annotations
 

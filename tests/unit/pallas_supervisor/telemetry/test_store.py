@@ -289,7 +289,7 @@ def test_a_file_that_was_removed_is_not_taken_for_the_next_of_its_name(tmp_path:
 def test_what_was_counted_outlives_its_files(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, whole: bool
 ) -> None:
-    """Those of a live worker are its own affair, and what was read of them is shown until then."""
+    """A live worker makes its own again, and what was read of them is shown until then."""
     store = MetricsStore(tmp_path / "metrics")
     count(store, "jarvis", 5)
     count(store, "research", 2)
