@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
+from support.repository import ROOT
 from support.sources import PACKAGES, folder_of, modules, room_of
 
 MOST_ENTRIES = 12
@@ -43,3 +45,14 @@ def test_no_file_is_long_without_a_reason() -> None:
 def test_the_rooms_of_what_all_share_are_known() -> None:
     rooms = {path.parent.name for path in folder_of("pallas_common").glob("*/__init__.py")}
     assert rooms == COMMON_ROOMS
+
+
+@pytest.mark.parametrize("room", sorted({room_of(name) for name in modules()} - set(PACKAGES)))
+def test_a_readme_names_the_room_and_what_to_read_first(room: str) -> None:
+    package, _, inside = room.partition(".")
+    if not any(path.name != "__init__.py" for path in folder_of(room).glob("*.py")):
+        return
+    readme = (ROOT / PACKAGES[package] / "README.md").read_text()
+    row = re.search(rf"^\| `{inside.replace('.', '/')}/` \|.*\| `([\w/]+\.py)`[^|]*\|$", readme, re.MULTILINE)
+    assert row, f"{PACKAGES[package]}/README.md needs a row for it"
+    assert (folder_of(package) / row[1]).is_file()
