@@ -110,7 +110,7 @@ class Reloading:
                 _log.error("the configuration cannot be used; nothing was changed")
             raise
         before = self._drift.taken
-        plan = plan_reload(before.deployment, newest.deployment, self._outdated())
+        plan = plan_reload(before.deployment, newest.deployment, self._stale_files())
         self._refuse_fixed(plan, newest)
         self._refuse_undead(plan)
         if dry_run:
@@ -134,10 +134,10 @@ class Reloading:
         )
         return plan
 
-    def _outdated(self) -> dict[str, tuple[str, ...]]:
+    def _stale_files(self) -> dict[str, tuple[str, ...]]:
         """Of every agent that has to do something about it: not if its replacement is on its way."""
         return {
-            name: self._drift.outdated(name, upcoming(agent))
+            name: self._drift.stale_files(name, upcoming(agent))
             for name, agent in self._engine.agents.items()
             if agent.state not in UNTOUCHED and agent.replace is None
         }

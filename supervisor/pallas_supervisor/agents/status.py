@@ -111,8 +111,8 @@ class StatusView:
             health=health,
             memory=None if agent.pid is None else self._memory(agent.pid),
             age=self._engine.now() - agent.since,
-            outdated=(
-                self._drift.outdated(agent.name, agent.generation) if agent.state in WITH_PROCESS else ()
+            stale_files=(
+                self._drift.stale_files(agent.name, agent.generation) if agent.state in WITH_PROCESS else ()
             ),
         )
 
@@ -163,13 +163,13 @@ def agent_status(
     health: str,
     memory: int | None,
     age: float,
-    outdated: tuple[str, ...],
+    stale_files: tuple[str, ...],
 ) -> dict[str, Any]:
     """One entry of the status document.
 
     Args:
         age: seconds that the agent has been in its state.
-        outdated: configuration files that say something else for its worker now than at its start.
+        stale_files: configuration files that say something else for its worker now than at its start.
     """
     return {
         "name": agent.name,
@@ -187,7 +187,7 @@ def agent_status(
         "generation": agent.generation,
         "depends_on": list(depends_on),
         "resident_memory": memory,
-        "outdated": list(outdated),
+        "outdated": list(stale_files),
         "replacement": None if agent.second_worker is None else _replacement(agent.second_worker),
     }
 

@@ -128,7 +128,7 @@ class Drift:
             if any(problem.line is None for problem in error.problems):
                 self._read_at = None  # that may not be the files' fault, and pass by itself
 
-    def outdated(self, name: str, generation: int) -> tuple[str, ...]:
+    def stale_files(self, name: str, generation: int) -> tuple[str, ...]:
         """The files that say something else for this worker now than at its start, by the last look.
 
         Where the files cannot be used, the configuration in effect is compared instead.

@@ -70,18 +70,18 @@ class Plan:
 
 
 def plan_reload(
-    old: Deployment, new: Deployment, outdated: Mapping[str, Iterable[str]] | None = None
+    old: Deployment, new: Deployment, stale_files: Mapping[str, Iterable[str]] | None = None
 ) -> Plan:
     """Compare two configurations.
 
     Args:
-        outdated: the files that say something else now for the worker of an agent than at its start.
+        stale_files: the files that say something else now for the worker of an agent than at its start.
     """
     changed = {}
     for name in new.agents:
         if name in old.agents:
             actions = _differences(old, new, name)
-            files = set((outdated or {}).get(name, ()))
+            files = set((stale_files or {}).get(name, ()))
             if _moves(actions):
                 files.discard(terminal_line(new.path.name))  # said more precisely already
             actions |= dict.fromkeys(sorted(files), "respawn")

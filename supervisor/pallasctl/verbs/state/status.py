@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pallas_control.documents import AgentStatus, StatusDocument
 
-OUTDATED = "*"
+STALE = "*"
 """Follows the state of an agent whose worker was started with an older configuration."""
 
 _TABLE = ("NAME", "STATE", "HEALTH", "PID", "PORT", "RESTARTS", "UPTIME")
@@ -90,7 +90,7 @@ def _cells(agent: AgentStatus, now: datetime) -> list[Cell]:
     age = (now - datetime.fromisoformat(agent["since"])).total_seconds()
     return [
         Cell(agent["name"]),
-        Cell(agent["state"] + (OUTDATED if agent.get("outdated") else ""), STATE_COLOURS.get(agent["state"])),
+        Cell(agent["state"] + (STALE if agent.get("outdated") else ""), STATE_COLOURS.get(agent["state"])),
         Cell(agent["health"], HEALTH_COLOURS.get(agent["health"])),
         Cell("-" if agent["pid"] is None else str(agent["pid"])),
         Cell(str(agent["port"])),
@@ -125,7 +125,7 @@ def _notes(document: StatusDocument, agents: Sequence[AgentStatus]) -> Iterator[
     if older:
         names = "; ".join(f"{', '.join(names)} ({files})" for files, names in older.items())
         yield one_line(
-            f"{OUTDATED} started with an older configuration: {names}; `pallasctl reload` replaces them"
+            f"{STALE} started with an older configuration: {names}; `pallasctl reload` replaces them"
         )
     if (files := document.get("configuration")) is None:
         return

@@ -48,7 +48,7 @@ def test_status_of_one_agent() -> None:
         health="error",
         memory=None,
         age=0.0,
-        outdated=(".env",),
+        stale_files=(".env",),
     )
     since = datetime.fromisoformat(entry.pop("since"))
     assert since.tzinfo is not None

@@ -106,7 +106,7 @@ def look(drift: Drift) -> None:
 
 def both(drift: Drift) -> list[tuple[str, ...]]:
     look(drift)
-    return [drift.outdated(name, 1) for name in AGENTS]
+    return [drift.stale_files(name, 1) for name in AGENTS]
 
 
 def start(drift: Drift, generation: int = 1) -> None:
@@ -170,8 +170,8 @@ def test_a_worker_started_between_a_change_and_the_reload_is_older(
     made.taken = asyncio.run(made.read())
     start(made, 2)
     look(made)
-    assert made.outdated("library", 2) == ()
-    assert made.outdated("library", 1) == (name,)
+    assert made.stale_files("library", 2) == ()
+    assert made.stale_files("library", 1) == (name,)
 
 
 def test_a_variable_that_the_configuration_names_is_the_variables_file(made: Drift, tmp_path: Path) -> None:
