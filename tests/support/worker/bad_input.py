@@ -9,6 +9,7 @@ import base64
 import contextlib
 import http.client
 import json
+import re
 import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ class Answer:
     def message(self) -> dict[str, Any]:
         """The JSON-RPC message of the answer; empty if there is none."""
         if self.content_type.startswith("text/event-stream"):
-            data = [line[5:] for line in self.text.splitlines() if line.startswith("data:")]
+            data = [line[5:] for line in re.split(r"\r\n|\r|\n", self.text) if line.startswith("data:")]
             return dict(json.loads(data[-1]))
         return dict(json.loads(self.text)) if self.content_type == "application/json" and self.text else {}
 
