@@ -1,7 +1,7 @@
 """The connections of one kind of port: how many there may be, how long each may keep us waiting, which one goes first.
 
 Knows phases, sizes and a clock; nothing of sockets or HTTP. A connection whose request is being answered is never
-closed here, unless nobody takes the answer.
+closed here, unless its client does not take the answer.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def share_of_descriptors(part: float, at_most: int) -> int:
 
 
 def has_unread(descriptor: int) -> bool:
-    """Whether something has come on a socket that nobody has read (FIONREAD, ioctl_tty(2)); not on a closed one."""
+    """Whether a socket has bytes that have not been read (FIONREAD, ioctl_tty(2)); not on a closed one."""
     if descriptor < 0:
         return False
     (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, struct.pack("i", 0)))

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 OPEN_PATH = "/livez"
-"""Says nothing, and is answered by whatever name somebody asks."""
+"""Says nothing, and is answered under any name."""
 
 MAX_TARGET = 8 * 1024
-"""Bytes of a path with its query, which nobody here needs to be long."""
+"""Bytes of a path with its query; none of ours is long."""
 
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 _ORIGIN = re.compile(r"https?://([^/?#\s]+)")

@@ -86,7 +86,7 @@ def fold(kind: str, ended: Iterable[Path], into: Path) -> None:
 def write_reserved(path: Path, data: bytes) -> None:
     """Write a file whose blocks are all on the disk; a mapped one that has holes kills its writer on a full disk.
 
-    It is a new one: what has its name may be a FIFO, which nobody reads, or lead elsewhere.
+    It is a new one: what has its name may be a FIFO without a reader, or lead elsewhere.
 
     Raises:
         OSError: there is no room, or the directory cannot be written.
@@ -113,7 +113,7 @@ def restore(path: Path, file: ValuesFile) -> None:
 
 
 def set_aside(path: Path, stem: Path | None = None) -> None:
-    """Give a damaged file a name under which nobody reads it, in the place of the last one that was.
+    """Give a damaged file a name under which it is not read, in the place of the last one that was.
 
     Args:
         stem: what that name begins with, if not the file's own.

@@ -111,7 +111,7 @@ def encode(values: Iterable[tuple[bytes, float, float]]) -> bytes:
 class ValuesFile:
     """A file that others write, read again and again; what was parsed once is kept.
 
-    It is copied by one `pread` each time and not mapped: a mapped file that somebody cuts short kills its reader.
+    It is copied by one `pread` each time and not mapped: a mapped file that is cut short kills its reader.
 
     Args:
         parse: makes of a key what `series` has; None for a series that is left out. Called once for each key.

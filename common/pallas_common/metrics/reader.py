@@ -94,7 +94,7 @@ class MergedFiles:
         self.children: list[tuple[str, SlotFile]] = []
         """Files of processes that workers forked, sound or not: path and name."""
         self.missing: list[Source] = []
-        """Files that were there, and that nobody had a reason to remove; what they said is still served."""
+        """Files that were there, and were removed without a reason; what they said is still served."""
         self.left_out: dict[str, int] = {}
         """By agent, how many series of its files are not served, as `families` last found."""
         self.is_gone = False

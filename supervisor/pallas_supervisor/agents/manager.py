@@ -48,7 +48,7 @@ class AgentManager:
         listeners: one listening socket an agent.
         zygote: what workers are forked from; None where every worker is started by exec.
         directory: working directory of the workers.
-        outlives: whether a port's socket is there for the next supervisor, too: nobody may shut it down.
+        outlives: whether a port's socket is there for the next supervisor, too: it must not be shut down.
         traces: makes spans of starts, where they are wanted.
         groups: where workers get control groups of their own; None where that cannot be had.
         parent: below which workers are started, and the zygote was.
@@ -86,7 +86,7 @@ class AgentManager:
             lambda worker_id, report: self.reports_in.take(worker_id, report), log_router, self._pid
         )
         context = LaunchContext(
-            describe=lambda worker_id: self.preparation.prepare(worker_id),
+            prepare=lambda worker_id: self.preparation.prepare(worker_id),
             interpreter=lambda name: drift.deployment.agents[name].python,
             listener=lambda name: listeners[name].fileno(),
             pipes=self.intake,

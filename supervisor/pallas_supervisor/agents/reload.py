@@ -64,7 +64,7 @@ class Reloading:
         self._answering: set[asyncio.Task[None]] = set()
 
     def ask(self) -> None:
-        """Reload without anybody waiting for it, as SIGHUP wants; only the log tells how it went.
+        """Reload in the background, as SIGHUP wants; only the log tells how it went.
 
         One that waits for its turn will read what the files say then: it answers for all that ask meanwhile.
         """

@@ -122,7 +122,7 @@ class OperatorVerbs:
         return all(decided(name) for name in targets)
 
     def _is_hopeless(self, name: str) -> bool:
-        """Whether the agent waits for a dependency that nobody will start."""
+        """Whether the agent waits for a dependency that will not be started."""
         engine = self._engine
         if engine.agents[name].state is not State.WAITING:
             return False

@@ -32,7 +32,7 @@ def roll_up(
 
     `ok` when every agent that should run is ready and ok, `error` when none of them can serve, `degraded`
     otherwise. Agents that should not run are shown and do not count. What a worker has found counts while its
-    agent is READY: until then nobody looks.
+    agent is READY: until then it is not checked.
 
     Args:
         messages: per agent why it is in its state; the report's own message wins while it is READY.

@@ -41,8 +41,8 @@ class CalledOffError(Exception):
 class LaunchContext:
     """What workers are started with."""
 
-    describe: Callable[[WorkerId], Awaitable[WorkerSpec]]
-    """Makes a worker's specification."""
+    prepare: Callable[[WorkerId], Awaitable[WorkerSpec]]
+    """Makes a worker's specification; a start begins with it, so it notes what the worker is started with."""
     interpreter: Callable[[str], str | None]
     """The agent's own interpreter, or None for ours."""
     listener: Callable[[str], int]
@@ -95,8 +95,8 @@ class Starter:
             CalledOffError: the start is not wanted any more.
             OSError: it cannot be executed, or something has run out.
         """
-        describing = self._context.describe(worker_id)
-        spec = await self._unless_called_off(worker_id, describing, "its files were still being read")
+        preparing = self._context.prepare(worker_id)
+        spec = await self._unless_called_off(worker_id, preparing, "its files were still being read")
         group = self._group_for(worker_id, spec.memory_limit)
         info = LaunchInfo(spec.memory_limit, group)
         if group is not None:

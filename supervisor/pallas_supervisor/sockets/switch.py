@@ -1,6 +1,6 @@
 """Who answers on the agents' sockets while no worker does: one responder each, switched as states change.
 
-Knows states and sockets; nothing of processes. Where a worker is about to start, nobody answers: connections wait.
+Knows states and sockets; nothing of processes. Where a worker is about to start, it does not answer: connections wait.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class UnavailableResponders:
     Args:
         listeners: one an agent; from now on only changed here.
         why: one line on why an agent is in its state.
-        outlives: whether a port's socket is there for the next supervisor, too: nobody may shut it down.
+        outlives: whether a port's socket is there for the next supervisor, too: it must not be shut down.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class UnavailableResponders:
         )
 
     def switch(self) -> None:
-        """Answer for those agents that nobody serves and nobody is about to, and for no other."""
+        """Answer for those agents that no worker serves or is about to serve, and for no other."""
         engine, unserved = self._engine, set[str]()
         for name in engine.graph.start_order:
             agent = self._engine.agents[name]

@@ -26,7 +26,7 @@ ACCEPT_RETRY = 0.02
 
 
 class Unavailable(NamedTuple):
-    """Why nobody serves, and in how many whole seconds it is worth asking again."""
+    """Why the agent is not served, and in how many whole seconds it is worth asking again."""
 
     message: str
     retry_after: int
@@ -133,7 +133,7 @@ class _Visitor:
 
     @property
     def has_news(self) -> bool:
-        """Whether the client has sent something that nobody has read."""
+        """Whether the client has sent something that has not been read."""
         return has_unread(self._connection.fileno())
 
     def abort(self) -> None:

@@ -63,7 +63,7 @@ class Slots:
         return self._agents.pop(agent, None)
 
     def _is_free(self, slot: str, held: dict[int, str]) -> bool:
-        """Whether nobody holds the slot: no generation that we know of, and no process that we do not."""
+        """Whether the slot is free: no known generation holds it, and no unknown process has its lock."""
         if slot in held.values():
             return False
         try:

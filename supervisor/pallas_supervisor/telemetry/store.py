@@ -1,6 +1,6 @@
 """The directory in which workers count: wiped at the start, read and merged for a scrape, mended where files are gone.
 
-Knows which files belong to whom, and when nobody writes them any more; nothing of which series there are.
+Knows which files belong to whom, and when they are written no more; nothing of which series there are.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class MetricsStore:
             _log.warning(f"{path} was removed: it is made again, as it was last read")
 
     def _sweep(self) -> None:
-        """Remove files of agents that are gone, and name those of nobody."""
+        """Remove files of agents that are gone, and name those of no agent."""
         found = self._files.strangers
         if self._leaving:
             self._leaving = False

@@ -34,7 +34,7 @@ class Subject:
     name: str
     """What the agent calls it."""
     look: Look | None
-    """Makes a probe; None where nobody can be asked, so that only calls tell how it is."""
+    """Makes a probe; None where there is nothing to ask, so that only calls show how it is."""
     interval: float
     slow_after: float = SLOW_AFTER
     """Seconds beyond which a probe is slow."""

@@ -263,7 +263,7 @@ def set_calls(agent: str, running: int, waiting: int) -> None:
 
 
 def look_after_files() -> None:
-    """Make files again that somebody has removed; for every now and then."""
+    """Make removed files again; to be called now and then."""
     if _slot is None or (agent := _slot.agent) is None or ReservedFile.upkeep is None:
         return
     ReservedFile.upkeep.is_due = True

@@ -185,7 +185,7 @@ class AgentFiles:
 
 
 class Upkeep:
-    """Makes the slot's files again that somebody has removed while this process writes them.
+    """Makes the slot's files again that were removed while this process writes them.
 
     What it has counted is in memory still, in the file without a name; without a new one it would be lost with this
     process. A cleaner of temporary directories removes files that are written by mapping, as these are: their times

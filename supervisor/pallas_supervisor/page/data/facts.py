@@ -48,7 +48,7 @@ class AgentFacts:
     serves: str
     """Module, and what the agent is called in it where that is another name."""
     model: str
-    """`provider.model-name`; empty as long as nobody knows, or if it has none."""
+    """`provider.model-name`; empty as long as it is not known, or if it has none."""
     needs: tuple[str, ...]
     state: State
     wanted: bool

@@ -69,7 +69,7 @@ class Bench:
         self.intake = Intake(lambda _worker_id, report: self.reports.append(report), self.router())
         context = LaunchContext(
             zygote=zygote,
-            describe=lambda worker_id: self.describe(worker_id),
+            prepare=lambda worker_id: self.prepare(worker_id),
             interpreter=lambda _name: self.interpreter,
             listener=lambda _name: 0,
             pipes=self.intake,
@@ -81,7 +81,7 @@ class Bench:
             gone=lambda worker_id: self.take_gone(worker_id),
         )
         self.memory_limit: int | None = None
-        self.describe: Callable[[WorkerId], Awaitable[WorkerSpec]] = self.specification
+        self.prepare: Callable[[WorkerId], Awaitable[WorkerSpec]] = self.specification
         self.take_gone: Callable[[WorkerId], None] = self.gone.append
 
     def router(self) -> LogRouter:
@@ -433,7 +433,7 @@ def test_whatever_goes_wrong_is_answered(caplog: pytest.LogCaptureFixture) -> No
         async def refuse(_worker_id: WorkerId) -> WorkerSpec:
             raise ValueError("embedded null byte")
 
-        bench.describe = refuse
+        bench.prepare = refuse
         bench.launcher.spawn(RESEARCH)
         assert await bench.events.next() == SpawnFailed(1, "cannot be started: embedded null byte")
 
@@ -542,12 +542,12 @@ def test_a_start_whose_files_are_still_read_can_be_called_off(end: str) -> None:
     async def do(bench: Bench) -> None:
         reading = asyncio.Event()
 
-        async def describe(_worker_id: WorkerId) -> WorkerSpec:
+        async def prepare(_worker_id: WorkerId) -> WorkerSpec:
             reading.set()
             never: asyncio.Future[WorkerSpec] = asyncio.get_running_loop().create_future()
             return await never
 
-        bench.describe = describe
+        bench.prepare = prepare
         bench.launcher.spawn(RESEARCH)
         await reading.wait()
         getattr(bench.launcher, end)(RESEARCH)
