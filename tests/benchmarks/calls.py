@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE = 60.0
-PEERS = [sys.executable, "-m", "benchmarks.call_peers"]
+PEERS = [sys.executable, "-m", "support.load.call_peers"]
 ROOT = Path(__file__).parents[2]
 
 

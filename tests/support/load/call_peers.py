@@ -1,6 +1,6 @@
 """What the benchmark of calls runs in processes of their own: a bare tool, a downstream server, a client.
 
-Knows the MCP SDK; nothing of Pallas. Each role is `python -m benchmarks.call_peers ROLE ARGUMENTS…`.
+Knows the MCP SDK; nothing of Pallas. Each role is `python -m support.load.call_peers ROLE ARGUMENTS…`.
 """
 
 from __future__ import annotations
