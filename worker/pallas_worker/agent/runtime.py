@@ -73,6 +73,7 @@ class AgentRuntime:
         self._runtime = runtime
         self._agents = needed_by(agent, fast.agents)
         self.reachability = Reachability()
+        self._model_factories: dict[str | None, Any] = {}
         """What calls have learnt of the downstream servers."""
         self._context: Context = fast.context
         self.agent = agent
@@ -203,11 +204,21 @@ class AgentRuntime:
             and all(connections.is_connected() for connections in attachments.aggregators)
         )
 
+    def _model_factory(self, model: Any = None, request_params: Any = None) -> Any:
+        """What makes the LLMs of a model; to find it means reading files, and it is the same for all calls."""
+        if request_params is not None or not isinstance(model, str | None):
+            factory: Any = self._runtime.model_factory_func
+            return factory(model=model, request_params=request_params)
+        if model not in self._model_factories:
+            self._model_factories[model] = self._runtime.model_factory_func(model=model)
+        return self._model_factories[model]
+
     def _runtime_for_call(self) -> RunRuntime:
         """The runtime with a lock and containers of its own; a common lock makes calls wait in line."""
         prompt = self._runtime.global_prompt_context
         return dataclasses.replace(
             self._runtime,
+            model_factory_func=self._model_factory,
             instance_lock=asyncio.Lock(),
             managed_instances=[],
             global_prompt_context=dict(prompt) if prompt is not None else None,

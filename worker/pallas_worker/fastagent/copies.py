@@ -1,6 +1,6 @@
-"""Deep copies of messages, equal to those that pydantic makes, with less work.
+"""Copies of messages and of parameters, equal to those that pydantic and fast-agent make, with less work.
 
-Knows fast-agent's public models; must not know who copies them: `shortcuts` puts `deepcopy` into its place.
+Knows fast-agent's public models; must not know who copies them: `shortcuts` puts these functions in their places.
 """
 
 from __future__ import annotations
@@ -61,3 +61,24 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
     if kind in COPIED:
         return deepcopy(value, memo)
     return copy.deepcopy(value, memo)
+
+
+def merged_plainly(defaults: RequestParams, given: RequestParams) -> RequestParams | None:
+    """`defaults` overridden by what is set in `given`; None where that would mean merging within a value.
+
+    fast-agent asks for the same parameters a dozen times in each call, and makes JSON of all of them for it.
+    """
+    overrides = {name: vars(given)[name] for name in given.model_fields_set if name != "messages"}
+    result = defaults.model_copy(update=overrides)
+    for name, value in vars(result).items():
+        if type(value) not in _ATOMIC and name != "tool_execution_handler":
+            if value or vars(defaults)[name]:
+                return None
+            vars(result)[name] = copy.copy(value)
+    automatic = "streaming_timeout" not in result.model_fields_set
+    # As after a dump of all fields: `messages` is left out of it, and a time-out that nobody chose is not chosen by it.
+    result.model_fields_set.update(RequestParams.model_fields)
+    result.model_fields_set.difference_update(
+        {"messages", "streaming_timeout"} if automatic else {"messages"}
+    )
+    return result

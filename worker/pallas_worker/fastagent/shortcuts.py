@@ -4,7 +4,8 @@ Why here, and not in fast-agent: it is written for one long session, in which al
 instance for each call. Each replacement was measured, as CPU time of a call without it over that with it, on calls with
 one downstream server unless another is named: a common TLS context 2.9 (for LLM clients 2.5 to 3.1), no subscriptions
 1.6, copies 1.4 (with 40 rows of history), validators 1.3, what a server is 1.2, records 1.2, wrapped functions 1.05 and
-no growth of memory. What gained less than 5 % was taken out again: merging request parameters, keeping model factories.
+no growth of memory. What merging request parameters and keeping model factories gain each could not be told from noise;
+without both a call took 15.9 ms of CPU time, with them 14.8 (medians of three runs in turn).
 A name that has moved in fast-agent only costs time: there is one warning, and its own code runs.
 
 Knows fast-agent from inside; must not know calls.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
+from fast_agent.llm import fastagent_llm
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.tools import function_tool_loader
@@ -30,11 +32,13 @@ from mcp.client.session import ClientSession
 from pallas_common.logs.setup import get_logger
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.fastagent.aggregator import enter_connection
-from pallas_worker.fastagent.copies import COPIED, deepcopy
+from pallas_worker.fastagent.copies import COPIED, deepcopy, merged_plainly
 from pallas_worker.telemetry.tracing import add_trace_headers
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from fast_agent.types import RequestParams
 
 MAX_VALIDATORS = 256
 """Output schemas whose validators are kept."""
@@ -49,6 +53,7 @@ def take_shortcuts(*, debug: bool = False) -> None:
     Args:
         debug: fast-agent's records below a warning are wanted, which costs time in each call.
     """
+    _replace(fastagent_llm, "merge_request_params", _merge_request_params)
     _replace(mcp_connection_manager, "_wait_for_initialized_with_startup_budget", _initialized)
     _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
     _replace(MCPClientConnection, "__aenter__", enter_connection)
@@ -162,3 +167,12 @@ def share_tls_with_providers() -> None:
         if module is not None and not isinstance(made_by, functools.partial):
             shared = made_by and functools.partial(made_by, verify=shared_context())
             _replace(module, name, shared)
+
+
+def _merge_request_params(defaults: RequestParams, given: RequestParams) -> RequestParams:
+    """What fast-agent's own does, with less work where it can be done with less."""
+    merged: RequestParams = merged_plainly(defaults, given) or _merge_deeply(defaults, given)
+    return merged
+
+
+_merge_deeply: Any = getattr(fastagent_llm, "merge_request_params", None)
