@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from pallas_common.protocol.llm import ModelCapabilities
-from pallas_registry.deployment import agent_entry as agent_fields
-from pallas_registry.deployment import agents_file
+from pallas_registry.deployment import agent_entry, agents_file
 from pallas_registry.deployment.agents_file import parse_deployment
 from pallas_registry.deployment.model import Agent, Deployment
 from pallas_registry.fastagent_files import models as model_settings
@@ -36,7 +35,7 @@ def test_the_page_names_every_key_of_the_file(key: str) -> None:
     assert f"`{key}`" in ROWS
 
 
-@pytest.mark.parametrize("key", agent_fields.KEYS)
+@pytest.mark.parametrize("key", agent_entry.KEYS)
 def test_the_page_names_every_field_of_an_agent_and_what_a_reload_does(key: str) -> None:
     assert ROWS[f"`{key}`"][2] == ON_RELOAD[ACTIONS[key]]
 
@@ -61,7 +60,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
 
 def test_what_defaults_may_say_is_the_second_table() -> None:
     table = PAGE.split("below `defaults:`, once for all agents:")[1].split("```")[0]
-    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(agent_fields.SHARED_KEYS)
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(agent_entry.SHARED_KEYS)
 
 
 def test_the_page_names_every_variable() -> None:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from pallas_common.problems import MOST_PROBLEMS, ConfigurationError, Problem
 from pallas_common.secrets.values import secrets_in
-from pallas_registry.deployment import agent_entry as agent_fields
-from pallas_registry.deployment import agents_file
+from pallas_registry.deployment import agent_entry, agents_file
 from pallas_registry.deployment.agents_file import parse_deployment
 from pallas_registry.deployment.model import Deployment
 from pallas_registry.environment.dotenv import parse_dotenv, worker_environment
@@ -156,7 +155,7 @@ TREES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from([*agents_file._KEYS, *agent_fields.KEYS, "a", "b"]) | st.text(max_size=3),
+            st.sampled_from([*agents_file._KEYS, *agent_entry.KEYS, "a", "b"]) | st.text(max_size=3),
             inner,
             max_size=6,
         )

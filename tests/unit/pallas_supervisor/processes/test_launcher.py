@@ -19,7 +19,7 @@ from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes import launcher as launch
 from pallas_supervisor.processes.launcher import Launcher
-from pallas_supervisor.processes.linux import posix_spawn as executing
+from pallas_supervisor.processes.linux import posix_spawn
 from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, children, owner_of
 from pallas_supervisor.processes.pipes.intake import Intake
@@ -403,7 +403,7 @@ def test_a_kill_may_have_a_reason(tmp_path: Path) -> None:
 def test_a_reap_leaves_children_of_an_earlier_life_alone(tmp_path: Path) -> None:
     """A start script's `log-shipper & exec pallas` makes the shipper the supervisor's child."""
     worker = program(tmp_path / "worker", "")
-    earlier = executing.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
+    earlier = posix_spawn.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
 
     async def do(bench: Bench) -> None:
         await bench.spawned()
@@ -502,7 +502,7 @@ class FailingZygote:
         if self.asked <= self.failures:
             raise ZygoteError("the zygote does not answer (TimeoutError)")
         arguments = [sys.executable, "-ISc", "import time; time.sleep(3600)"]
-        return executing.execute(arguments, os.environ, [], descriptors.output)
+        return posix_spawn.execute(arguments, os.environ, [], descriptors.output)
 
 
 class ZygoteThatImports(FailingZygote):
@@ -680,7 +680,7 @@ def test_one_whose_exit_nobody_knows_has_ended_nevertheless(tmp_path: Path) -> N
 
 def test_zombies_are_reaped_once_no_spawn_is_pending() -> None:
     async def do(bench: Bench) -> None:
-        pid = executing.execute([sys.executable, "-ISc", ""], os.environ, [], None)
+        pid = posix_spawn.execute([sys.executable, "-ISc", ""], os.environ, [], None)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
         pending = asyncio.get_running_loop().create_future()
         bench.launcher._spawning.add(pending)  # type: ignore[arg-type]  # a future does for a task

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_supervisor.sockets import mcp_probe as readiness
+from pallas_supervisor.sockets import mcp_probe
 from pallas_supervisor.sockets.mcp_probe import probe, until_answered
 from support.ports import free_ports
 from support.supervisor.processes import PATIENCE
@@ -61,13 +61,13 @@ def test_a_probe_of_a_port_that_nobody_serves() -> None:
 
 
 def test_a_probe_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "PROBE_TIMEOUT", 0.01)
+    monkeypatch.setattr(mcp_probe, "PROBE_TIMEOUT", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert asyncio.run(probe("127.0.0.1", silent.getsockname()[1])) == "no answer within 0.01 s"
 
 
 def test_it_is_probed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "PROBE_INTERVAL", 0.0)
+    monkeypatch.setattr(mcp_probe, "PROBE_INTERVAL", 0.0)
     answers = iter([b"HTTP/1.1 503 No\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n\r\n"])
 
     async def do(port: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
-from pallas_supervisor.processes.linux import process_tree as children
+from pallas_supervisor.processes.linux import process_tree
 from pallas_supervisor.processes.linux.process_tree import (
     OWNER_VARIABLE,
     THIS_PROCESS,
@@ -207,7 +207,7 @@ def test_another_look_is_asked_for_while_there_was_a_stray(tmp_path: Path) -> No
 
 
 def test_known_processes_are_never_strays() -> None:
-    others = set(children.children())  # of this test process, which are nobody's strays either
+    others = set(process_tree.children())  # of this test process, which are nobody's strays either
     process = sleeper()
     assert kill_strays({process.pid, *others}, lambda _pid, _owner: True)
     assert process.poll() is None
@@ -227,9 +227,9 @@ def test_zombies_are_reaped_unless_known() -> None:
 
 def test_orphans_are_adopted(tmp_path: Path) -> None:
     process, orphan = family(tmp_path, "os.setsid()")
-    assert orphan not in children.children()
+    assert orphan not in process_tree.children()
     process.kill()
     process.wait()
-    assert orphan in children.children()
+    assert orphan in process_tree.children()
     while not kill_strays(set(), lambda pid, _owner: pid == orphan):
         pass
