@@ -30,8 +30,8 @@ from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
-from pallas_supervisor.http.control_api import control_api
-from pallas_supervisor.http.peer_credentials import PeerProtocol
+from pallas_supervisor.http.control.api import control_api
+from pallas_supervisor.http.control.peer_credentials import PeerProtocol
 from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.logs.console import Console
 from pallas_supervisor.logs.rotating_file import claim

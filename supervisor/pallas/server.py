@@ -1,42 +1,35 @@
-"""The `pallas` command (`python -m pallas.server`): reads the configuration and hands it to the supervisor.
+"""The `pallas` command (`python -m pallas.server`). Without a verb it serves the deployment here and now.
 
-Exit status: 0 after a clean stop, 1 if something of this machine is in the way, 2 if the configuration or the command
-line is wrong.
+Its verbs prepare a deployment, or run it in the background.
+
+Knows the names of the verbs and the options before them, and nothing of what the verbs do.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import secrets
-import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from pallas.allocation import give_back_free_memory
 from pallas_common import __version__
-from pallas_common.problems import ConfigurationError, no_such_agent
-from pallas_common.terminal_text import terminal_line
-from pallas_registry.deployment.agents_file import working_directory
-from pallas_registry.environment.dotenv import worker_environment
-from pallas_registry.source import read_start
-from pallas_supervisor.processes.keeper.client import Keeper
-from pallas_supervisor.processes.keeper.predecessor import VARIABLE
-from pallas_supervisor.processes.linux.posix_spawn import (
-    keep_descriptors,
-    open_standard_descriptors,
-    raise_descriptor_limit,
+from pallasctl.groups import LazyGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERBS: Mapping[str, str] = {
+    "check": "pallasctl.verbs.configuration.check",
+}
+"""Verb → the module that holds the click command of that name."""
+
+
+@click.group(
+    cls=LazyGroup,
+    verbs=VERBS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-from pallas_supervisor.processes.zygote_client import zygote_for
-from pallas_supervisor.sockets.activation import take_inheritance
-
-EXIT_FAILED = 1
-EXIT_CONFIGURATION = 2
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--agent", metavar="NAME", help="Run this agent alone: no registry, no dependencies.")
 @click.option(
     "--config",
@@ -45,61 +38,27 @@ EXIT_CONFIGURATION = 2
     help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
 )
 @click.version_option(__version__, prog_name="pallas")
-def main(agent: str | None, config: Path | None) -> None:
-    """Serve every agent of agents.yaml as a supervised MCP server of its own, with a registry."""
-    open_standard_descriptors()
-    inheritance = take_inheritance(os.environ)  # before one of its numbers can be another's
-    try:
-        directory = working_directory()
-        configuration, credentials = read_start(directory, os.environ, config)
-    except ConfigurationError as error:
-        _give_up(str(error), EXIT_CONFIGURATION)
-    os.environ.update({**credentials, **configuration.dotenv})
-    deployment = configuration.deployment
-    if agent is not None and agent not in deployment.agents:
-        message = f"{deployment.path}: {no_such_agent([agent], deployment.agents)}"
-        _give_up(message, EXIT_CONFIGURATION)
+@click.pass_context
+def pallas(context: click.Context, agent: str | None, config: Path | None) -> None:
+    """Serve every agent of agents.yaml as a supervised MCP server of its own, with a registry.
 
-    keep_descriptors()
-    raise_descriptor_limit()
-    give_back_free_memory()
-    alone = agent is not None
-    os.environ[VARIABLE] = secrets.token_hex(16)
-    keeper = Keeper(worker_environment(os.environ, {}))
-    try:
-        zygote = None if alone else zygote_for(deployment, os.environ, keeper)
-    except OSError as error:
-        _give_up(f"cannot start: {error}", EXIT_FAILED)
-    # Only now, while the zygote is importing beside us: a refused configuration should not wait for these.
-    from pallas.assignment import Assignment, single
-    from pallas.daemon import supervise
-    from pallas_supervisor.sockets.instance_lock import AlreadyRunningError
-    from pallas_supervisor.sockets.listeners import PortsTakenError
+    Exit status: 0 after a clean stop, 1 if something of this machine is in the way, 2 if the configuration or
+    the command line is wrong.
+    """
+    if context.invoked_subcommand is None:
+        from pallas.serve import serve
 
-    assignment = Assignment(
-        configuration=configuration,
-        zygote=zygote,
-        keeper=keeper,
-        directory=directory,
-        inheritance=inheritance,
-    )
-    try:
-        asyncio.run(supervise(single(assignment, agent) if agent is not None else assignment))
-    except ConfigurationError as error:
-        _give_up(str(error), EXIT_CONFIGURATION)
-    except (AlreadyRunningError, PortsTakenError) as error:
-        _give_up(str(error), EXIT_FAILED)
-    except OSError as error:
-        _give_up(f"cannot start: {error}", EXIT_FAILED)
-    finally:
-        if zygote is not None:
-            zygote.kill()
-        keeper.end()
+        serve(agent, config)
+    elif agent is not None or config is not None:
+        name = "--agent" if agent is not None else "--config"
+        raise click.UsageError(
+            f"{name} is for `pallas` without a verb; see `pallas {context.invoked_subcommand} --help`"
+        )
 
 
-def _give_up(message: str, status: int) -> NoReturn:
-    click.echo("\n".join(f"pallas: {terminal_line(line)}" for line in message.split("\n")), err=True)
-    sys.exit(status)
+def main() -> None:
+    """The `pallas` command."""
+    pallas.main(prog_name="pallas")
 
 
 if __name__ == "__main__":

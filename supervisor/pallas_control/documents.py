@@ -16,6 +16,7 @@ class AgentStatus(TypedDict):
     desired: Literal["up", "down"]
     pid: int | None
     port: int
+    url: NotRequired[str]
     restarts: int
     failures: int
     max_failures: int
@@ -48,6 +49,12 @@ class StatusDocument(TypedDict):
     """`GET /v1/status`."""
 
     deployment: str
+    file: NotRequired[str]
+    """Of `agents.yaml`, absolute."""
+    directory: NotRequired[str]
+    """Working directory of the agents."""
+    url: NotRequired[str | None]
+    """Of the status page; None where one agent runs alone."""
     supervisor: SupervisorStatus
     configuration: NotRequired[FilesStatus]
     agents: list[AgentStatus]

@@ -1,4 +1,4 @@
-"""How pallasctl fails: one line on stderr, its details below, and an exit status that means it.
+"""How pallasctl, and a verb of pallas, fails: one line on stderr, its details below, and an exit status that means it.
 
 Knows click and the exit statuses; no verb and no request.
 """
@@ -35,7 +35,9 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Writes the message and its details to stderr."""
-        click.echo(f"pallasctl: {terminal_line(self.message)}", file=file, err=True)
+        context = click.get_current_context(silent=True)
+        program = (context.find_root().info_name if context is not None else None) or "pallasctl"
+        click.echo(f"{program}: {terminal_line(self.message)}", file=file, err=True)
         for line in self.details:
             click.echo(f"  {terminal_text(line)}", file=file, err=True)
 

@@ -31,8 +31,17 @@ type Document = dict[str, Any]
 
 def endpoint(host: str, port: int) -> str:
     """Where clients reach an agent."""
+    return f"{_origin(host, port)}/mcp"
+
+
+def page_url(deployment: Deployment) -> str:
+    """Where people find the status page, and clients the catalogue."""
+    return f"{_origin(deployment.host, deployment.registry_port)}/"
+
+
+def _origin(host: str, port: int) -> str:
     named = f"[{host}]" if ":" in host else host
-    return f"http://{named}:{port}/mcp"
+    return f"http://{named}:{port}"
 
 
 def server_document(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.times import ago
+from pallas_registry.catalogue.entries import endpoint
 from pallas_supervisor.health.document import agent_health, roll_up
 from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
 from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, SecondWorkerState, State
@@ -106,6 +107,7 @@ class StatusView:
         return agent_status(
             agent,
             port=deployed.port,
+            url=endpoint(self.deployment.host, deployed.port),
             depends_on=deployed.depends_on,
             message=message,
             health=health,
@@ -158,6 +160,7 @@ def agent_status(
     agent: Agent,
     *,
     port: int,
+    url: str,
     depends_on: tuple[str, ...],
     message: str,
     health: str,
@@ -168,6 +171,7 @@ def agent_status(
     """One entry of the status document.
 
     Args:
+        url: where clients reach the agent.
         age: seconds that the agent has been in its state.
         stale_files: configuration files that say something else for its worker now than at its start.
     """
@@ -177,6 +181,7 @@ def agent_status(
         "desired": str(agent.desired),
         "pid": agent.pid,
         "port": port,
+        "url": url,
         "restarts": agent.restarts,
         "failures": agent.failures,
         "max_failures": agent.policy.max_failures,

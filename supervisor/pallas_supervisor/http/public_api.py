@@ -16,10 +16,10 @@ from starlette.routing import Route
 from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts, served_hosts
 from pallas_registry.catalogue.routes import catalogue_routes
+from pallas_supervisor.http.page.data.feed import Feed
+from pallas_supervisor.http.page.data.samples import SHOWN
+from pallas_supervisor.http.page.routes import page_routes
 from pallas_supervisor.lifecycle.states import Desired, State
-from pallas_supervisor.page.data.feed import Feed
-from pallas_supervisor.page.data.samples import SHOWN
-from pallas_supervisor.page.routes import page_routes
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -21,11 +21,11 @@ from starlette.applications import Starlette
 
 from fakes.loopback import serve
 from pallas_registry.catalogue.entries import endpoint
+from pallas_supervisor.http.page.data.facts import AgentFacts, DeploymentFacts, count_of
+from pallas_supervisor.http.page.data.history import INTERVAL, POINTS, WINDOW, Count, History, together
+from pallas_supervisor.http.page.data.samples import Samples
+from pallas_supervisor.http.page.routes import page_routes
 from pallas_supervisor.lifecycle.states import State
-from pallas_supervisor.page.data.facts import AgentFacts, DeploymentFacts, count_of
-from pallas_supervisor.page.data.history import INTERVAL, POINTS, WINDOW, Count, History, together
-from pallas_supervisor.page.data.samples import Samples
-from pallas_supervisor.page.routes import page_routes
 from support.browser.browser import run_chromium
 from support.repository import ROOT
 

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "pallas_control": {"pallas_common", "pallas_registry"},
     "pallasctl": {"pallas_common", "pallas_registry", "pallas_control"},
     "pallas_supervisor": {"pallas_common", "pallas_registry"},
-    "pallas": {"pallas_common", "pallas_registry", "pallas_supervisor"},
+    "pallas": {"pallas_common", "pallas_registry", "pallas_control", "pallas_supervisor", "pallasctl"},
     "pallas_worker": {"pallas_common"},
 }
 """Package → what it may import of ours beside itself."""
@@ -73,10 +73,11 @@ ROOMS = {
     "pallas_supervisor.agents": (
         "health lifecycle logs monitors processes processes.linux processes.pipes reload sockets telemetry"
     ),
-    "pallas_supervisor.page.data": "agents health lifecycle telemetry",
-    "pallas_supervisor.page.view": "lifecycle page.data",
-    "pallas_supervisor.page": "page.data page.view",
-    "pallas_supervisor.http": "agents lifecycle logs page page.data reload sockets telemetry",
+    "pallas_supervisor.http.control": "agents logs reload sockets",
+    "pallas_supervisor.http.page.data": "agents health lifecycle telemetry",
+    "pallas_supervisor.http.page.view": "http.page.data lifecycle",
+    "pallas_supervisor.http.page": "http.page.data http.page.view",
+    "pallas_supervisor.http": "agents http.page http.page.data lifecycle reload telemetry",
     "pallas": "",
     "pallas_worker": "",
     "pallas_worker.interface": "",
@@ -112,12 +113,12 @@ FASTAGENT_PRIVATE = "pallas_worker.fastagent"
 
 PURE = {
     "pallas_supervisor.lifecycle": {"asyncio", "os", "time", "random", "socket", "logging"},
-    "pallas_supervisor.page.view": {"asyncio", "os", "time", "random", "starlette"},
+    "pallas_supervisor.http.page.view": {"asyncio", "os", "time", "random", "starlette"},
     "pallas_supervisor.monitors.cpu_silence": {"asyncio", "os", "time", "random", "datetime"},
     "pallas_supervisor.health.document": {"asyncio", "os", "time", "random", "datetime"},
     "pallas_supervisor.reload.plan": {"asyncio", "os", "time", "random"},
-    "pallas_supervisor.page.data.history": {"asyncio", "os", "time", "random", "datetime", "starlette"},
-    "pallas_supervisor.page.data.samples": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "pallas_supervisor.http.page.data.history": {"asyncio", "os", "time", "random", "datetime", "starlette"},
+    "pallas_supervisor.http.page.data.samples": {"asyncio", "os", "time", "random", "datetime", "starlette"},
 }
 """Pure rooms and files → what would make them impure."""
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 from click.testing import CliRunner
 
-from pallas import server
+from pallas.server import pallas
 from pallas_common.problems import ConfigurationError
 from pallas_registry.source import read_configuration
 from pallas_supervisor.reload.drift import Drift
@@ -218,9 +218,9 @@ def test_start_and_check_refuse_it_with_the_same_words(case: Case, folder: Path)
     before = sorted(folder.rglob("*"))
     with (
         patch.dict(os.environb, case.env),
-        patch("pallas.server.zygote_for", side_effect=AssertionError("it was started")),
+        patch("pallas.serve.zygote_for", side_effect=AssertionError("it was started")),
     ):
-        start = CliRunner().invoke(server.main, [])
+        start = CliRunner().invoke(pallas, [])
         check = CliRunner().invoke(pallasctl, ["check"])
     assert (start.exit_code, check.exit_code) == (2, 2), (start.output, start.exception, check.output)
     assert isinstance(start.exception, SystemExit)
@@ -264,11 +264,11 @@ def test_a_machine_that_can_start_nothing_is_said_in_one_line(folder: Path) -> N
     full = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     with (
         patch.dict(os.environ),
-        patch("pallas.server.keep_descriptors"),
-        patch("pallas.server.raise_descriptor_limit"),
-        patch("pallas.server.zygote_for", side_effect=full),
+        patch("pallas.serve.keep_descriptors"),
+        patch("pallas.serve.raise_descriptor_limit"),
+        patch("pallas.serve.zygote_for", side_effect=full),
     ):
-        start = CliRunner().invoke(server.main, [])
+        start = CliRunner().invoke(pallas, [])
     assert start.exit_code == 1
     assert start.stderr == f"pallas: cannot start: {full}\n"
 
@@ -372,7 +372,7 @@ def test_a_working_directory_that_is_gone_is_said_in_one_line(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    for command, arguments in ((server.main, []), (pallasctl, ["check"]), (pallasctl, ["status"])):
+    for command, arguments in ((pallas, []), (pallasctl, ["check"]), (pallasctl, ["status"])):
         result = CliRunner().invoke(command, arguments)
         assert result.exit_code not in (0, 3)
         [line] = result.stderr.splitlines()

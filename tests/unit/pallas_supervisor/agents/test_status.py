@@ -43,6 +43,7 @@ def test_status_of_one_agent() -> None:
     entry = agent_status(
         known,
         port=24201,
+        url="http://localhost:24201/mcp",
         depends_on=("library",),
         message="exit status 70",
         health="error",
@@ -58,6 +59,7 @@ def test_status_of_one_agent() -> None:
         "desired": "up",
         "pid": None,
         "port": 24201,
+        "url": "http://localhost:24201/mcp",
         "restarts": 3,
         "failures": 2,
         "max_failures": 3,

@@ -1,0 +1,99 @@
+"""What `pallas` does without a verb: reads the configuration and hands it to the supervisor.
+
+Exit status: 0 after a clean stop, 1 if something of this machine is in the way, 2 if the configuration or the command
+line is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from pallas.allocation import give_back_free_memory
+from pallas_common.problems import ConfigurationError, no_such_agent
+from pallas_common.terminal_text import terminal_line
+from pallas_registry.deployment.agents_file import working_directory
+from pallas_registry.environment.dotenv import worker_environment
+from pallas_registry.source import read_start
+from pallas_supervisor.processes.keeper.client import Keeper
+from pallas_supervisor.processes.keeper.predecessor import VARIABLE
+from pallas_supervisor.processes.linux.posix_spawn import (
+    keep_descriptors,
+    open_standard_descriptors,
+    raise_descriptor_limit,
+)
+from pallas_supervisor.processes.zygote_client import zygote_for
+from pallas_supervisor.sockets.activation import take_inheritance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXIT_FAILED = 1
+EXIT_CONFIGURATION = 2
+
+
+def serve(agent: str | None, config: Path | None) -> None:
+    """Serve the deployment until SIGTERM or SIGINT.
+
+    Args:
+        agent: the one to run alone, without registry and dependencies; None for all.
+        config: path of `agents.yaml`; None: where the environment or `.env` says, else in the working directory.
+    """
+    open_standard_descriptors()
+    inheritance = take_inheritance(os.environ)  # before one of its numbers can be another's
+    try:
+        directory = working_directory()
+        configuration, credentials = read_start(directory, os.environ, config)
+    except ConfigurationError as error:
+        _give_up(str(error), EXIT_CONFIGURATION)
+    os.environ.update({**credentials, **configuration.dotenv})
+    deployment = configuration.deployment
+    if agent is not None and agent not in deployment.agents:
+        message = f"{deployment.path}: {no_such_agent([agent], deployment.agents)}"
+        _give_up(message, EXIT_CONFIGURATION)
+
+    keep_descriptors()
+    raise_descriptor_limit()
+    give_back_free_memory()
+    alone = agent is not None
+    os.environ[VARIABLE] = secrets.token_hex(16)
+    keeper = Keeper(worker_environment(os.environ, {}))
+    try:
+        zygote = None if alone else zygote_for(deployment, os.environ, keeper)
+    except OSError as error:
+        _give_up(f"cannot start: {error}", EXIT_FAILED)
+    # Only now, while the zygote is importing beside us: a refused configuration should not wait for these.
+    from pallas.assignment import Assignment, single
+    from pallas.daemon import supervise
+    from pallas_supervisor.sockets.instance_lock import AlreadyRunningError
+    from pallas_supervisor.sockets.listeners import PortsTakenError
+
+    assignment = Assignment(
+        configuration=configuration,
+        zygote=zygote,
+        keeper=keeper,
+        directory=directory,
+        inheritance=inheritance,
+    )
+    try:
+        asyncio.run(supervise(single(assignment, agent) if agent is not None else assignment))
+    except ConfigurationError as error:
+        _give_up(str(error), EXIT_CONFIGURATION)
+    except (AlreadyRunningError, PortsTakenError) as error:
+        _give_up(str(error), EXIT_FAILED)
+    except OSError as error:
+        _give_up(f"cannot start: {error}", EXIT_FAILED)
+    finally:
+        if zygote is not None:
+            zygote.kill()
+        keeper.end()
+
+
+def _give_up(message: str, status: int) -> NoReturn:
+    click.echo("\n".join(f"pallas: {terminal_line(line)}" for line in message.split("\n")), err=True)
+    sys.exit(status)

@@ -1,0 +1,227 @@
+"""What the page shows of the deployment at one moment: typed values. Nothing that a scrape does not show.
+
+Knows agents, their reports and their series; nothing of how anything looks.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pallas_registry.catalogue.entries import endpoint
+from pallas_supervisor.health.document import agent_health, overall
+from pallas_supervisor.http.page.data.history import Count, together
+from pallas_supervisor.lifecycle.states import Desired, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pallas_common.protocol.reports import (
+        DownstreamHealth,
+        HealthReport,
+        ProviderHealth,
+        ReadyReport,
+        Status,
+    )
+    from pallas_registry.deployment.model import Agent as DeployedAgent
+    from pallas_supervisor.agents.status import StatusView
+    from pallas_supervisor.health.history import HealthHistory, Past
+    from pallas_supervisor.http.page.data.history import History, Stretch, Trend
+    from pallas_supervisor.http.page.data.samples import Samples, Totals
+
+    type Probe = tuple[str, DownstreamHealth | ProviderHealth, Past | None]
+
+CLOCK_SLACK = 2.0
+"""Seconds by which wall clock and engine's clock may drift apart before times on the page follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFacts:
+    """One agent."""
+
+    name: str
+    title: str
+    url: str
+    """Where clients reach it."""
+    serves: str
+    """Module, and what the agent is called in it where that is another name."""
+    model: str
+    """`provider.model-name`; empty as long as it is not known, or if it has none."""
+    needs: tuple[str, ...]
+    state: State
+    wanted: bool
+    since: datetime
+    """When it came into its state."""
+    health: Status
+    why: str
+    """Why it is not well; empty when it is."""
+    restarts: int
+    memory: int | None
+    """Resident memory in bytes; None without a process."""
+    totals: Totals
+    trend: Trend
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the newest probe says of a server or provider; of several agents' probes one that failed, if any did."""
+
+    up: bool
+    since: datetime
+    checked: str
+    """When the probe ended, as RFC 3339."""
+    latency: float | None
+    """Seconds."""
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentFacts:
+    """All of them, and what they share."""
+
+    name: str
+    health: Status
+    agents: tuple[AgentFacts, ...]
+    trend: Trend
+    samples: Samples
+    looks: Mapping[tuple[str, str], Look] = field(default_factory=dict)
+    """By kind (server, provider) and name."""
+
+    @property
+    def wanted(self) -> int:
+        """How many agents should run."""
+        return sum(agent.wanted for agent in self.agents)
+
+    @property
+    def ready(self) -> int:
+        """How many of those are ready."""
+        return sum(agent.wanted and agent.state is State.READY for agent in self.agents)
+
+    @property
+    def failed(self) -> int:
+        """How many of those will not start again by themselves."""
+        return sum(agent.wanted and agent.state is State.FAILED for agent in self.agents)
+
+    @property
+    def unwell(self) -> int:
+        """How many of those are ready and not well."""
+        return sum(agent.state is State.READY for agent in self.troubled)
+
+    @property
+    def troubled(self) -> tuple[AgentFacts, ...]:
+        """The agents that should run and are not well."""
+        return tuple(agent for agent in self.agents if agent.wanted and agent.health != "ok")
+
+
+class WallClock:
+    """Tells wall time of the engine's times, the same for the same time each time it is asked."""
+
+    def __init__(self) -> None:
+        self._offset = 0.0
+
+    def at(self, moment: float, now: float) -> datetime:
+        """The time of day at `moment`, to the second; both are on the engine's clock."""
+        offset = time.time() - now
+        if abs(offset - self._offset) > CLOCK_SLACK:
+            self._offset = offset
+        return datetime.fromtimestamp(int(self._offset + moment), UTC)
+
+
+def gather(
+    status: StatusView,
+    samples: Samples,
+    memory: Mapping[str, int],
+    history: History,
+    clock: WallClock,
+    now: float,
+) -> DeploymentFacts:
+    """The facts at this moment.
+
+    Args:
+        samples: the workers' newest series.
+        memory: resident memory in bytes of each live worker.
+        now: seconds on the engine's clock.
+    """
+    reports = {
+        name: report
+        for name, agent in status.agents.items()
+        if agent.state is State.READY and (report := status.reports.health(agent)) is not None
+    }
+    agents = []
+    for name, agent in status.agents.items():
+        deployed = status.deployment.agents[name]
+        totals = samples.agents[name]
+        report = reports.get(name)
+        health = agent_health(agent, report)
+        message = report.message if report is not None else None
+        said = status.reports.model(agent)
+        agents.append(
+            AgentFacts(
+                name=name,
+                title=deployed.title,
+                url=endpoint(status.deployment.host, deployed.port),
+                serves=_serves(deployed, said),
+                model=(said.model if said is not None else None) or "",
+                needs=deployed.depends_on,
+                state=agent.state,
+                wanted=agent.desired is Desired.UP,
+                since=clock.at(agent.since, now),
+                health=health,
+                why="" if health == "ok" else message or status.why(name),
+                restarts=agent.restarts,
+                memory=memory.get(name),
+                totals=totals,
+                trend=history.trend(name, count_of(totals), now),
+                stretches=tuple(history.stretches(name)),
+            )
+        )
+    return DeploymentFacts(
+        name=status.deployment.name,
+        health=overall([agent.health for agent in agents if agent.wanted]),
+        agents=tuple(agents),
+        trend=together(agent.trend for agent in agents),
+        samples=samples,
+        looks=looks_of(reports, status.health_history),
+    )
+
+
+def looks_of(reports: Mapping[str, HealthReport], history: HealthHistory) -> dict[tuple[str, str], Look]:
+    """The newest probes in the agents' health reports, by kind and name of what they are of."""
+    found: dict[tuple[str, str], list[Look]] = {}
+    for agent, report in reports.items():
+        for kind, probe, past in _probes(agent, report, history):
+            if past is not None and probe.checked:
+                look = Look(
+                    up=probe.up,
+                    since=datetime.fromisoformat(past.since),
+                    checked=probe.checked,
+                    latency=probe.latency,
+                    error=probe.error,
+                )
+                found.setdefault((kind, probe.name), []).append(look)
+    looks = {}
+    for key, known in found.items():
+        down = [look for look in known if not look.up]
+        since = min(look.since for look in down) if down else max(look.since for look in known)
+        looks[key] = replace(max(down or known, key=lambda look: look.checked), since=since)
+    return looks
+
+
+def _probes(agent: str, report: HealthReport, history: HealthHistory) -> Iterator[Probe]:
+    for server in report.downstreams:
+        yield "server", server, history.downstream(agent, server.name)
+    if (provider := report.provider) is not None:
+        yield "provider", provider, history.provider(agent, provider.name)
+
+
+def _serves(deployed: DeployedAgent, said: ReadyReport | None) -> str:
+    served = said.served if said is not None else None
+    return deployed.module if served in (None, deployed.name) else f"{deployed.module}: {served}"
+
+
+def count_of(totals: Totals) -> Count:
+    """What the history remembers of an agent's counters; tokens are those in and out."""
+    return Count(totals.calls, totals.errors, totals.tokens_in + totals.tokens_out)
