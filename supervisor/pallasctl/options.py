@@ -66,6 +66,7 @@ socket_option = click.option(
     callback=_remember_socket,
     help="Control socket of the supervisor (or PALLAS_CONTROL_SOCKET).",
 )
+agent_argument = click.argument("agent", metavar="AGENT", shell_complete=_complete_agent)
 agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=_complete_agent)
 all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
 
