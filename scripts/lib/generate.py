@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.lib import dashboard, state_diagram
+from scripts.lib import dashboard, man_pages, schema, state_diagram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,9 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "docs/states.md": state_diagram.page,
     "deploy/grafana/pallas.json": dashboard.page,
+    "registry/pallas_registry/deployment/agents.schema.json": schema.page,
+    "deploy/man/pallas.1": man_pages.pallas_page,
+    "deploy/man/pallasctl.1": man_pages.pallasctl_page,
 }
 """File, relative to the repository → its whole text."""
 
@@ -41,6 +44,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         if arguments:
             print(f"error: {name} is not what the code says: run scripts/generate", file=sys.stderr)
         else:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             print(f"written: {name}")
     return 1 if arguments and found else 0

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 VERBS: Mapping[str, str] = {
     "check": "pallasctl.verbs.configuration.check",
+    "schema": "pallas.commands.schema",
+    "completion": "pallas.commands.completion",
 }
 """Verb → the module that holds the click command of that name."""
 

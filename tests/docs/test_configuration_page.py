@@ -30,7 +30,7 @@ def default(row: str) -> str:
     return ROWS[f"`{row}`"][0]
 
 
-@pytest.mark.parametrize("key", agents_file._KEYS)
+@pytest.mark.parametrize("key", agents_file.KEYS)
 def test_the_page_names_every_key_of_the_file(key: str) -> None:
     assert f"`{key}`" in ROWS
 

@@ -11,7 +11,12 @@ from support.repository import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-DOCUMENTS = ("docs/states.md", "deploy/grafana/pallas.json")
+DOCUMENTS = (
+    "docs/states.md",
+    "deploy/grafana/pallas.json",
+    "registry/pallas_registry/deployment/agents.schema.json",
+    *(f"deploy/man/{name}.1" for name in ("pallas", "pallasctl")),
+)
 
 
 def generate(*arguments: str, root: str = "") -> subprocess.CompletedProcess[str]:

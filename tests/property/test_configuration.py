@@ -155,7 +155,7 @@ TREES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from([*agents_file._KEYS, *agent_entry.KEYS, "a", "b"]) | st.text(max_size=3),
+            st.sampled_from([*agents_file.KEYS, *agent_entry.KEYS, "a", "b"]) | st.text(max_size=3),
             inner,
             max_size=6,
         )
@@ -164,7 +164,7 @@ TREES = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(agents_file._KEYS), TREES))
+@given(st.dictionaries(st.sampled_from(agents_file.KEYS), TREES))
 def test_any_tree_with_our_keys(tree: dict[str, object]) -> None:
     data = yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "surrogatepass")
     or_problems(lambda: parse_deployment(data, PATH, lambda _: True))

@@ -26,7 +26,7 @@ DEFAULT_FILE = "agents.yaml"
 PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
 DEFAULT_REGISTRY_PORT = 24200
 
-_KEYS = (
+KEYS = (
     "name",
     "version",
     "host",
@@ -108,7 +108,7 @@ def parse_deployment(
 
 def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool]) -> Deployment:
     """The deployment as far as it could be read; it is worth something only if no problem was noted."""
-    fields.only(_KEYS)
+    fields.only(KEYS)
     fields.require("name", "name the deployment, as in `name: my-project`")
     fields.require("agents", "describe at least one agent below `agents:`")
     name = fields.text("name", rules.deployment_name)

@@ -23,12 +23,16 @@ VARIABLE_BYTES = 128 * 1024
 RESERVED_AGENT_NAMES = frozenset({"send_message", "get_health"})
 """Tools that every worker lists beside the one that is named after its agent."""
 
-_AGENT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_NAMESPACE = re.compile(r"[A-Za-z0-9.-]+")
+AGENT_NAME = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
+NAMESPACE = r"[A-Za-z0-9.-]+"
+ENVIRONMENT_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+
+_AGENT_NAME = re.compile(AGENT_NAME)
+_NAMESPACE = re.compile(NAMESPACE)
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_:~-]*")
 _VERSION_RANGE = re.compile(r"^[\^~<>=!]|[*|,]|\s-\s|(^|\.)[xX](\.|$)")
 _HOST_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENVIRONMENT_NAME = re.compile(ENVIRONMENT_NAME)
 _SUPERVISORS_OWN = re.compile(r"NOTIFY_SOCKET|WATCHDOG_.*|LISTEN_.*")
 
 

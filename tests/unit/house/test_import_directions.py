@@ -79,6 +79,7 @@ ROOMS = {
     "pallas_supervisor.http.page": "http.page.data http.page.view",
     "pallas_supervisor.http": "agents http.page http.page.data lifecycle reload telemetry",
     "pallas": "",
+    "pallas.commands": "",
     "pallas_worker": "",
     "pallas_worker.interface": "",
     "pallas_worker.link": "",

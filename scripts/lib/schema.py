@@ -1,0 +1,146 @@
+"""The JSON schema of `agents.yaml`, for editors: the values of keys from the code, their meaning from the docs.
+
+It accepts whatever Pallas accepts. What only Pallas can see, such as a port that two agents share, it does not refuse:
+for that there is `pallas check`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, WholeNumber
+from pallas_registry.deployment.agent_entry import KEYS
+from pallas_registry.deployment.agents_file import KEYS as DEPLOYMENT_KEYS
+from pallas_registry.deployment.model import Agent, Deployment
+from pallas_registry.reading import rules
+from pallas_registry.reading.fields import LARGEST_NUMBER, LONGEST_TIME
+
+if TYPE_CHECKING:
+    from pallas_common.protocol.agent_settings import Rule
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+DIALECT = "http://json-schema.org/draft-07/schema#"
+"""The newest that the YAML servers of all editors know."""
+
+type Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 100}
+_PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
+_AGENT_NAME: Schema = {
+    "type": "string",
+    "pattern": f"^{rules.AGENT_NAME}$",
+    "not": {"enum": sorted(rules.RESERVED_AGENT_NAMES)},
+}
+
+_DEPLOYMENT: dict[str, Schema] = {
+    "name": _TEXT,
+    "version": {"type": "string", "minLength": 1, "maxLength": 255},
+    "host": {"type": "string", "maxLength": 253},
+    "hosts": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+    "namespace": {"type": "string", "pattern": f"^{rules.NAMESPACE}$"},
+    "registry_port": _PORT,
+    "bind": {"type": "string"},
+    "max_surge": {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER},
+    "defaults": {"$ref": "#/definitions/settings"},
+    "agents": {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": _AGENT_NAME,
+        "additionalProperties": {"$ref": "#/definitions/agent"},
+    },
+}
+
+_AGENT: dict[str, Schema] = {
+    "module": {"type": "string", "minLength": 1},
+    "card": {"type": "string", "minLength": 1},
+    "port": _PORT,
+    "title": _TEXT,
+    "description": _TEXT,
+    "depends_on": {"type": "array", "items": _AGENT_NAME, "uniqueItems": True},
+    "icon": {"type": "string", "minLength": 1, "maxLength": 255},
+    "python": {"type": "string", "minLength": 1},
+    "env": {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{rules.ENVIRONMENT_NAME}$"},
+        "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+    },
+}
+
+_ONE_SOURCE = ("module", "card")
+"""Of these, an agent has exactly one."""
+
+
+def page() -> str:
+    """The schema's whole text."""
+    meanings = _meanings(PAGE.read_text())
+    settings = {name: _value(rule) for name, rule in RULES.items()}
+    own = {name: _AGENT[name] for name in KEYS if name not in RULES}
+    schema = {
+        "$schema": DIALECT,
+        "title": "agents.yaml of Pallas",
+        "description": "Which agents are served as MCP servers, on which ports, and who needs whom",
+        "type": "object",
+        "required": ["name", "agents"],
+        "additionalProperties": False,
+        "properties": _described({name: _DEPLOYMENT[name] for name in DEPLOYMENT_KEYS}, meanings, Deployment),
+        "definitions": {
+            "settings": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": _described(settings, meanings, Agent),
+            },
+            "agent": {
+                "type": "object",
+                "required": ["port"],
+                "oneOf": [{"required": [name]} for name in _ONE_SOURCE if name in own],
+                "additionalProperties": False,
+                "properties": _described({**own, **settings}, meanings, Agent),
+            },
+        },
+    }
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _value(rule: Rule) -> Schema:
+    match rule:
+        case WholeNumber(minimum):
+            return {"type": "integer", "minimum": minimum, "maximum": LARGEST_NUMBER}
+        case Seconds(minimum):
+            least: Schema = {"minimum": minimum} if minimum else {"exclusiveMinimum": 0}
+            return {"type": "number", **least, "maximum": int(LONGEST_TIME)}
+        case Size(minimum):
+            size = r"^(none|[0-9]+(\.[0-9]+)?\s*[A-Za-z]*)$"
+            return {"anyOf": [{"type": "integer", "minimum": minimum}, {"type": "string", "pattern": size}]}
+        case Choice(words):
+            return {"enum": list(words)}
+
+
+def _described(
+    properties: dict[str, Schema], meanings: dict[str, str], owner: type[Agent | Deployment]
+) -> dict[str, Schema]:
+    """The properties with their meanings, and the defaults of `owner` where they are plain values."""
+    defaults = {each.name: each.default for each in fields(owner)}
+    described = {}
+    for name, schema in properties.items():
+        default = defaults.get(name, MISSING)
+        plain = isinstance(default, str | int | float)
+        described[name] = {
+            "description": meanings[name],
+            **schema,
+            **({"default": default} if plain else {}),
+        }
+    return described
+
+
+def _meanings(page: str) -> dict[str, str]:
+    """Key → what the tables of the page say of it, without markup."""
+    said = {}
+    for line in page.split("## fastagent")[0].splitlines():
+        if match := re.match(r"\| `(\w+)` \|[^|]*\| ([^|]*)\|", line):
+            text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", match[2]).replace("`", "").strip()
+            said[match[1]] = text[0].upper() + text[1:]
+    return said
