@@ -19,11 +19,11 @@ from pallas_common.protocol.agent_settings import (
     WholeNumber,
     effects,
 )
-from pallas_registry.deployment.model import Agent
+from pallas_registry.deployment.model import Agent, Place
 from pallas_registry.reading import rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from pallas_registry.reading.fields import Fields
@@ -50,13 +50,14 @@ def read_agent(
     folder: Path,
     is_executable: Callable[[Path], bool],
     defaults: AgentSettings = BUILT_IN,
+    shared: Mapping[str, Place] | None = None,
 ) -> Agent:
     """The agent as far as it could be read; worth something only if no problem was noted.
 
     `agents` are the names of all agents of the file and `folder` is where the file lies. `title` becomes
     `name.title()`, `description` the title. `python` becomes an absolute path, with symbolic links kept: a
     virtual environment is found by the link's own place. `env` values are taken as they are written.
-    `defaults` are the settings of those agents that do not say them.
+    `defaults` are the settings of those agents that do not say them, `shared` where they stand.
     """
     fields.only(KEYS)
     if complaint := rules.agent_name(name):
@@ -75,7 +76,20 @@ def read_agent(
         icon=fields.text("icon", rules.icon),
         python=_python(fields, folder, is_executable),
         env=_environment(fields),
+        line=fields.own_line,
+        places={**(shared or {}), **_places(fields)},
     )
+
+
+def shared_places(defaults: Fields) -> dict[str, Place]:
+    """Where `defaults:` says what it says."""
+    return {key: Place(line, shared=True) for key, line in defaults.key_lines().items()}
+
+
+def _places(fields: Fields) -> dict[str, Place]:
+    lines = fields.key_lines()
+    lines |= {f"env.{name}": line for name, line in fields.key_lines("env").items()}
+    return {key: Place(line) for key, line in lines.items()}
 
 
 def _settings(fields: Fields, inherited: AgentSettings) -> dict[str, Any]:

@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import ConfigurationError, Problem, quoted
-from pallas_registry.deployment.agent_entry import BUILT_IN, UNREAD_PORT, read_agent, read_defaults
+from pallas_registry.deployment.agent_entry import (
+    BUILT_IN,
+    UNREAD_PORT,
+    read_agent,
+    read_defaults,
+    shared_places,
+)
 from pallas_registry.deployment.dependencies import cycles
-from pallas_registry.deployment.model import Agent, Deployment, slug
+from pallas_registry.deployment.model import Agent, Deployment, Place, slug
 from pallas_registry.reading import rules
 from pallas_registry.reading.fields import Fields
 from pallas_registry.reading.files import read_file
@@ -128,12 +134,13 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
 
     shared = fields.section("defaults")
     defaults = read_defaults(shared) if shared is not None else BUILT_IN
+    places = shared_places(shared) if shared is not None else {}
     agents: dict[str, Agent] = {}
     section = fields.section("agents")
     if section is not None:
         sections = {name: agent for name in section if (agent := section.section(name))}
         agents = {
-            name: read_agent(name, agent, sections, path.parent, is_executable, defaults)
+            name: read_agent(name, agent, sections, path.parent, is_executable, defaults, places)
             for name, agent in sections.items()
         }
         if section.is_mapping and not agents:
@@ -155,6 +162,7 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
         bind=bind or rules.default_bind(host),
         path=path.absolute(),
         max_surge=fields.whole_number("max_surge", 1) or 1,
+        places={key: Place(line) for key, line in fields.key_lines().items()},
     )
 
 

@@ -6,7 +6,7 @@ Knows no file format, no process and no clock. Instances are made by `agents_fil
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.protocol.agent_settings import AgentSettings, on_change
 
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pallas_common.protocol.llm import ModelCapabilities
+
+
+class Place(NamedTuple):
+    """Where a value stands in `agents.yaml`."""
+
+    line: int
+    """Counted from 1; of the key."""
+    shared: bool = False
+    """Below `defaults:`, for all agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +39,10 @@ class Agent(AgentSettings):
     icon: str | None = field(default=None, metadata=on_change("live"))
     python: str | None = field(default=None, metadata=on_change("respawn"))
     env: Mapping[str, str] = field(default_factory=dict, metadata=on_change("respawn"))
+    line: int | None = field(default=None, compare=False, repr=False)
+    """Of the entry; lines are no part of what an agent is: those that differ in them alone are equal."""
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    """Where the fields are said that the file says; of a variable by `env.NAME`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +62,8 @@ class Deployment:
     bind: str = field(metadata=on_change("fixed"))
     """Follows `host` by default."""
     path: Path
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    """Where the fields are said that the file says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,19 @@ class Fields:
         entry = self._entries.get(key)
         return line_of(entry.value) if entry else self._line
 
+    @property
+    def own_line(self) -> int:
+        """The line on which the mapping is named."""
+        return self._line
+
+    def key_lines(self, below: str | None = None) -> dict[str, int]:
+        """Key → its line, of all keys that stand in the mapping, or in the one of the key `below`."""
+        entries = self._entries
+        if below is not None:
+            node = entries[below].value if below in entries else None
+            entries = self._mappings.entries(node, below) if isinstance(node, yaml.MappingNode) else {}
+        return {key: entry.line for key, entry in entries.items()}
+
     def refuse(self, key: str, message: str, remedy: str) -> None:
         """Note a problem with the value of `key`, on its line."""
         self.add(self.line(key), key, message, remedy)

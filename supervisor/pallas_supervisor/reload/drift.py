@@ -122,7 +122,8 @@ class Drift:
         try:
             newest = self.source.read(environ)
             # One object for what says the same makes comparing the workers' origins with it cheap.
-            self._newest, self._problems = self.taken if newest == self.taken else newest, ()
+            # Not for a reload: lines may have moved, which tell where each value stands and compare as equal.
+            self._newest, self._problems = self.taken if newest == self.taken and not anew else newest, ()
         except ConfigurationError as error:
             self._newest, self._problems = None, error.problems
             if any(problem.line is None for problem in error.problems):

@@ -10,7 +10,7 @@ import pytest
 
 from pallas_common.problems import ConfigurationError
 from pallas_registry.deployment.agents_file import deployment_path, read_deployment
-from pallas_registry.deployment.model import Agent, Deployment
+from pallas_registry.deployment.model import Agent, Deployment, Place
 from support.data.agents_text import PATH, agent, one_agent, parse, problems
 
 REFERENCE = """\
@@ -398,3 +398,58 @@ def test_where_the_file_is() -> None:
     assert deployment_path({}) == Path("agents.yaml")
     assert deployment_path({"PALLAS_AGENTS_CONFIG": ""}) == Path("agents.yaml")
     assert deployment_path({"PALLAS_AGENTS_CONFIG": "/etc/pallas/a.yaml"}) == Path("/etc/pallas/a.yaml")
+
+
+def test_each_value_remembers_its_line() -> None:
+    found = parse("""\
+name: demo
+defaults:
+  stop_timeout: 5
+  max_failures: 3
+agents:
+  research:
+    module: agents.research
+    port: 8201
+    max_failures: 7
+    env:
+      MODE: fast
+      LEVEL: high
+  jarvis: &shared
+    module: agents.jarvis
+    port: 8202
+""")
+    research, jarvis = found.agents["research"], found.agents["jarvis"]
+    assert (research.line, jarvis.line) == (6, 13)
+    assert research.places == {
+        "stop_timeout": Place(3, shared=True),
+        "max_failures": Place(9),
+        "module": Place(7),
+        "port": Place(8),
+        "env": Place(10),
+        "env.MODE": Place(11),
+        "env.LEVEL": Place(12),
+    }
+    assert jarvis.places["max_failures"] == Place(4, shared=True)
+    assert found.places == {"name": Place(1), "defaults": Place(2), "agents": Place(5)}
+
+
+def test_lines_are_no_part_of_what_is_deployed() -> None:
+    text = one_agent()
+    moved = f"# moved\n{text}"
+    assert parse(text) == parse(moved)
+    assert parse(text).agents["a"].line != parse(moved).agents["a"].line
+
+
+def test_what_a_merge_brings_has_the_line_where_it_is_said() -> None:
+    found = parse("""\
+name: demo
+agents:
+  research: &usual
+    module: agents.research
+    port: 8201
+    stop_timeout: 7
+  jarvis:
+    <<: *usual
+    port: 8202
+""")
+    assert found.agents["jarvis"].places["stop_timeout"] == Place(6)

@@ -263,3 +263,16 @@ def test_no_text_of_it_holds_a_secret(made: Drift, tmp_path: Path) -> None:
     start(made)
     assert made.taken.dotenv == {"KEY": "opensesame"}
     assert "opensesame" not in f"{made.taken} {made._origins} {replace(made.taken)!r}"
+
+
+def test_a_reload_learns_where_values_stand_now(made: Drift) -> None:
+    before = made.taken
+    path = made.source.path
+    path.write_text(f"# one line more\n{path.read_text()}")
+    look(made)
+    assert made.document()["changed"] == []
+    newest = asyncio.run(made.read())
+    assert newest == before
+    line = before.deployment.agents["library"].line
+    assert line is not None
+    assert newest.deployment.agents["library"].line == line + 1
