@@ -15,6 +15,7 @@ import site
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,15 +29,6 @@ if TYPE_CHECKING:
 
 REPOSITORY = ROOT
 UNIT = "pallas-supervisor.service"
-PACKAGES = (
-    "common/pallas_common",
-    "registry/pallas_registry",
-    "supervisor/pallas_supervisor",
-    "supervisor/pallas",
-    "supervisor/pallas_control",
-    "supervisor/pallasctl",
-    "worker/pallas_worker",
-)
 PATIENCE = 90.0
 ENVIRONMENT = {
     "PATH": "/opt/pallas/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -82,9 +74,13 @@ class Machine:
     Args:
         directory: an empty folder to mount things in.
         prepare: puts the deployment and more into the root that it is given, before the boot.
+        repository: the tree of the version of Pallas that is installed.
     """
 
-    def __init__(self, directory: Path, prepare: Callable[[Path], None]) -> None:
+    def __init__(
+        self, directory: Path, prepare: Callable[[Path], None], repository: Path = REPOSITORY
+    ) -> None:
+        self._repository = repository
         self._directory = directory
         self._prepare = prepare
         self._process: subprocess.Popen[str] | None = None
@@ -110,7 +106,7 @@ class Machine:
                 _not_run(f"a kernel that lets it mount an overlay ({process.communicate()[1].strip()})")
             root = Path(f"/proc/{process.pid}/root{self._directory}/root")
             _neutralise(root)
-            _install(root, lambda *command: self._on_host(*command))
+            self.install(self._repository, root)
             self._prepare(root)
             process.stdin.write("go\n")
             process.stdin.flush()
@@ -126,6 +122,10 @@ class Machine:
         self._process.communicate()
         if self._group.exists():
             _remove_group(self._group)
+
+    def install(self, repository: Path, root: Path | None = None) -> None:
+        """Install Pallas from a tree in place of what is installed, as an upgrade of the package does."""
+        _install(repository, root or self.path("/"), lambda *command: self._on_host(*command))
 
     def _on_host(self, *command: str) -> None:
         """Run a command beside the machine, where its root is mounted: `{root}` stands for it."""
@@ -282,15 +282,22 @@ def _neutralise(root: Path) -> None:
     (root / "etc/fstab").write_text("")
 
 
-def _install(root: Path, on_host: Callable[..., None]) -> None:
+def _packages(repository: Path) -> list[str]:
+    """Folders of the packages, by the wheel."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    packages: list[str] = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    return packages
+
+
+def _install(repository: Path, root: Path, on_host: Callable[..., None]) -> None:
     """Install Pallas as `systemd/README.md` says, with the libraries of the tests' environment."""
     target = root / "opt/pallas"
     packages = target / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
     shutil.rmtree(target, ignore_errors=True)
     packages.mkdir(parents=True)
-    for package in PACKAGES:
+    for package in _packages(repository):
         copy = packages / Path(package).name
-        shutil.copytree(REPOSITORY / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(repository / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(packages, quiet=2, stripdir=str(root), prependdir="/")
     (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()))
     binaries = target / "bin"
@@ -308,11 +315,11 @@ def _install(root: Path, on_host: Callable[..., None]) -> None:
         ("tmpfiles.d/pallas.conf", "etc/tmpfiles.d"),
     ):
         (root / place).mkdir(exist_ok=True)
-        shutil.copy(REPOSITORY / "systemd" / source, root / place)
+        shutil.copy(repository / "systemd" / source, root / place)
     on_host("systemd-sysusers", "--root={root}", "{root}/etc/sysusers.d/pallas.conf")
     on_host("systemd-tmpfiles", "--root={root}", "--create", "{root}/etc/tmpfiles.d/pallas.conf")
     drop_ins = root / f"etc/systemd/system/{UNIT}.d"
-    drop_ins.mkdir()
+    drop_ins.mkdir(exist_ok=True)
     # The tests' interpreter may live where the unit hides things from agents.
     paths = " ".join(_interpreter_paths())
     (drop_ins / "interpreter.conf").write_text(f"[Service]\nProtectHome=tmpfs\nBindReadOnlyPaths={paths}\n")
