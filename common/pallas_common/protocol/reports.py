@@ -26,6 +26,35 @@ class StageReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartReport:
+    """One of the agents that the served agent is made of, or itself."""
+
+    name: str
+    kind: str
+    """fast-agent's word: `agent`, `router`, `chain`, …"""
+    model: str | None
+    """`provider.model-name`; None if it asks none."""
+    agents: tuple[str, ...] = ()
+    """The parts that it uses."""
+    servers: tuple[str, ...] = ()
+    """The MCP servers that it uses."""
+    tools: tuple[str, ...] = ()
+    """What it could call at the start, as far as servers answered that do not know who calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReport:
+    """A downstream MCP server, as it is configured."""
+
+    name: str
+    transport: Literal["http", "sse", "stdio"]
+    target: str
+    """Its address without credentials and query, or the command and what it runs."""
+    forwards_bearer: bool = False
+    """Whether it gets the caller's bearer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyReport:
     """The agent's module is imported, one instance was made and disposed of, and the port is served."""
 
@@ -35,6 +64,12 @@ class ReadyReport:
     """What the registry may publish for this agent's own model."""
     served: str | None = None
     """What the served agent is called in its module, where that may be another name."""
+    parts: tuple[PartReport, ...] = ()
+    """What the served agent is made of: itself first."""
+    servers: tuple[ServerReport, ...] = ()
+    """What the parts use."""
+    left_out: int = 0
+    """Parts, servers and tools that had no room in this report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

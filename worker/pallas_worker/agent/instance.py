@@ -6,6 +6,7 @@ Knows fast-agent's public agents; must not know how they are made, MCP requests 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from pallas_worker.agent.progress import Progress
     from pallas_worker.downstreams.reachability import Attachments
+
+LISTING_TIMEOUT = 2.0
+"""Seconds in which an agent says which tools it has."""
 
 
 class Instance:
@@ -55,6 +59,17 @@ class Instance:
         for name, agent in self._agents.items():
             if (llm := getattr(agent, "llm", None)) is not None and (remedy := missing_key(llm)):
                 yield name, remedy, name in needed
+
+    async def tool_names(self) -> dict[str, list[str]]:
+        """Agent → the names of the tools that it can call, of those that say it."""
+        found = {}
+        for name, agent in self._agents.items():
+            with contextlib.suppress(
+                Exception
+            ):  # an agent's code may be in there, and nothing depends on the answer
+                async with asyncio.timeout(LISTING_TIMEOUT):
+                    found[name] = [str(tool.name) for tool in (await agent.list_tools()).tools]
+        return found
 
     async def generate(self, message: PromptMessageExtended, progress: Progress) -> PromptMessageExtended:
         """The agent's answer to `message`, after all its turns and tool calls.

@@ -25,6 +25,7 @@ from pallas_worker.agent.definitions import copies_for_call, needed_by, refuse_v
 from pallas_worker.agent.instance import Instance
 from pallas_worker.agent.models.capabilities import asked_models, vision_of
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
+from pallas_worker.agent.parts import parts_of
 from pallas_worker.agent.pool import Pool
 from pallas_worker.downstreams.reachability import Attachments, Reachability
 from pallas_worker.downstreams.settings import (
@@ -43,13 +44,14 @@ from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from fast_agent.config import MCPServerSettings
     from fast_agent.context import Context
     from fast_agent.core.fastagent import AgentInstance, FastAgent, RunRuntime
     from fast_agent.mcp_server_registry import ServerRegistry
 
+    from pallas_common.protocol.reports import PartReport, ServerReport
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.downstreams.reachability import ObserveOperation
     from pallas_worker.interface.vision import Vision
@@ -99,6 +101,16 @@ class AgentRuntime:
     def model(self) -> str | None:
         """The served agent's model as fast-agent gets it: its own, or else the default, or None."""
         return resolve_model_spec(self._context, model=self._agents[self.agent]["config"].model).model
+
+    def parts(
+        self, tools: Mapping[str, Sequence[str]], qualified: Callable[[str | None], str | None]
+    ) -> tuple[tuple[PartReport, ...], tuple[ServerReport, ...], int]:
+        """What the served agent is made of; see `parts_of`. `qualified` writes a model with its provider."""
+
+        def model_of(config: Any) -> str | None:
+            return qualified(resolve_model_spec(self._context, model=config.model).model)
+
+        return parts_of(self.agent, self._agents, self.downstreams, tools, model_of)
 
     @property
     def secret_keys(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fast_agent.core.exceptions import (
     EnvironmentStartupError,
@@ -57,7 +57,7 @@ from pallas_worker.telemetry.tracing import close_tracing, open_tracing, untrace
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from fast_agent.config import Settings
 
@@ -102,9 +102,9 @@ async def serve(
         with untraced():
             async with open_runtime(fast, spec.agent) as runtime:
                 known.add(runtime.secret_keys)
-                failure = await _unless(stopping, _try_one_instance(runtime, code))
-                if not stopping.is_set():
-                    await _serve(spec, runtime, settings, failure, listener, report, stopping)
+                trial = await _unless(stopping, _try_one_instance(runtime, code))
+                if trial is not None and not stopping.is_set():
+                    await _serve(spec, runtime, settings, trial, listener, report, stopping)
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
@@ -117,14 +117,14 @@ async def _serve(
     spec: WorkerSpec,
     runtime: AgentRuntime,
     settings: Settings,
-    failure: str | None,
+    trial: Trial,
     listener: socket.socket,
     report: Callable[[Report], None],
     stopping: asyncio.Event,
 ) -> None:
     def provider_of_model(model: AskedModel) -> ProviderSettings | None:
         provider = provider_of(model, settings, os.environ)
-        if provider is not None and provider.api_key is None and failure is None:
+        if provider is not None and provider.api_key is None and trial.failure is None:
             return (
                 None  # it has credentials of another kind, such as ANTHROPIC_AUTH_TOKEN: only calls can show
             )
@@ -135,7 +135,7 @@ async def _serve(
         runtime.downstreams,
         providers_for(runtime.asked_models, provider_of_model),
         report,
-        failure=failure,
+        failure=trial.failure,
         unattached=runtime.reachability.watched_down,
         attach_again=runtime.attach_again,
         interval=spec.probe_interval,
@@ -168,7 +168,17 @@ async def _serve(
                 heart = Heartbeat(interval=spec.liveness_interval)
                 report(heart)
                 model = _qualified(runtime.model)
-                report(ReadyReport(model=model, capabilities=published, served=runtime.agent))
+                parts, servers, left_out = runtime.parts(trial.tools, _qualified)
+                report(
+                    ReadyReport(
+                        model=model,
+                        capabilities=published,
+                        served=runtime.agent,
+                        parts=parts,
+                        servers=servers,
+                        left_out=left_out,
+                    )
+                )
                 # Only now: readiness does not wait for what is done ahead of calls, or beside them.
                 warming = asyncio.create_task(runtime.keep_warm(calls.observe))
                 background += [
@@ -237,12 +247,19 @@ def _advice(error: FastAgentError) -> str:
     return format_fast_agent_error(error)
 
 
-async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> str | None:
-    """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports.
+class Trial(NamedTuple):
+    """What the making of an instance has shown."""
 
-    Returns why no call can be answered and what to do about it, in one line; None if nothing is known to be wrong.
-    """
+    failure: str | None
+    """Why no call can be answered and what to do about it, in one line; None if nothing is known to be wrong."""
+    tools: Mapping[str, Sequence[str]]
+    """By agent, the names of the tools that it can call."""
+
+
+async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> Trial:
+    """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports."""
     failure: str | None = None
+    tools: Mapping[str, Sequence[str]] = {}
     for server in runtime.downstreams:
         for header, variable in unset_variables(server):
             _log.warning(f"server {server.name}: the header {header} names {variable}, which is not set")
@@ -254,6 +271,7 @@ async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> str | None
                 else:
                     _log.warning(f"the LLM of {name}, which is only asked as a tool: {remedy}")
             share_tls_with_providers()
+            tools = await instance.tool_names()
     except ProviderKeyError as error:
         _log.warning(f"no instance can be made: {key_remedy(error)}")
         failure = None if runtime.takes_callers_keys else key_remedy(error)
@@ -261,7 +279,7 @@ async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> str | None
         raise
     except Exception as error:
         raise AgentError(code.describe(error), permanent=False) from error
-    return failure
+    return Trial(failure, tools)
 
 
 async def _unless[Result](stopping: asyncio.Event, work: Coroutine[None, None, Result]) -> Result | None:

@@ -59,6 +59,10 @@ def test_the_model_is_published(worker: RunningWorker) -> None:
     (ready,) = [report for report in worker.reports if isinstance(report, ReadyReport)]
     assert ready.model == "openai.stub-model"
     assert ready.capabilities == spec()["capabilities"]
+    (part,) = ready.parts
+    assert (part.name, part.model, part.servers) == ("demo", "openai.stub-model", ("tools",))
+    assert "tools__echo" in part.tools
+    assert [(server.name, server.transport) for server in ready.servers] == [("tools", "http")]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from pallas_common.protocol.reports import HealthReport, Heartbeat, ReadyReport, StageReport
+from pallas_common.protocol.reports import HealthReport, Heartbeat, PartReport, ReadyReport, StageReport
 from support.data.image_data import PNG
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, ask, call, project, text
@@ -74,7 +74,12 @@ def test_the_stages_of_the_start(worker: RunningWorker) -> None:
         StageReport(stage="creating"),
         StageReport(stage="serving"),
         Heartbeat(interval=5.0),
-        ReadyReport(model="fast-agent.passthrough", capabilities=None, served="demo"),
+        ReadyReport(
+            model="fast-agent.passthrough",
+            capabilities=None,
+            served="demo",
+            parts=(PartReport(name="demo", kind="agent", model="fast-agent.passthrough"),),
+        ),
     ]
     assert worker.reports[: len(stages)] == stages
     assert {type(report) for report in worker.reports[len(stages) :]} <= {HealthReport, Heartbeat}
