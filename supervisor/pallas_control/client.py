@@ -13,7 +13,13 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from pallas_control.errors import ControlError, ForbiddenError, RefusedError, UnreachableError
+from pallas_control.errors import (
+    ControlError,
+    ForbiddenError,
+    RefusedError,
+    UnknownAgentError,
+    UnreachableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +54,7 @@ class Control:
 
         Raises:
             UnreachableError: nothing answers on the socket.
+            UnknownAgentError: an agent that the request names is not deployed.
             RefusedError: the answer's status is not in `accept`.
         """
         with self._exchange("GET", path, timeout=timeout) as response:
@@ -119,5 +126,6 @@ def _object(response: http.client.HTTPResponse, accept: Sequence[int]) -> dict[s
             "object): check --socket and PALLAS_CONTROL_SOCKET"
         )
     if response.status not in accept:
-        raise RefusedError(response.status, document)
+        unknown = response.status == http.client.NOT_FOUND
+        raise (UnknownAgentError if unknown else RefusedError)(response.status, document)
     return document

@@ -35,3 +35,7 @@ class RefusedError(ControlError):
         message = str(document.get("error") or f"the supervisor answered with HTTP status {status}")
         super().__init__(message, details=[str(line) for line in document.get("problems") or ()])
         self.document = document
+
+
+class UnknownAgentError(RefusedError):
+    """An agent that was named is not deployed; the message says which, and what may have been meant."""

@@ -48,6 +48,12 @@ class StatusUnknown(Failure):
     exit_code = EXIT_UNKNOWN
 
 
+class NoSuchAgent(Failure):
+    """An agent that was named is not deployed: wrong usage, as a mistyped verb is."""
+
+    exit_code = EXIT_USAGE
+
+
 class InvalidConfiguration(Failure):
     """What `check` read is wrong; the same exit status as `pallas` has for it."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, override
 import click
 
 from pallas_common.problems import did_you_mean, quoted
-from pallas_control.errors import ControlError
-from pallasctl.failures import Failure
+from pallas_control.errors import ControlError, UnknownAgentError
+from pallasctl.failures import EXIT_INTERRUPTED, Failure, NoSuchAgent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,5 +56,9 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+        except UnknownAgentError as error:
+            raise NoSuchAgent(error.message) from error
         except ControlError as error:
             raise Failure(error.message, details=error.details) from error

@@ -21,6 +21,7 @@ VERBS: Mapping[str, str] = {
     "stop": "pallasctl.verbs.agents.stop",
     "restart": "pallasctl.verbs.agents.restart",
     "wait": "pallasctl.verbs.agents.wait",
+    "ask": "pallasctl.verbs.talk.ask",
     "logs": "pallasctl.verbs.state.logs",
     "health": "pallasctl.verbs.state.health",
     "reload": "pallasctl.verbs.configuration.reload",

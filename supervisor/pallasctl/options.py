@@ -67,6 +67,11 @@ socket_option = click.option(
     help="Control socket of the supervisor (or PALLAS_CONTROL_SOCKET).",
 )
 agent_argument = click.argument("agent", metavar="AGENT", shell_complete=_complete_agent)
+conversation_option = click.option(
+    "--conversation-id",
+    metavar="ID",
+    help="Stands in the agent's log and on its traces, to be found by.",
+)
 agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=_complete_agent)
 all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
 

@@ -8,13 +8,13 @@ from dataclasses import MISSING, fields
 import pytest
 import yaml
 
+from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
 from pallas_common.protocol.llm import ModelCapabilities
 from pallas_registry.deployment import agent_entry, agents_file
 from pallas_registry.deployment.agents_file import parse_deployment
 from pallas_registry.deployment.model import Agent, Deployment
 from pallas_registry.fastagent_files import models as model_settings
 from pallas_supervisor.reload.plan import ACTIONS
-from pallas_worker.interface.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
 from support.data.agents_text import parse
 from support.repository import ROOT
 

@@ -118,7 +118,7 @@ def test_every_verb_on_the_real_supervisor(fleet: Fleet) -> None:
     assert after["research"] == before["research"]
     assert after["engineering"] != before["engineering"]
     unknown = fleet.ctl("restart", "nobody")
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert "nobody" in unknown.stderr
     assert "research" in unknown.stderr
 

@@ -11,22 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES, image_type
 from pallas_worker.interface.errors import ArgumentError
-
-MIME_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What LLM providers take as an image; a model may take fewer."""
-MAX_IMAGES = 20
-"""Images of one message, be it the turn or a row of the history."""
-MAX_IMAGE_BYTES = 20 * 1024 * 1024
-"""Bytes of one image, decoded: the most that any of the big providers takes."""
-
-_SIGNATURES = {
-    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
-    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
-    "image/gif": re.compile(rb"GIF8[79]a"),
-    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
-}
-"""How the content of each type begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +80,7 @@ def _parse_image(entry: object, where: str) -> Image:
             f"{where}.mime_type must be one of {', '.join(MIME_TYPES)}, not {mime_type[:80]!r}"
         )
     decoded = _decode(data, f"{where}.data")
-    if not _SIGNATURES[mime_type].match(decoded):
-        found = next((type_ for type_, begins in _SIGNATURES.items() if begins.match(decoded)), None)
+    if (found := image_type(decoded)) != mime_type:
         content = f"is {found} by its content" if found else "does not begin as an image does"
         raise ArgumentError(f"{where}.data {content}, and its mime_type says {mime_type}")
     return Image(data, mime_type)

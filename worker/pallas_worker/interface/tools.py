@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from mcp_types import Prompt, Tool
 
+from pallas_common.protocol.images import MIME_TYPES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import History, parse_history
-from pallas_worker.interface.images import MIME_TYPES, Image, parse_images
+from pallas_worker.interface.images import Image, parse_images
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pallas_common.protocol.images import MIME_TYPES
 from pallas_worker.interface.errors import ArgumentError
-from pallas_worker.interface.images import MIME_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pallas_control.client import GRACE
-from pallas_control.errors import RefusedError
+from pallas_control.errors import RefusedError, UnknownAgentError
 from pallasctl import options
 from pallasctl.failures import Failure
 from pallasctl.text import STATE_COLOURS, one_line, paint
@@ -55,6 +55,8 @@ def ask(path: str, body: dict[str, Any], timeout: float, goal: str) -> VerbDocum
     """
     try:
         document: VerbDocument = options.control().post(path, body, timeout=timeout + GRACE)
+    except UnknownAgentError:
+        raise
     except RefusedError as refusal:
         late = [_line(agent) for agent in refusal.document.get("agents", ()) if agent["state"] != goal]
         raise Failure(refusal.message, details=[*refusal.details, *late]) from None

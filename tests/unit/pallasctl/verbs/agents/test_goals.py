@@ -79,9 +79,10 @@ def test_time_out(fake: FakeControl) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(404, "no agent is called `x`"), (409, "research is needed by jarvis")]
+    ("status", "error", "exit_status"),
+    [(404, "there is no agent 'x'; the agents are: a", 2), (409, "research is needed by jarvis", 1)],
 )
-def test_refused(fake: FakeControl, status: int, error: str) -> None:
+def test_refused(fake: FakeControl, status: int, error: str, exit_status: int) -> None:
     fake.answer("/v1/stop", {"error": error}, status)
     result = fake.run("stop", "x")
-    assert (result.exit_code, result.stderr) == (1, f"pallasctl: {error}\n")
+    assert (result.exit_code, result.stderr) == (exit_status, f"pallasctl: {error}\n")

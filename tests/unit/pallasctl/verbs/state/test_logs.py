@@ -146,9 +146,9 @@ def test_the_empty_line_is_not_shown(fake: FakeControl) -> None:
 
 
 def test_unknown_agent(fake: FakeControl) -> None:
-    fake.answer("/v1/logs", {"error": "no agent is called `x`; the agents are: a"}, 404)
+    fake.answer("/v1/logs", {"error": "there is no agent 'x'; the agents are: a"}, 404)
     result = fake.run("logs", "x")
-    assert (result.exit_code, result.stderr) == (1, "pallasctl: no agent is called `x`; the agents are: a\n")
+    assert (result.exit_code, result.stderr) == (2, "pallasctl: there is no agent 'x'; the agents are: a\n")
 
 
 def follow(fake: FakeControl) -> subprocess.Popen[str]:
