@@ -26,6 +26,7 @@ from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.runtime_directory import control_socket, ensure_private
 from pallas_registry.environment.variables import log_file, logs_to_stderr
+from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
@@ -169,6 +170,7 @@ def _control_server(
         OperatorVerbs(engine),
         reloading,
         lambda: engine.now() - since,
+        Descriptions(engine, manager.drift, manager.status, manager.log_router, manager.exits),
     )
     listener = _control_listener(path)
     stack.callback(listener.close)

@@ -30,6 +30,7 @@ from pallas_supervisor.lifecycle.events import (
     CancelReplacement,
     DependenciesReady,
     DependencyLost,
+    Died,
     Elapsed,
     Event,
     KillNow,
@@ -211,6 +212,8 @@ class Engine:
         else:
             del self.unkillable[name]
         self._cancel_timers(before, after)
+        if isinstance(event, Died) and before.may_live(event.generation) and name in self.agents:
+            self.observers.ended(before, event)
         if _seen(before) != _seen(after):
             self._announce(Transition(before, after))
         for effect in taken.effects:

@@ -5,6 +5,7 @@ Wiring only: each part is passed what it uses, and none is passed the manager.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from pallas_supervisor.agents.engine import Engine
@@ -14,6 +15,7 @@ from pallas_supervisor.agents.reports_in import ReportsIn
 from pallas_supervisor.agents.status import StatusView
 from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, policies_of
 from pallas_supervisor.health.history import HealthHistory
+from pallas_supervisor.health.past_exits import PastExits
 from pallas_supervisor.health.reports import WorkerReports
 from pallas_supervisor.logs.transitions import log_transition
 from pallas_supervisor.monitors.reactions import Reactions
@@ -127,6 +129,7 @@ class AgentManager:
         )
         self.metrics = Metrics(self.facts, store.families)
         self.status = StatusView(engine, reports, history, drift, self.metrics.workers.resident_memory)
+        self.exits = PastExits(log_router, self._started, time.time)
         self.reports_in = ReportsIn(
             engine,
             self.monitors,
@@ -153,6 +156,7 @@ class AgentManager:
         )
         observers.restart_counted.add(self.metrics.count_restart)
         observers.start_observed.add(self.metrics.observe_start)
+        observers.ended.add(self.exits.note)
         observers.process_gone.add(
             self.monitors.process_gone,
             lambda worker_id: self.store.process_gone(*worker_id),
@@ -164,12 +168,17 @@ class AgentManager:
             self.log_router.forget,
             self.reports_in.agent_removed,
             self.drift.agent_removed,
+            self.exits.forget,
         )
         observers.configuration_changed.add(take_over, self.drift.configuration_changed)
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)
         return None if worker is None else worker.pid
+
+    def _started(self, worker_id: WorkerId) -> float | None:
+        worker = self.launcher.worker(worker_id)
+        return None if worker is None else worker.launch_info.at
 
     def _log_transition(self, change: Transition) -> None:
         after = change.after

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_registry.source import Configuration
-    from pallas_supervisor.lifecycle.states import Transition, WorkerId
+    from pallas_supervisor.lifecycle.events import Died
+    from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
 
 
 _log = get_logger("pallas.supervisor.engine")
@@ -46,6 +47,8 @@ class AgentObservers:
         """An agent's worker is started again; with the reason."""
         self.start_observed: Observers[str, float] = Observers()
         """An agent's worker has become ready; with the seconds since its spawn."""
+        self.ended: Observers[Agent, Died] = Observers()
+        """A worker's process has ended, and all that it wrote is read; with the agent as it was until then."""
         self.process_gone: Observers[WorkerId] = Observers()
         """Nothing is left of a worker."""
         self.agent_removed: Observers[str] = Observers()

@@ -13,6 +13,7 @@ from pallas_common.logs.levels import Levels
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import ModelSettings
 from pallas_registry.source import Configuration
+from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
@@ -115,6 +116,7 @@ class Rig:
             self.operations,
             self.reloading,
             manager.engine.now,
+            Descriptions(manager.engine, manager.drift, manager.status, manager.log_router, manager.exits),
         )
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pallas_common.problems import ConfigurationError, shortened
 from pallas_common.times import ago
 from pallas_registry.catalogue.entries import page_url
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
+from pallas_supervisor.http.control.describe import DescribeRoutes
 from pallas_supervisor.http.control.logs import LogRoute
 from pallas_supervisor.http.control.requests import (
     BadRequestError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from pallas_supervisor.agents.description.agent import Descriptions
     from pallas_supervisor.agents.reload import Reloading
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
@@ -57,10 +59,12 @@ def control_api(
     operations: OperatorVerbs,
     reloading: Reloading,
     age: Callable[[], float],
+    descriptions: Descriptions,
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
     api = _ControlApi(status, drift, operations, reloading, age)
     logs = LogRoute(operations, log_router)
+    describe = DescribeRoutes(descriptions)
     return Starlette(
         routes=[
             Route("/v1/status", api.status),
@@ -71,6 +75,8 @@ def control_api(
             Route("/v1/wait", api.wait, methods=["POST"]),
             Route("/v1/reload", api.reload, methods=["POST"]),
             Route("/v1/logs", logs.get),
+            Route("/v1/agents/{name}", describe.agent),
+            Route("/v1/configuration", describe.configuration),
         ],
         exception_handlers={
             BadRequestError: _failure(422),

@@ -1,0 +1,119 @@
+"""What is in effect for an agent and for the deployment, each value with the place that it comes from. Pure.
+
+Knows the frozen facts and where they stand in `agents.yaml`; values of variables that may be secrets are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from pallas_common.protocol.agent_settings import effects
+from pallas_common.protocol.probe_interval import INTERVAL_VARIABLE
+from pallas_common.secrets.patterns import is_secret_name, redact
+from pallas_registry.deployment.model import Agent, Deployment
+from pallas_registry.environment.dotenv import DOTENV
+from pallas_registry.fastagent_files.models import FILE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pallas_common.secrets.values import KnownSecrets
+    from pallas_registry.deployment.model import Place
+    from pallas_registry.source import Configuration
+
+    type Row = dict[str, Any]
+    """`name`, `value`, `from` (`agents.yaml`, `defaults`, `built in`, …) and `line`, None where there is none."""
+
+ENTRY, SHARED, BUILT_IN = "agents.yaml", "defaults", "built in"
+"""What `from` says: the entry itself, `defaults:` of the same file, or neither."""
+
+AGENT_FIELDS = tuple(name for name in effects(dataclasses.fields(Agent)) if name != "env")
+DEPLOYMENT_FIELDS = tuple(effects(dataclasses.fields(Deployment)))
+
+
+def agent_settings(agent: Agent) -> list[Row]:
+    """All that is in effect for the agent, its variables apart; of what need not be said, what is set."""
+    rows = []
+    for name in AGENT_FIELDS:
+        value = getattr(agent, name)
+        if name in _OPTIONAL and value is None:
+            continue
+        rows.append({"name": name, "value": _json(value), **_origin(agent.places.get(name))})
+    return rows
+
+
+_OPTIONAL = {
+    each.name for each in dataclasses.fields(Agent) if each.default is None and "rule" not in each.metadata
+} | {"module", "card"}
+
+
+def deployment_settings(deployment: Deployment) -> list[Row]:
+    """All that is in effect for the deployment, in the order in which the file is usually written."""
+    names = sorted(DEPLOYMENT_FIELDS, key=_ORDER.index)
+    return [
+        {
+            "name": name,
+            "value": _json(getattr(deployment, name)),
+            **_origin(deployment.places.get(name)),
+        }
+        for name in names
+    ]
+
+
+_ORDER = ("name", "version", "namespace", "host", "hosts", "bind", "registry_port", "max_surge")
+
+
+def variables(agent: Agent, secrets: KnownSecrets) -> list[Row]:
+    """The variables of the agent's `env`; `value` is None and `hidden` true where it may be a secret."""
+    rows = []
+    for name, value in agent.env.items():
+        hidden = (
+            is_secret_name(name)
+            or name.upper().endswith("_HEADERS")
+            or redact(value) != value
+            or secrets.strike(value) != value
+        )
+        place = agent.places.get(f"env.{name}")
+        rows.append(
+            {"name": name, "value": None if hidden else value, "hidden": hidden, **_origin(place)},
+        )
+    return rows
+
+
+def environment_settings(taken: Configuration, environ: Mapping[str, str]) -> list[Row]:
+    """What is set for all agents elsewhere than in `agents.yaml`.
+
+    Args:
+        environ: the environment, with what `.env` has added.
+    """
+
+    def origin(variable: str, otherwise: Callable[[], str]) -> str:
+        if not environ.get(variable):
+            return otherwise()
+        return f"{variable} ({DOTENV if variable in taken.dotenv else 'environment'})"
+
+    settings = taken.settings
+    rows: list[tuple[str, object, str]] = [
+        ("default_model", settings.default_model, FILE_NAME if settings.default_model else BUILT_IN),
+        (
+            "log_level",
+            taken.levels.pallas,
+            origin("PALLAS_LOG_LEVEL", lambda: FILE_NAME if settings.log_level else BUILT_IN),
+        ),
+        ("root_log_level", taken.levels.root, origin("PALLAS_ROOT_LOG_LEVEL", lambda: "follows log_level")),
+        ("probe_interval", taken.probe_interval, origin(INTERVAL_VARIABLE, lambda: BUILT_IN)),
+    ]
+    return [{"name": name, "value": value, "from": from_, "line": None} for name, value, from_ in rows]
+
+
+def _origin(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {"from": BUILT_IN, "line": None}
+    return {"from": SHARED if place.shared else ENTRY, "line": place.line}
+
+
+def _json(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
