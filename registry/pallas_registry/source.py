@@ -93,7 +93,7 @@ def read_configuration(
     dotenv = collect(lambda: load_dotenv(directory, environ), problems) or {}
     together = {**environ, **dotenv}
     file = path or deployment_path(together)
-    deployment = collect(lambda: _narrowed(read_deployment(file), file, only), problems)
+    deployment = collect(lambda: _narrowed(read_deployment(file, directory), file, only), problems)
     settings = collect(lambda: read_model_settings(directory, together), problems)
     level = settings.log_level if settings is not None else None
     chosen = collect(lambda: levels(together, level), problems)

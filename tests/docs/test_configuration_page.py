@@ -11,7 +11,7 @@ import yaml
 from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
 from pallas_common.protocol.llm import ModelCapabilities
 from pallas_registry.deployment import agent_entry, agents_file
-from pallas_registry.deployment.agents_file import parse_deployment
+from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import Agent, Deployment
 from pallas_registry.fastagent_files import models as model_settings
 from pallas_supervisor.reload.plan import ACTIONS
@@ -45,9 +45,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
         if isinstance(field.default, str | float | int):
             shown = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
             assert default(field.name) == f"`{shown}`", field.name
-        elif (
-            field.default is MISSING and field.default_factory is MISSING and field.name in ("module", "port")
-        ):
+        elif field.default is MISSING and field.default_factory is MISSING and field.name == "port":
             assert default(field.name) == "required"
     said = {field.name: field.default for field in fields(Deployment)}
     assert default("version") == f'`"{said["version"]}"`'
@@ -81,7 +79,7 @@ def test_the_example_is_right() -> None:
     assert deployment.agents["jarvis"].max_queue == 16
     assert deployment.agents["research"].max_concurrency == 8
     quickstart = ROOT / "examples" / "quickstart" / "agents.yaml"
-    assert parse_deployment(quickstart.read_bytes(), quickstart).agents.keys() == (
+    assert read_deployment(quickstart).agents.keys() == (
         yaml.safe_load(quickstart.read_text())["agents"].keys()
     )
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pallas_common.problems import ConfigurationError
 from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, WholeNumber
+from pallas_registry.deployment.agent_entry import Look
 from pallas_registry.deployment.agents_file import parse_deployment
 from support.repository import ROOT
 
@@ -29,7 +30,7 @@ GOOD: dict[str, Any] = {"name": "demo", "agents": {"one": {"module": "agents.one
 def pallas_accepts(document: object) -> bool:
     data = yaml.safe_dump(document, allow_unicode=True).encode()
     try:
-        parse_deployment(data, Path("agents.yaml"), lambda _: True)
+        parse_deployment(data, Path("agents.yaml"), Look(lambda _: True, lambda _: None))
     except ConfigurationError:
         return False
     return True

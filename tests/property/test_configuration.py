@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pallas_common.problems import MOST_PROBLEMS, ConfigurationError, Problem
 from pallas_common.secrets.values import secrets_in
 from pallas_registry.deployment import agent_entry, agents_file
+from pallas_registry.deployment.agent_entry import Look
 from pallas_registry.deployment.agents_file import parse_deployment
 from pallas_registry.deployment.model import Deployment
 from pallas_registry.environment.dotenv import parse_dotenv, worker_environment
@@ -115,7 +116,7 @@ def or_problems[T](read: Callable[[], T]) -> T | None:
 @given(mutated(AGENTS))
 @example(AGENTS)
 def test_agents_yaml(data: bytes) -> None:
-    deployment = or_problems(lambda: parse_deployment(data, PATH, lambda _: True))
+    deployment = or_problems(lambda: parse_deployment(data, PATH, Look(lambda _: True, lambda _: None)))
     assert deployment is None or isinstance(deployment, Deployment)
 
 
@@ -167,5 +168,5 @@ TREES = st.recursive(
 @given(st.dictionaries(st.sampled_from(agents_file.KEYS), TREES))
 def test_any_tree_with_our_keys(tree: dict[str, object]) -> None:
     data = yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "surrogatepass")
-    or_problems(lambda: parse_deployment(data, PATH, lambda _: True))
+    or_problems(lambda: parse_deployment(data, PATH, Look(lambda _: True, lambda _: None)))
     or_problems(lambda: parse_model_settings(data, PATH, {}))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.protocol.agent_settings import AgentSettings
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.llm import ModelCapabilities
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL
 
@@ -51,7 +52,7 @@ class WorkerSpec(AgentSettings):
     """All that one worker is passed, with its agent's settings. Times are in seconds."""
 
     agent: str
-    module: str
+    source: AgentSource
     title: str
     description: str
     version: str
@@ -60,7 +61,7 @@ class WorkerSpec(AgentSettings):
     generation: int
     """Number of this start of the agent, from 1; unique while the supervisor lives."""
     directory: str
-    """Working directory, where the module and the fast-agent configuration are looked up."""
+    """Working directory, where the agent's source and the fast-agent configuration are looked up."""
     listener_outlives: bool = False
     """Whether the service manager keeps the listening socket for the next supervisor: it must not be shut down."""
     allowed_hosts: tuple[str, ...]
@@ -94,6 +95,7 @@ class WorkerSpec(AgentSettings):
             fields = json.loads(data)
             if (capabilities := fields["capabilities"]) is not None:
                 fields["capabilities"] = ModelCapabilities(**capabilities)
+            fields["source"] = AgentSource(**fields["source"])
             fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
             return cls(**fields)
         except (TypeError, KeyError) as error:

@@ -6,7 +6,7 @@ Knows the keys of an agent and their defaults; of the other agents only their na
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pallas_common.problems import quoted
 from pallas_common.protocol.agent_settings import (
@@ -19,8 +19,11 @@ from pallas_common.protocol.agent_settings import (
     WholeNumber,
     effects,
 )
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_registry.deployment.model import Agent, Place
 from pallas_registry.reading import rules
+from pallas_registry.reading.rules import Complaint
+from pallas_registry.reading.sources import card_source, module_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -32,6 +35,15 @@ UNREAD_PORT = 0
 """Stands for a port that is missing or was refused."""
 
 BUILT_IN = AgentSettings()
+
+
+class Look(NamedTuple):
+    """How files are looked at that an entry names."""
+
+    is_executable: Callable[[Path], bool]
+    at_source: Callable[[AgentSource], Complaint | None]
+    """What is wrong with the file of a source."""
+
 
 SHARED_KEYS = tuple(RULES)
 KEYS = tuple(effects(dataclasses.fields(Agent)))
@@ -48,7 +60,7 @@ def read_agent(
     fields: Fields,
     agents: Collection[str],
     folder: Path,
-    is_executable: Callable[[Path], bool],
+    look: Look,
     defaults: AgentSettings = BUILT_IN,
     shared: Mapping[str, Place] | None = None,
 ) -> Agent:
@@ -56,25 +68,27 @@ def read_agent(
 
     `agents` are the names of all agents of the file and `folder` is where the file lies. `title` becomes
     `name.title()`, `description` the title. `python` becomes an absolute path, with symbolic links kept: a
-    virtual environment is found by the link's own place. `env` values are taken as they are written.
-    `defaults` are the settings of those agents that do not say them, `shared` where they stand.
+    virtual environment is found by the link's own place. Files that the entry names are looked at with
+    `look`. `env` values are taken as they are written. `defaults` are the settings of those agents that
+    do not say them, `shared` where they stand.
     """
     fields.only(KEYS)
     if complaint := rules.agent_name(name):
         fields.refuse("", *complaint)
-    fields.require("module", "name the Python module that defines the agent, as in `module: agents.jarvis`")
+    _require_source(fields)
     fields.require("port", "give the agent a port of its own, as in `port: 8201`")
     title = fields.line_of_text("title", rules.published_text) or name.title()
     return Agent(
         **_settings(fields, defaults),
         name=name,
-        module=fields.text("module", rules.module) or "",
+        module=_source(fields, "module", module_source, look.at_source),
+        card=_source(fields, "card", card_source, look.at_source),
         port=fields.whole_number("port", 1, 65535) or UNREAD_PORT,
         title=title,
         description=fields.line_of_text("description", rules.published_text) or title,
         depends_on=_dependencies(name, fields, agents),
         icon=fields.text("icon", rules.icon),
-        python=_python(fields, folder, is_executable),
+        python=_python(fields, folder, look.is_executable),
         env=_environment(fields),
         line=fields.own_line,
         places={**(shared or {}), **_places(fields)},
@@ -90,6 +104,37 @@ def _places(fields: Fields) -> dict[str, Place]:
     lines = fields.key_lines()
     lines |= {f"env.{name}": line for name, line in fields.key_lines("env").items()}
     return {key: Place(line) for key, line in lines.items()}
+
+
+def _require_source(fields: Fields) -> None:
+    """Refuse an entry that does not say what its agent is made from, or says it twice."""
+    if "module" in fields and "card" in fields:
+        fields.refuse(
+            "card", "stands beside `module:`, and an agent is made from one of them", "remove one of the two"
+        )
+    elif "card" not in fields:
+        fields.require(
+            "module",
+            "name the Python module that defines the agent, as in `module: agents.jarvis`, or its agent card, as in "
+            "`card: cards/jarvis.md`",
+        )
+
+
+def _source(
+    fields: Fields,
+    key: str,
+    read: Callable[[str], AgentSource | Complaint],
+    complaint_about: Callable[[AgentSource], Complaint | None],
+) -> AgentSource | None:
+    text = fields.text(key)
+    if text is None:
+        return None
+    found = read(text)
+    complaint = found if isinstance(found, Complaint) else complaint_about(found)
+    if complaint is not None:
+        fields.refuse(key, *complaint)
+        return None
+    return found if isinstance(found, AgentSource) else None
 
 
 def _settings(fields: Fields, inherited: AgentSettings) -> dict[str, Any]:

@@ -14,19 +14,21 @@ from pallas_common.problems import ConfigurationError, Problem, quoted
 from pallas_registry.deployment.agent_entry import (
     BUILT_IN,
     UNREAD_PORT,
+    Look,
     read_agent,
     read_defaults,
     shared_places,
 )
 from pallas_registry.deployment.dependencies import cycles
 from pallas_registry.deployment.model import Agent, Deployment, Place, slug
+from pallas_registry.deployment.source_files import source_complaint
 from pallas_registry.reading import rules
 from pallas_registry.reading.fields import Fields
 from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 DEFAULT_FILE = "agents.yaml"
 PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
@@ -66,13 +68,24 @@ def working_directory() -> Path:
         ) from None
 
 
-def read_deployment(path: Path) -> Deployment:
+def read_deployment(path: Path, directory: Path | None = None) -> Deployment:
     """The deployment that the file at `path` describes. Its `path` is absolute.
+
+    Args:
+        directory: the agents' working directory; None for the folder of the file.
 
     Raises:
         ConfigurationError: the file cannot be read, or anything in it is wrong; all problems, in file order.
     """
-    return parse_deployment(_read(path), path)
+    return parse_deployment(_read(path), path, files_in(directory or path.parent))
+
+
+def files_in(directory: Path) -> Look:
+    """A look at real files, with `directory` as the agents' working directory."""
+    return Look(
+        is_executable=lambda path: path.is_file() and os.access(path, os.X_OK),
+        at_source=lambda source: source_complaint(source, directory),
+    )
 
 
 def deployment_name(path: Path) -> str | None:
@@ -87,14 +100,10 @@ def deployment_name(path: Path) -> str | None:
     return fields.text("name")
 
 
-def parse_deployment(
-    data: bytes,
-    path: Path,
-    is_executable: Callable[[Path], bool] = lambda path: path.is_file() and os.access(path, os.X_OK),
-) -> Deployment:
+def parse_deployment(data: bytes, path: Path, look: Look) -> Deployment:
     """The deployment that `data`, the content of the file at `path`, describes.
 
-    `path` names the file in problems, and its folder is where relative interpreters are looked up.
+    `path` names the file in problems, and its folder is where relative interpreters are looked up, with `look`.
 
     Raises:
         ConfigurationError: anything is wrong; all problems, in file order.
@@ -106,13 +115,13 @@ def parse_deployment(
         raise ConfigurationError([Problem(file, None, "", "is empty", remedy)])
     problems: list[Problem] = []
     fields = Fields(root, file=file, field="", line=1, problems=problems)
-    deployment = _deployment(fields, path, is_executable) if fields.is_mapping else None
+    deployment = _deployment(fields, path, look) if fields.is_mapping else None
     if deployment is None or problems:
         raise ConfigurationError(sorted(problems, key=lambda problem: problem.line or 0))
     return deployment
 
 
-def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool]) -> Deployment:
+def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
     """The deployment as far as it could be read; it is worth something only if no problem was noted."""
     fields.only(KEYS)
     fields.require("name", "name the deployment, as in `name: my-project`")
@@ -140,12 +149,14 @@ def _deployment(fields: Fields, path: Path, is_executable: Callable[[Path], bool
     if section is not None:
         sections = {name: agent for name in section if (agent := section.section(name))}
         agents = {
-            name: read_agent(name, agent, sections, path.parent, is_executable, defaults, places)
+            name: read_agent(name, agent, sections, path.parent, look, defaults, places)
             for name, agent in sections.items()
         }
         if section.is_mapping and not agents:
             section.refuse(
-                "", "names no agent", "describe at least one: its name, then `module:` and `port:`"
+                "",
+                "names no agent",
+                "describe at least one: its name, then `module:` or `card:`, and `port:`",
             )
         _check_ports(agents, sections, registry_port, by_default=default_port is not None)
         _check_slugs(agents, sections)

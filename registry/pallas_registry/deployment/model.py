@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.protocol.agent_settings import AgentSettings, on_change
+from pallas_common.protocol.agent_source import AgentSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from pallas_common.protocol.llm import ModelCapabilities
+
+NOTHING = AgentSource("module", "")
+"""Stands for a source that is missing or was refused."""
 
 
 class Place(NamedTuple):
@@ -31,7 +35,9 @@ class Agent(AgentSettings):
     """One agent of the deployment, with its settings. Fields say what a change of them asks for."""
 
     name: str
-    module: str = field(metadata=on_change("respawn"))
+    module: AgentSource | None = field(default=None, metadata=on_change("respawn"))
+    card: AgentSource | None = field(default=None, metadata=on_change("respawn"))
+    """The one of the two that the entry has."""
     port: int = field(metadata=on_change("rebind"))
     title: str = field(metadata=on_change("respawn"))
     description: str = field(metadata=on_change("respawn"))
@@ -43,6 +49,11 @@ class Agent(AgentSettings):
     """Of the entry; lines are no part of what an agent is: those that differ in them alone are equal."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     """Where the fields are said that the file says; of a variable by `env.NAME`."""
+
+    @property
+    def source(self) -> AgentSource:
+        """What the agent is made from."""
+        return self.module or self.card or NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

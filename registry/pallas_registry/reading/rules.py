@@ -7,10 +7,8 @@ Pure; knows no file and no YAML. The limits of published values are those of the
 from __future__ import annotations
 
 import ipaddress
-import keyword
 import os
 import re
-import sys
 import unicodedata
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -88,28 +86,6 @@ def version(value: str) -> Complaint | None:
             f"{quoted(value)} is not a version", 'write digits, letters and `.+-_`, as in "1.2.3"'
         )
     return None
-
-
-def module(value: str) -> Complaint | None:
-    """A dotted path that Python can import."""
-    if _is_dotted_path(value):
-        first = value.partition(".")[0]
-        if first in sys.stdlib_module_names:
-            return Complaint(f"`{first}` is Python's own module", "rename yours")
-        return None
-    guess = value.removesuffix(".py").strip("./").replace("/", ".")
-    if guess != value and _is_dotted_path(guess):
-        file = Complaint(f"{quoted(value)} is a file, not a module", f"write `{shortened(guess)}`")
-        return module(guess) or file
-    hyphened = next((part for part in guess.split(".") if "-" in part), None)
-    if hyphened is not None and _is_dotted_path(guess.replace("-", "_")):
-        better = shortened(hyphened.replace("-", "_"))
-        return Complaint(
-            f"{quoted(value)} cannot be imported: it has a hyphen", f"rename the file: `{better}`"
-        )
-    return Complaint(
-        f"{quoted(value)} is not a Python module's dotted path", "write it as in `agents.jarvis`"
-    )
 
 
 def icon(value: str) -> Complaint | None:
@@ -208,10 +184,6 @@ def default_bind(host_: str) -> str:
     if address.is_loopback:
         return host_
     return "::" if address.version == 6 else "0.0.0.0"
-
-
-def _is_dotted_path(value: str) -> bool:
-    return all(part.isidentifier() and not keyword.iskeyword(part) for part in value.split("."))
 
 
 def _one_line(value: str, limit: int) -> Complaint | None:

@@ -69,7 +69,7 @@ def worker_spec(
     environment[OWNER_VARIABLE] = f"{name}/{generation}"
     return WorkerSpec(
         agent=name,
-        module=agent.module,
+        source=agent.source,
         title=agent.title,
         description=agent.description,
         version=deployment.version,

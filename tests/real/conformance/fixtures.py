@@ -65,6 +65,7 @@ from mcp_types import (
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.http.mcp_app import WorkerApp
 
@@ -195,7 +196,7 @@ ROUNDS = {
 
 SPEC = WorkerSpec(
     agent="demo",
-    module="",
+    source=AgentSource("module", ""),
     title="Demo",
     description="An agent of the tests",
     version="1.0.0",

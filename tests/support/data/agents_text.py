@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_common.problems import ConfigurationError, Problem
+from pallas_registry.deployment.agent_entry import Look
 from pallas_registry.deployment.agents_file import parse_deployment
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ PATH = Path("agents.yaml")
 
 def parse(text: str | bytes, *, executable: bool = True) -> Deployment:
     data = textwrap.dedent(text).encode() if isinstance(text, str) else text
-    return parse_deployment(data, PATH, lambda _: executable)
+    return parse_deployment(data, PATH, Look(lambda _: executable, lambda _: None))
 
 
 def problems(text: str | bytes, *, executable: bool = True) -> tuple[Problem, ...]:
@@ -40,7 +41,7 @@ def problems_or_none(data: bytes) -> tuple[Problem, ...]:
 def one_agent(*lines: str) -> str:
     """A file whose only agent has these lines, of which the first is line 5 of the file."""
     head = "name: demo\nagents:\n  a:\n    port: 9000\n"
-    module = "" if any(line.startswith("module:") for line in lines) else "    module: m.a\n"
+    module = "" if any(line.startswith(("module:", "card:")) for line in lines) else "    module: m.a\n"
     return head + "".join(f"    {line}\n" for line in lines) + module
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_registry.catalogue.entries import server_entry
 from pallas_registry.deployment.model import Agent, Deployment
 
@@ -15,7 +16,13 @@ SECOND = dt.timedelta(seconds=1)
 
 def deployment(*names: str, **fields: Any) -> Deployment:
     agents = {
-        name: Agent(name=name, module="m", port=8201 + index, title=name.title(), description=f"About {name}")
+        name: Agent(
+            name=name,
+            module=AgentSource("module", "m"),
+            port=8201 + index,
+            title=name.title(),
+            description=f"About {name}",
+        )
         for index, name in enumerate(names)
     }
     values: dict[str, Any] = {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.reports import ReadyReport, Report, decode_report
 from pallas_common.protocol.spec import Descriptors, WorkerSpec
+from pallas_registry.reading.sources import card_source, module_source
 from support.worker.children import SMALL_ENVIRONMENT, Child, forked
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def run_worker(
     directory: Path,
     *,
     module: str = "agents.demo",
+    card: str | None = None,
     agent: str = "demo",
     ready: bool = True,
     environment: dict[str, str] | None = None,
@@ -98,7 +100,7 @@ def run_worker(
     start: Callable[[Descriptors, Mapping[str, str]], Child] = forked,
     **changes: Any,
 ) -> Iterator[RunningWorker]:
-    """Run a worker for `agent` of `module` in `directory` until the block ends; wait until it is ready.
+    """Run a worker for `agent` of `module`, or of `card`, in `directory` until the block ends; wait until it is ready.
 
     `changes` are fields of the `WorkerSpec`; `environment` is added to a small one without any key. With a
     `listener` of an earlier worker, this one takes over from it. What the agent prints goes to our stderr.
@@ -113,7 +115,7 @@ def run_worker(
     metrics.mkdir(exist_ok=True)
     fields: dict[str, Any] = {
         "agent": agent,
-        "module": module,
+        "source": card_source(card) if card is not None else module_source(module),
         "title": "Demo",
         "description": "An agent of the tests",
         "version": "1.0.0",

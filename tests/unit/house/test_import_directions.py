@@ -88,7 +88,7 @@ ROOMS = {
     "pallas_worker.link": "",
     "pallas_worker.agent.models": "interface",
     "pallas_worker.downstreams": ".",
-    "pallas_worker.process.user_module": "interface",
+    "pallas_worker.process.user_module": "fastagent interface",
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",

@@ -30,7 +30,7 @@ def served_agent(entry: str, agents: Mapping[str, Any]) -> str:
     if len(agents) > 1:
         found = ", ".join(sorted(agents))
         raise AgentError(
-            f"the module has no agent called {entry!r}, but several others: {found}; "
+            f"there is no agent called {entry!r}, but several others: {found}; "
             "give the entry in agents.yaml the name of one of them",
             permanent=True,
         )

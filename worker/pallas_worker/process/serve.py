@@ -40,8 +40,7 @@ from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.calls.admission import Admission
 from pallas_worker.calls.call import Calls
 from pallas_worker.downstreams.settings import unset_variables
-from pallas_worker.fastagent.application import check_names, settings_of
-from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
+from pallas_worker.fastagent.application import settings_of
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.health.needs import providers_for
 from pallas_worker.health.report import Health
@@ -88,10 +87,11 @@ async def serve(
         AgentError: the agent cannot be served; its text says why, in one line.
     """
     report(StageReport(stage="importing"))
-    check_names()
-    disable_implicit_sources()
-    code = UserCode(spec.directory, spec.module)
-    fast = load_agents(spec.module, code, report)
+    code = UserCode(spec.directory, spec.source)
+    loaded = await load_agents(spec.source, code, report)
+    fast = loaded.fast
+    for warning in loaded.warnings:
+        _log.warning(warning)
     report(StageReport(stage="creating"))
     settings = settings_of(fast)
     known.add(secrets_in(settings.model_dump()))

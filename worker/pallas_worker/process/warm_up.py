@@ -18,6 +18,7 @@ from fast_agent.config import Settings
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.http.mcp_app import WorkerApp
@@ -60,7 +61,7 @@ async def answered() -> str | None:
 
 _SPEC = WorkerSpec(
     agent="warm-up",
-    module="",
+    source=AgentSource("module", ""),
     title="",
     description="",
     version="",

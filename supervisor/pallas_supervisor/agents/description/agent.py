@@ -101,10 +101,9 @@ class Descriptions:
         }
 
     def _source(self, deployed: DeployedAgent) -> dict[str, Any]:
-        kind = "card" if getattr(deployed, "card", None) is not None else "module"
         return {
-            "kind": kind,
-            "value": str(getattr(deployed, kind)),
+            "kind": deployed.source.key,
+            "value": str(deployed.source),
             "directory": str(self._drift.source.directory),
             "python": deployed.python,
         }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pallas_common.problems import ConfigurationError
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_registry.deployment.agents_file import deployment_path, read_deployment
 from pallas_registry.deployment.model import Agent, Deployment, Place
 from support.data.agents_text import PATH, agent, one_agent, parse, problems
@@ -48,7 +49,7 @@ def test_the_reference_example_is_read_whole() -> None:
         agents={
             "jarvis": Agent(
                 name="jarvis",
-                module="agents.jarvis",
+                module=AgentSource("module", "agents.jarvis"),
                 port=8201,
                 title="Jarvis",
                 description="My assistant",
@@ -56,7 +57,7 @@ def test_the_reference_example_is_read_whole() -> None:
             ),
             "research": Agent(
                 name="research",
-                module="agents.research",
+                module=AgentSource("module", "agents.research"),
                 port=8250,
                 title="Research Agent",
                 description="Web search and knowledge graph",
@@ -112,7 +113,7 @@ def test_defaults() -> None:
         agents={
             "tech_research": Agent(
                 name="tech_research",
-                module="m",
+                module=AgentSource("module", "m"),
                 port=9000,
                 title="Tech_Research",
                 description="Tech_Research",
@@ -146,7 +147,7 @@ def test_every_optional_field() -> None:
     )
     assert read == Agent(
         name="a",
-        module="m.a",
+        module=AgentSource("module", "m.a"),
         port=9000,
         title="The A",
         description="The A",

@@ -8,6 +8,7 @@ from typing import Any
 
 from pallas_common.logs.levels import Levels
 from pallas_common.protocol.agent_settings import RULES, AgentSettings, Choice, settings_of
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
 from pallas_registry.source import Configuration
@@ -16,7 +17,9 @@ from pallas_supervisor.lifecycle.states import Policy
 
 
 def spec(**settings: Any) -> WorkerSpec:
-    agent = Agent(name="a", module="m", port=9000, title="A", description="An agent", **settings)
+    agent = Agent(
+        name="a", module=AgentSource("module", "m"), port=9000, title="A", description="An agent", **settings
+    )
     deployment = Deployment(
         name="demo", agents={"a": agent}, namespace="local.demo", bind="127.0.0.1", path=Path("agents.yaml")
     )
@@ -47,6 +50,8 @@ def test_every_setting_of_an_agent_reaches_its_worker() -> None:
 
 
 def test_a_policy_has_of_the_settings_those_that_it_names() -> None:
-    agent = Agent(name="a", module="m", port=9000, title="A", description="An agent", **OTHERS)
+    agent = Agent(
+        name="a", module=AgentSource("module", "m"), port=9000, title="A", description="An agent", **OTHERS
+    )
     assert asdict(policy_of(agent)) == {field.name: OTHERS[field.name] for field in fields(Policy)}
     assert settings_of(AgentSettings()).items() >= asdict(Policy()).items(), "the same defaults"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.reports import FailedReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY, WorkerSpec
 from pallas_supervisor.lifecycle.events import Died, Reaped, Spawned, SpawnFailed
@@ -91,7 +92,7 @@ class Bench:
         name, generation = worker_id
         return WorkerSpec(
             agent=name,
-            module="agents.research",
+            source=AgentSource("module", "agents.research"),
             title="Research",
             description="Finds things out",
             version="1.0.0",

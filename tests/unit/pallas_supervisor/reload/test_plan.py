@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from pallas_common.protocol.agent_source import AgentSource
 from pallas_registry.deployment.model import Agent as Facts
 from pallas_registry.deployment.model import Deployment
 from pallas_supervisor.reload.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload
 
 
 def facts(name: str, **changes: Any) -> Facts:
-    made = Facts(name=name, module=f"agents.{name}", port=24201, title=name, description=name)
+    made = Facts(
+        name=name, module=AgentSource("module", f"agents.{name}"), port=24201, title=name, description=name
+    )
     return replace(made, **changes)
 
 
@@ -75,7 +78,7 @@ def test_added_removed_and_changed_agents() -> None:
         ({"max_concurrency": 4, "max_queue": 8, "max_request_bytes": 4096}, "respawn"),
         ({"liveness_misses": 0}, "live"),
         ({"liveness_interval": 1.0, "memory_limit": 2**30, "slow_after": 2.0}, "respawn"),
-        ({"module": "agents.other", "port": 24299}, "rebind"),
+        ({"module": AgentSource("module", "agents.other"), "port": 24299}, "rebind"),
     ],
 )
 def test_the_strongest_action_counts(changes: dict[str, object], action: str) -> None:

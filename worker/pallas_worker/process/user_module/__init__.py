@@ -1,1 +1,1 @@
-"""The user's module: its import, and what goes wrong in it."""
+"""What the agent is made from: the import of a module or file, the loading of cards, and what goes wrong in them."""

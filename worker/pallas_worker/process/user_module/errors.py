@@ -6,6 +6,9 @@ author's: it may be of any length, and fail when it is asked for its text.
 
 from __future__ import annotations
 
+import inspect
+import linecache
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +17,8 @@ from pallas_common.problems import shortened
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
+
+    from pallas_common.protocol.agent_source import AgentSource
 
 MAX_MESSAGE = 500
 """Characters of an exception's own text."""
@@ -24,12 +29,18 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class UserCode:
-    """Knows the user's own code from that of libraries: files below the working directory, and the module's package."""
+    """Knows the user's own code from that of libraries: files below the working directory, and the module's package.
 
-    def __init__(self, directory: str, module: str) -> None:
-        self._directory = directory.rstrip("/") + "/"
-        self._module = module
-        self._package = module.partition(".")[0]
+    Args:
+        directory: the working directory, absolute.
+        source: what the agent is made from.
+    """
+
+    def __init__(self, directory: str, source: AgentSource) -> None:
+        self.directory = directory
+        self._below = directory.rstrip("/") + "/"
+        self._module = source.path if source.kind == "module" else None
+        self._package = self._module.partition(".")[0] if self._module is not None else None
 
     def describe(self, error: BaseException) -> str:
         """One line: `agents/jarvis.py:5: ValueError: what it says`, without the place where that is not the user's."""
@@ -44,13 +55,15 @@ class UserCode:
         """The innermost place in the user's code that a thread at `frame` runs: `agents/jarvis.py:5 in work`."""
         while frame is not None:
             if self._is_own(frame):
-                return f"{self._short(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name[:100]}"
+                return (
+                    f"{self.short(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name[:100]}"
+                )
             frame = frame.f_back
         return None
 
     def owns(self, file: str) -> bool:
         """Whether a file, by its absolute path, is below the working directory and of no library."""
-        if not file.startswith(self._directory) or file.startswith(_LIBRARIES):
+        if not file.startswith(self._below) or file.startswith(_LIBRARIES):
             return False
         return not any(part in _INSTALLED for part in Path(file).parts)
 
@@ -59,7 +72,7 @@ class UserCode:
         place = None
         while traceback is not None:
             if self._is_own(traceback.tb_frame):
-                place = f"{self._short(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno}"
+                place = f"{self.short(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno}"
             traceback = traceback.tb_next
         return place
 
@@ -70,31 +83,67 @@ class UserCode:
         if not self.owns(error.filename):
             return None
         line = f":{error.lineno}" if isinstance(error.lineno, int) else ""
-        return f"{self._short(error.filename)}{line}"
+        return f"{self.short(error.filename)}{line}"
 
     def _is_own(self, frame: FrameType) -> bool:
         if self.owns(frame.f_code.co_filename):
             return True
         name = frame.f_globals.get("__name__")
-        return isinstance(name, str) and name.partition(".")[0] == self._package
+        return isinstance(name, str) and self._package is not None and name.partition(".")[0] == self._package
 
-    def _short(self, file: str) -> str:
-        return file.removeprefix(self._directory)
+    def short(self, file: str) -> str:
+        """What people call a file: its path in the working directory, or else all of it."""
+        return file.removeprefix(self._below)
+
+    def place_of(self, function: object) -> str:
+        """Where a function or class of the user's is defined, as a message begins: `agents/a.py:5: `; or nothing."""
+        try:
+            function = inspect.unwrap(function) if callable(function) else function
+            file = inspect.getfile(function)  # type: ignore[arg-type]
+            line = inspect.getsourcelines(function)[1]  # type: ignore[arg-type]
+        except (TypeError, OSError, ValueError):
+            return ""
+        return f"{self.short(file)}:{line}: " if self.owns(file) else ""
 
     def _advice(self, error: BaseException) -> str:
         """What to do, where the error itself does not say it and it is known."""
         if not isinstance(error, ModuleNotFoundError) or not isinstance(error.name, str):
             return ""
         if error.name.partition(".")[0] == "mcp_agent":
-            return "; it is called `fast_agent` now: from fast_agent import FastAgent"
-        if not f"{self._module}.".startswith(f"{error.name}."):
+            return f"; it is called `fast_agent` now: {self._new_import(error)}"
+        if self._module is None or not f"{self._module}.".startswith(f"{error.name}."):
             return ""
-        path = Path(self._directory, *error.name.split("."))
+        path = Path(self.directory, *error.name.split("."))
         if (hyphened := _hyphened(path)) is not None:
             what = "folder" if hyphened.is_dir() else "file"
-            return f"; rename the {what} {self._short(str(hyphened))}: `{path.name}`"
-        missing = f"{self._short(str(path))}{'.py' if error.name == self._module else '/'}"
+            rest = self._module.removeprefix(error.name).replace(".", "/")
+            file = f"{self.short(str(hyphened))}{rest}.py" if rest else self.short(str(hyphened))
+            return (
+                f"; write `module: {file}`, or rename the {what} {self.short(str(hyphened))}: `{path.name}`"
+            )
+        missing = f"{self.short(str(path))}{'.py' if error.name == self._module else '/'}"
         return f"; there is no {missing}: write it, or mend `module:` in agents.yaml"
+
+    def _new_import(self, error: BaseException) -> str:
+        """The edit of the line that imports from fast-agent's old name."""
+        place, line = None, ""
+        traceback = error.__traceback__
+        while traceback is not None:
+            frame = traceback.tb_frame
+            if self._is_own(frame):
+                place = f"{self.short(frame.f_code.co_filename)}, line {traceback.tb_lineno}"
+                line = linecache.getline(frame.f_code.co_filename, traceback.tb_lineno)
+            traceback = traceback.tb_next
+        old = shortened(" ".join(line.split()))
+        if place is None or not old:
+            return "from fast_agent import FastAgent"
+        found = _FROM.match(old)
+        new = f"from fast_agent import {found[1]}" if found else old.replace("mcp_agent", "fast_agent")
+        return f"in {place}, write `{new}` instead of `{old}`"
+
+
+_FROM = re.compile(r"from\s+mcp_agent(?:\.core\.fastagent)?\s+import\s+(\w.*)")
+"""An import from the module that held FastAgent; the others are called as they were."""
 
 
 def said(error: BaseException) -> str:

@@ -1,73 +1,64 @@
-"""The user's module: imported, and its FastAgent found. What is wrong with it is said in the user's terms.
+"""What an agent is made from, loaded: a FastAgent, out of a module, a file, a factory, or agent cards.
 
-Knows Python's import and fast-agent's application class; must not know how an agent is run.
+What is wrong with it is said in the user's terms. Must not know how an agent is run.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fast_agent import FastAgent
-
+from pallas_worker.fastagent.application import check_names
+from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
 from pallas_worker.interface.errors import AgentError
+from pallas_worker.process.user_module.cards import load_cards
 from pallas_worker.process.user_module.import_position import reporting_position
+from pallas_worker.process.user_module.instances import call_factory, find_instance
+from pallas_worker.process.user_module.modules import import_source, namesake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
+    from pathlib import Path
 
+    from fast_agent import FastAgent
+
+    from pallas_common.protocol.agent_source import AgentSource
     from pallas_common.protocol.reports import FailedReport
     from pallas_worker.process.user_module.errors import UserCode
 
-NAME = "fast"
-"""What a module calls its FastAgent."""
 
-MAX_NAMES = 5
-"""Names of other FastAgents that are listed."""
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a source holds."""
+
+    fast: FastAgent
+    files: tuple[Path, ...] = ()
+    """Absolute, of the cards that were read; modules are in `sys.modules`."""
+    warnings: tuple[str, ...] = ()
+    """What was taken as it is and is probably a mistake, one line each."""
 
 
-def load_agents(module: str, code: UserCode, report: Callable[[FailedReport], None]) -> FastAgent:
-    """Import the user's module and find its `fast`. Asked to end meanwhile, the process reports where it is, and does.
+async def load_agents(source: AgentSource, code: UserCode, report: Callable[[FailedReport], None]) -> Loaded:
+    """Load `source`. The working directory is the process's own, and on the module path.
+
+    Runs the user's code. Changes this process: its arguments, its module path, and what fast-agent loads of its own
+    accord. Asked by a signal to end meanwhile, the process reports where it is, and does; so it has to run in the main
+    thread.
 
     Raises:
-        AgentError: there is no such module, it cannot be imported, or it has no `fast`.
+        AgentError: there is no such module or card, it cannot be loaded, or it has no FastAgent.
     """
+    check_names()
+    disable_implicit_sources()
     # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not for it.
-    sys.argv = [module]
+    sys.argv = [source.path]
     try:
         with reporting_position(code, report):
-            imported = importlib.import_module(module)
-            fast = getattr(imported, NAME, None)
+            if source.kind == "card":
+                return Loaded(*load_cards(source, code))
+            found = find_instance(source, import_source(source, code.directory), code)
+            return Loaded(await call_factory(source, found, code) if source.is_factory else found)
     except BaseException as error:
-        raise AgentError(_namesake(module, code) or code.describe(error), permanent=True) from error
-    if isinstance(fast, FastAgent):
-        return fast
-    raise AgentError(_namesake(module, code) or _without(module, imported, fast), permanent=True)
-
-
-def _namesake(module: str, code: UserCode) -> str | None:
-    """The complaint about a module called like one of Python's own, which is what was imported."""
-    package = module.partition(".")[0]
-    spec = getattr(sys.modules.get(package), "__spec__", None)
-    if package not in sys.stdlib_module_names or spec is None or code.owns(str(spec.origin)):
-        return None
-    return f"`{package}` is Python's own module; rename yours"
-
-
-def _without(module: str, imported: ModuleType, fast: object) -> str:
-    """The complaint about a module that has no `fast`, or another thing of that name."""
-    names = list(getattr(imported, "__dict__", {}).items())
-    others = [name for name, value in names if issubclass(type(value), FastAgent) and name != NAME]
-    if fast is None:
-        wrong = f"{module} has no `{NAME}`"
-    else:
-        wrong = f"`{NAME}` of {module} must be a FastAgent, not {type(fast).__name__[:100]}"
-    if len(others) == 1:
-        return f"{wrong}: found a FastAgent called `{others[0]}`; add `{NAME} = {others[0]}`"
-    if others:
-        listed = ", ".join(f"`{name}`" for name in others[:MAX_NAMES])
-        more = ", …" if len(others) > MAX_NAMES else ""
-        return f"{wrong}: found FastAgents called {listed}{more}; add `{NAME} = ` and the one to be served"
-    return f"{wrong}: add {NAME} = FastAgent(...) at module level" if fast is None else wrong
+        said = str(error) if isinstance(error, AgentError) else code.describe(error)
+        raise AgentError(namesake(source, code) or said, permanent=True) from error

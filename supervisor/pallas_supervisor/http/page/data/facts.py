@@ -219,7 +219,7 @@ def _probes(agent: str, report: HealthReport, history: HealthHistory) -> Iterato
 
 def _serves(deployed: DeployedAgent, said: ReadyReport | None) -> str:
     served = said.served if said is not None else None
-    return deployed.module if served in (None, deployed.name) else f"{deployed.module}: {served}"
+    return str(deployed.source) if served in (None, deployed.name) else f"{deployed.source}: {served}"
 
 
 def count_of(totals: Totals) -> Count:
