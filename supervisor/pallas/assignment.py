@@ -29,6 +29,10 @@ class Assignment:
     """Working directory of the agents."""
     only: str | None = None
     """The one agent that is run, without registry and dependencies; None for all."""
+    quiet: bool = False
+    """Whether problems alone are printed."""
+    background: bool = False
+    """Whether nothing is printed any more once the log is open: nobody looks on."""
     inheritance: Inheritance = field(default_factory=Inheritance)
     """What the service manager handed down."""
 

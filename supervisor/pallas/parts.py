@@ -17,6 +17,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pallas.console import open_console, open_terminal
 from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
@@ -34,7 +35,6 @@ from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
 from pallas_supervisor.http.control.peer_credentials import PeerProtocol
 from pallas_supervisor.http.public_api import public_api
-from pallas_supervisor.logs.console import Console
 from pallas_supervisor.logs.rotating_file import claim
 from pallas_supervisor.logs.router import LogRouter, LogRouterHandler
 from pallas_supervisor.logs.writer import LogWriter
@@ -104,8 +104,7 @@ async def take_parts(
     if tracing is not None:
         stack.callback(tracing.close)
     traces = StartTraces(tracing)
-    if not logs_to_stderr(os.environ):
-        own_logger().addHandler(Console(deployment.name))
+    open_console(assignment)
     for warning in (*assignment.configuration.warnings, *left_behind):
         _log.warning(str(warning))
     socket_store.drop_unclaimed()
@@ -129,6 +128,7 @@ async def take_parts(
         groups=_groups(assignment, stack),
         parent=assignment.keeper or THIS_PROCESS,
     )
+    open_terminal(assignment, manager, stack)
     if assignment.keeper is not None:
         _leave_trail(assignment.keeper, manager.launcher.lifeline, directory)
 

@@ -37,12 +37,14 @@ EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 
 
-def serve(agent: str | None, config: Path | None) -> None:
+def serve(agent: str | None, config: Path | None, *, quiet: bool = False, background: bool = False) -> None:
     """Serve the deployment until SIGTERM or SIGINT.
 
     Args:
         agent: the one to run alone, without registry and dependencies; None for all.
         config: path of `agents.yaml`; None: where the environment or `.env` says, else in the working directory.
+        quiet: whether problems alone are printed.
+        background: whether nothing is printed once the log is open.
     """
     open_standard_descriptors()
     inheritance = take_inheritance(os.environ)  # before one of its numbers can be another's
@@ -78,6 +80,8 @@ def serve(agent: str | None, config: Path | None) -> None:
         zygote=zygote,
         keeper=keeper,
         directory=directory,
+        quiet=quiet,
+        background=background,
         inheritance=inheritance,
     )
     try:

@@ -39,9 +39,10 @@ VERBS: Mapping[str, str] = {
     metavar="FILE",
     help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Print problems alone.")
 @click.version_option(__version__, prog_name="pallas")
 @click.pass_context
-def pallas(context: click.Context, agent: str | None, config: Path | None) -> None:
+def pallas(context: click.Context, agent: str | None, config: Path | None, *, quiet: bool) -> None:
     """Serve every agent of agents.yaml as a supervised MCP server of its own, with a registry.
 
     Exit status: 0 after a clean stop, 1 if something of this machine is in the way, 2 if the configuration or
@@ -50,9 +51,9 @@ def pallas(context: click.Context, agent: str | None, config: Path | None) -> No
     if context.invoked_subcommand is None:
         from pallas.serve import serve
 
-        serve(agent, config)
-    elif agent is not None or config is not None:
-        name = "--agent" if agent is not None else "--config"
+        serve(agent, config, quiet=quiet)
+    elif agent is not None or config is not None or quiet:
+        name = "--agent" if agent is not None else "--config" if config is not None else "--quiet"
         raise click.UsageError(
             f"{name} is for `pallas` without a verb; see `pallas {context.invoked_subcommand} --help`"
         )

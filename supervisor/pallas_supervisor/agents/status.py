@@ -94,15 +94,16 @@ class StatusView:
         agents = self.agents
         return [self._entry(agents[name]) for name in (agents if names is None else names)]
 
-    def _entry(self, agent: Agent) -> dict[str, Any]:
+    def condition(self, agent: Agent) -> tuple[str, str]:
+        """The agent's health, and one line on it or on why the agent is in its state."""
         report = self.reports.health(agent)
-        health: str = "unknown"
         message = self.why(agent.name)
         if agent.state is State.READY and report is not None:
-            health = report.status
-            message = message or report.message or ""
-        elif agent.state in (State.BACKOFF, State.FAILED):
-            health = "error"
+            return report.status, message or report.message or ""
+        return "error" if agent.state in (State.BACKOFF, State.FAILED) else "unknown", message
+
+    def _entry(self, agent: Agent) -> dict[str, Any]:
+        health, message = self.condition(agent)
         deployed = self.deployment.agents[agent.name]
         return agent_status(
             agent,

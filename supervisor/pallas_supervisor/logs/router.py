@@ -78,6 +78,8 @@ class LogRouter:
         self._lost = lost
         self.secrets = secrets if secrets is not None else KnownSecrets()
         self._rings: dict[str, _Ring] = {}
+        self.observers: list[Callable[[str, Line], None]] = []
+        """Called with each line and whose it is; they must neither wait nor fail."""
         self.tail = Tail(_lost_record)
 
     @property
@@ -99,6 +101,8 @@ class LogRouter:
         ring.append(line)
         self._write(line.text)
         self.tail.append(agent, line.text, line.level)
+        for observer in self.observers:
+            observer(agent, line)
 
     def newest(
         self, agents: Collection[str], count: int, since: str = "", level: int = logging.NOTSET

@@ -66,6 +66,6 @@ def tell_inability(name: str, before: HealthReport | None, report: HealthReport)
     was = before.message if before is not None and before.status == "error" else None
     now = report.message if report.status == "error" else None
     if now is not None and now != was:
-        _log.error(f"{name}: cannot answer: {now}", agent=name)
+        _log.error(f"{name}: cannot answer: {now}", agent=name, health="error")
     elif now is None and was is not None:
-        _log.info(f"{name}: can answer again", agent=name)
+        _log.info(f"{name}: can answer again", agent=name, health=report.status)

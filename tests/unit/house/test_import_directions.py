@@ -68,6 +68,7 @@ ROOMS = {
     "pallas_supervisor.sockets": "lifecycle",
     "pallas_supervisor.telemetry": "lifecycle",
     "pallas_supervisor.health": "lifecycle logs",
+    "pallas_supervisor.logs.console": "logs",
     "pallas_supervisor.processes.keeper": "lifecycle processes.linux",
     "pallas_supervisor.processes.pipes": "lifecycle logs",
     "pallas_supervisor.processes": "lifecycle processes.keeper processes.linux processes.pipes",

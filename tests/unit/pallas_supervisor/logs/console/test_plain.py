@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from pallas_supervisor.logs import console as module
-from pallas_supervisor.logs.console import Console
+from pallas_supervisor.logs.console import plain as module
+from pallas_supervisor.logs.console.plain import Console
 from support.supervisor.processes import PATIENCE
 
 
