@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 VERBS: Mapping[str, str] = {
     "status": "pallasctl.verbs.state.status",
+    "describe": "pallasctl.verbs.state.describe",
     "start": "pallasctl.verbs.agents.start",
     "stop": "pallasctl.verbs.agents.stop",
     "restart": "pallasctl.verbs.agents.restart",

@@ -48,7 +48,8 @@ def _remember_socket(ctx: click.Context, _: click.Parameter, value: str | None) 
         ctx.meta[_SOCKET] = value
 
 
-def _complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The agents whose names begin so, for the shell; none where no supervisor answers at once."""
     from pallas_control.errors import ControlError
 
     try:
@@ -66,13 +67,13 @@ socket_option = click.option(
     callback=_remember_socket,
     help="Control socket of the supervisor (or PALLAS_CONTROL_SOCKET).",
 )
-agent_argument = click.argument("agent", metavar="AGENT", shell_complete=_complete_agent)
+agent_argument = click.argument("agent", metavar="AGENT", shell_complete=complete_agent)
 conversation_option = click.option(
     "--conversation-id",
     metavar="ID",
     help="Stands in the agent's log and on its traces, to be found by.",
 )
-agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=_complete_agent)
+agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=complete_agent)
 all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
 
 

@@ -94,7 +94,7 @@ class Descriptions:
             "served": self._served(agent, health),
             "depends_on": self._related(deployed.depends_on),
             "dependents": self._related(engine.graph.dependents(name)),
-            "urls": self._urls(status["url"]),
+            "urls": self._urls(name, status["url"]),
             "process": self._process(agent, status["resident_memory"]),
             "exits": self._exits.of(name),
             "errors": self._errors(name),
@@ -134,12 +134,12 @@ class Descriptions:
             related.append({"name": name, "state": str(agent.state), "health": health})
         return related
 
-    def _urls(self, endpoint: str) -> dict[str, Any]:
+    def _urls(self, name: str, endpoint: str) -> dict[str, Any]:
         drift = self._drift
         return {
             "mcp": endpoint,
             "metrics": f"{endpoint.removesuffix('/mcp')}/metrics",
-            "page": None if drift.source.only else page_url(drift.deployment),
+            "page": None if drift.source.only else f"{page_url(drift.deployment)}#agent-{name}",
         }
 
     def _process(self, agent: Agent, memory: int | None) -> dict[str, Any] | None:

@@ -1,0 +1,45 @@
+"""Documents and values as YAML that a terminal shows as it is, and that says the same once it is read.
+
+Knows PyYAML, which is loaded when it is used; no document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pallas_common.terminal_text import terminal_text
+
+_ENDLESS = 1_000_000
+"""Columns: lines are not folded."""
+_IN_LISTS = ",[]{}"
+"""What a text in brackets may not hold unless it is in quotes."""
+
+
+def yaml_document(document: object) -> str:
+    """The document as YAML, keys in their order, without a line feed at the end."""
+    return _dumped(document, quoted="")
+
+
+def yaml_value(value: object) -> str:
+    """A value on one line, lists in brackets."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(yaml_value, value))}]"
+    return _dumped(value, quoted=_IN_LISTS)
+
+
+def _dumped(value: object, quoted: str) -> str:
+    """The value as YAML; texts with one of the characters `quoted` in double quotes."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        # In double quotes alone, what a terminal would obey can be written as an escape.
+        escaped = terminal_text(value) != value or "\n" in value or any(sign in value for sign in quoted)
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if escaped else None)
+
+    Dumper.add_representer(str, text)
+    dumped: str = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_ENDLESS)
+    return terminal_text(dumped.removesuffix("\n").removesuffix("\n..."))
