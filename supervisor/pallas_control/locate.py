@@ -57,6 +57,21 @@ def control_socket_path(named: str | None, environ: Mapping[str, str] = os.envir
     )
 
 
+def living_sockets(deployment: str, environ: Mapping[str, str]) -> list[Path]:
+    """The sockets on which a supervisor of this deployment answers: at its place by the rule, or in the usual ones.
+
+    Args:
+        environ: with what `.env` adds.
+    """
+    try:
+        own = _by_rule(deployment, environ)
+        if Control(own).get("/v1/status", timeout=_PROBE_TIMEOUT).get("deployment") == deployment:
+            return [own]
+    except ControlError:
+        pass
+    return _look_around(environ, deployment)[0]
+
+
 def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
     """What the supervisor finds in its environment when it is started here."""
     from pallas_common.problems import ConfigurationError

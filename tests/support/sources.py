@@ -17,6 +17,7 @@ PACKAGES = {
     "pallas_registry": "registry",
     "pallas_supervisor": "supervisor",
     "pallas_control": "supervisor",
+    "pallas_check": "supervisor",
     "pallasctl": "supervisor",
     "pallas": "supervisor",
     "pallas_worker": "worker",

@@ -36,7 +36,7 @@ def attack_configuration(fleet: WatchedFleet, rng: random.Random) -> None:
             )
         fleet.fleet.status()
         if rng.random() < 0.1:
-            ended = fleet.fleet.ctl("check")
+            ended = fleet.fleet.ctl("check", "--offline")
             if ended.returncode not in (0, 2) or "Traceback" in ended.stderr:
                 raise BrokenError(f"pallasctl check: {ended.returncode}: {ended.stderr[-2000:]}")
     finally:
@@ -96,7 +96,7 @@ VARIABLES = (
 
 COMMANDS = (
     ("pallas", "--agent", "nobody"),
-    ("pallasctl", "check"),
+    ("pallasctl", "check", "--offline"),
     ("pallasctl", "status"),
     ("pallasctl", "logs"),
 )

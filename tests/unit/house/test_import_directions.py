@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "pallas_common": set[str](),
     "pallas_registry": {"pallas_common"},
     "pallas_control": {"pallas_common", "pallas_registry"},
-    "pallasctl": {"pallas_common", "pallas_registry", "pallas_control"},
+    "pallas_check": {"pallas_common", "pallas_registry", "pallas_control", "pallas_supervisor"},
+    "pallasctl": {"pallas_common", "pallas_registry", "pallas_control", "pallas_check"},
     "pallas_supervisor": {"pallas_common", "pallas_registry"},
     "pallas": {"pallas_common", "pallas_registry", "pallas_control", "pallas_supervisor", "pallasctl"},
     "pallas_worker": {"pallas_common"},
@@ -56,6 +57,7 @@ ROOMS = {
     "pallas_registry": "deployment environment fastagent_files reading",
     "pallas_control": "",
     "pallas_control.mcp": "",
+    "pallas_check": "",
     "pallasctl": "",
     "pallasctl.verbs.agents": ".",
     "pallasctl.verbs.configuration": ".",
@@ -100,6 +102,7 @@ ROOMS = {
         ". agent agent.models calls downstreams fastagent health http interface link process.user_module "
         "telemetry"
     ),
+    "pallas_worker.process.inspection": ". agent downstreams health interface process process.user_module",
 }
 """Room → the rooms of its package that it uses; `.` is the package's own folder."""
 
@@ -108,6 +111,7 @@ NEVER = {
     "pallas_registry": {"fast_agent", "mcp"},
     "pallas_supervisor": {"fast_agent", "mcp"},
     "pallas_control": {"click", "fast_agent", "mcp", "starlette", "uvicorn", "prometheus_client"},
+    "pallas_check": {"click", "fast_agent", "mcp", "starlette", "uvicorn", "prometheus_client"},
     "pallasctl": {"fast_agent", "mcp", "starlette", "uvicorn", "prometheus_client"},
     "pallas": {"fast_agent", "mcp"},
 }

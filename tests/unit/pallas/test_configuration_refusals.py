@@ -294,7 +294,7 @@ def test_a_literal_key_is_a_warning_with_its_place_and_never_shown(key: str, fol
     )
     (folder / "fastagent.secrets.yaml").write_text(f"openai:\n  api_key: {key}\n")
     (folder / ".env").write_text(f"OPENAI_API_KEY={key}\n")
-    check = CliRunner().invoke(pallasctl, ["check"])
+    check = CliRunner().invoke(pallasctl, ["check", "--offline"])
     assert check.exit_code == 0
     said = [line.removeprefix("pallasctl: warning: ") for line in check.stderr.splitlines()]
     why = "looks like a key, and whoever reads the file has it; put it into .env, "
@@ -333,7 +333,7 @@ def test_references_and_plain_words_are_no_keys(folder: Path) -> None:
         GOOD.replace(b"}", b", description: task-force, env: {A: '${KEY}'}}")
     )
     (folder / "fastagent.config.yaml").write_text("openai: {api_key: '${OPENAI_API_KEY}'}\n")
-    assert CliRunner().invoke(pallasctl, ["check"]).stderr == ""
+    assert CliRunner().invoke(pallasctl, ["check", "--offline"]).stderr == ""
 
 
 def test_problems_beyond_those_that_are_told_are_counted_once(folder: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_byte_order_mark_does_not_matter(folder: Path) -> None:
     (folder / ".env").write_bytes(mark + b"PALLAS_LOG_LEVEL=debug\n")
     (folder / "fastagent.config.yaml").write_bytes(mark + b"default_model: passthrough\n")
     (folder / "fastagent.secrets.yaml").write_bytes(mark + b"openai: {api_key: x}\n")
-    check = CliRunner().invoke(pallasctl, ["check"])
+    check = CliRunner().invoke(pallasctl, ["check", "--offline"])
     assert (check.exit_code, check.stderr) == (0, "")
 
 

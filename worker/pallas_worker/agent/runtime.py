@@ -98,6 +98,11 @@ class AgentRuntime:
         self._pool = Pool(self._prepared, self._is_usable, size=WARM_WITH_PROCESSES if local else WARM)
 
     @property
+    def agents(self) -> tuple[str, ...]:
+        """The served agent and those that it is made of, in the order of their definition."""
+        return tuple(self._agents)
+
+    @property
     def model(self) -> str | None:
         """The served agent's model as fast-agent gets it: its own, or else the default, or None."""
         return resolve_model_spec(self._context, model=self._agents[self.agent]["config"].model).model
@@ -160,6 +165,12 @@ class AgentRuntime:
             self._pool.give_up(owned)
             await self._pool.settle()
 
+    @asynccontextmanager
+    async def unattached_instance(self) -> AsyncIterator[Instance]:
+        """An instance that talks to none of its servers: to see whether one can be made; no call can use it."""
+        async with self._prepared(deferred=frozenset(self._servers)) as prepared:
+            yield prepared.instance
+
     async def keep_warm(self, observe: ObserveOperation) -> None:
         """Make instances ahead until cancelled; `observe` gets the operations on downstream servers that this takes."""
         self._observe = observe
@@ -174,10 +185,14 @@ class AgentRuntime:
         await self._pool.close(DISPOSAL_TIMEOUT)
 
     @asynccontextmanager
-    async def _prepared(self, observe: ObserveOperation | None = None) -> AsyncIterator[_Prepared]:
-        """An instance with the servers that are the same for all callers."""
+    async def _prepared(
+        self, observe: ObserveOperation | None = None, deferred: frozenset[str] | None = None
+    ) -> AsyncIterator[_Prepared]:
+        """An instance with the servers that are the same for all callers, or without those that are `deferred`."""
+        if deferred is None:
+            deferred = self._opted_in
         attachments = Attachments(
-            observe or self._observe, self.reachability, deferred=self._opted_in, callers=self._knowing
+            observe or self._observe, self.reachability, deferred=deferred, callers=self._knowing
         )
         losses = self.reachability.losses
         registry = registry_for_call(self._servers, _CLIENT)

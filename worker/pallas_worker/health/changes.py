@@ -23,20 +23,29 @@ def report_change(agent: str, subject: Subject) -> None:
     if state is None:
         return
     if isinstance(state, DownstreamHealth):
-        kind = "downstream server"
         metrics.set_downstream_up(agent, state.name, state.up)
-    else:
-        kind = "LLM provider"
-        if subject.counts:
-            metrics.set_llm_provider_up(state.name, state.up)
+    elif subject.counts:
+        metrics.set_llm_provider_up(state.name, state.up)
     if condition == subject.logged:
         return
-    if condition == "down":
-        _log.warning(f"{kind} {state.name} is down: {state.error}")
-    elif condition == "slow":
-        _log.warning(f"{kind} {state.name} is slow: it answers after {state.latency or 0.0:.1f} s")
+    if (trouble := trouble_of(subject)) is not None:
+        _log.warning(trouble)
     elif subject.logged == "slow":
-        _log.info(f"{kind} {state.name} is not slow any more")
+        _log.info(f"{_kind(subject)} {state.name} is not slow any more")
     else:
-        _log.info(f"{kind} {state.name} is up again; attempts that failed: {subject.failed}")
+        _log.info(f"{_kind(subject)} {state.name} is up again; attempts that failed: {subject.failed}")
     subject.logged = condition
+
+
+def trouble_of(subject: Subject) -> str | None:
+    """What is wrong with it, in one line; None if nothing is, as far as is known."""
+    state = subject.state
+    if state is None or subject.condition == "up":
+        return None
+    if subject.condition == "down":
+        return f"{_kind(subject)} {state.name} is down: {state.error}"
+    return f"{_kind(subject)} {state.name} is slow: it answers after {state.latency or 0.0:.1f} s"
+
+
+def _kind(subject: Subject) -> str:
+    return "downstream server" if subject.kind is DownstreamHealth else "LLM provider"

@@ -73,10 +73,11 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
     spec = WorkerSpec.from_json(_read_all(descriptors.spec))
     os.close(descriptors.spec)
     outside = _join(spec.cgroup)
-    _become(spec)
+    wake_on_parent_death()
+    become(spec, worker_title(spec))
     listener = socket.socket(fileno=descriptors.listen)
     reports = LineWriter(descriptors.report)
-    memory = _memory_limit(spec, descriptors.report)
+    memory = memory_limit(spec, descriptors.report)
 
     def report(message: Report) -> None:
         if isinstance(message, ReadyReport):
@@ -160,8 +161,8 @@ def _join(cgroup: str | None) -> OSError | None:
     return None
 
 
-def _memory_limit(spec: WorkerSpec, report: int) -> MemoryLimit | None:
-    """The limit of the agent's entry, in force for the start."""
+def memory_limit(spec: WorkerSpec, report: int) -> MemoryLimit | None:
+    """The limit of the agent's entry, in force for the start; `report` is the descriptor that it reports on."""
     if spec.memory_limit is None:
         return None
     by_group = spec.cgroup is not None and Path(spec.cgroup, "memory.max").exists()
@@ -170,11 +171,10 @@ def _memory_limit(spec: WorkerSpec, report: int) -> MemoryLimit | None:
     return limit
 
 
-def _become(spec: WorkerSpec) -> None:
-    """Take on the worker's identity: environment, directory, module path, title, randomness, signals."""
-    wake_on_parent_death()
+def become(spec: WorkerSpec, title: str) -> None:
+    """Take on the process's identity: environment, directory, module path, title, randomness, signals."""
     # Before the environment moves: the title is written over where the kernel put arguments and environment.
-    setproctitle.setproctitle(worker_title(spec))
+    setproctitle.setproctitle(title)
     setproctitle.setthreadtitle(f"pallas:{spec.agent}"[:15])
     os.environ.clear()
     os.environ.update(spec.environment)

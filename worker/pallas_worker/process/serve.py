@@ -12,59 +12,43 @@ Knows the order of things; must not know the process: its signals, descriptors, 
 from __future__ import annotations
 
 import asyncio
-import os
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from fast_agent.core.exceptions import (
-    EnvironmentStartupError,
-    FastAgentError,
-    ProviderKeyError,
-    format_fast_agent_error,
-)
+from typing import TYPE_CHECKING, Any
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.llm import ModelCapabilities
 from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
-from pallas_common.secrets.values import secrets_in
-from pallas_worker.agent.models.capabilities import (
-    model_reference,
-    published_capabilities,
-    register_model,
-)
-from pallas_worker.agent.models.keys import key_remedy
-from pallas_worker.agent.models.providers import forget_unresolved, provider_of, settle_addresses
+from pallas_worker.agent.models.capabilities import published_capabilities
 from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.calls.admission import Admission
 from pallas_worker.calls.call import Calls
-from pallas_worker.downstreams.settings import unset_variables
-from pallas_worker.fastagent.application import settings_of
-from pallas_worker.fastagent.shortcuts import share_tls_with_providers
-from pallas_worker.health.needs import providers_for
 from pallas_worker.health.report import Health
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import self_check
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.link.heartbeat import beat
-from pallas_worker.process.user_module.errors import UserCode
-from pallas_worker.process.user_module.loading import load_agents
+from pallas_worker.process.preparation import (
+    definition_errors,
+    load_code,
+    providers_to_probe,
+    qualified,
+    try_instance,
+)
 from pallas_worker.redact import known
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.tracing import close_tracing, open_tracing, untraced
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine
 
     from fast_agent.config import Settings
 
     from pallas_common.protocol.reports import Report
     from pallas_common.protocol.spec import WorkerSpec
-    from pallas_worker.agent.models.capabilities import AskedModel
-    from pallas_worker.agent.models.providers import ProviderSettings
     from pallas_worker.agent.runtime import AgentRuntime
+    from pallas_worker.process.preparation import Trial
 
 OTHER_CONNECTIONS = 1024
 """Connections beside those with calls: idle ones, health checks, scrapes."""
@@ -86,29 +70,17 @@ async def serve(
     Raises:
         AgentError: the agent cannot be served; its text says why, in one line.
     """
-    report(StageReport(stage="importing"))
-    code = UserCode(spec.directory, spec.source)
-    loaded = await load_agents(spec.source, code, report)
-    fast = loaded.fast
-    for warning in loaded.warnings:
-        _log.warning(warning)
-    report(StageReport(stage="creating"))
-    settings = settings_of(fast)
-    known.add(secrets_in(settings.model_dump()))
-    _complete(settings, spec)
+    fast, settings, code = await load_code(spec, report)
     open_tracing(spec, settings, known)
     try:
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
-        with untraced():
+        with untraced(), definition_errors():
             async with open_runtime(fast, spec.agent) as runtime:
                 known.add(runtime.secret_keys)
-                trial = await _unless(stopping, _try_one_instance(runtime, code))
+                making = try_instance(runtime, code, runtime.instance(None, lambda *_: None))
+                trial = await _unless(stopping, making)
                 if trial is not None and not stopping.is_set():
                     await _serve(spec, runtime, settings, trial, listener, report, stopping)
-    except FastAgentError as error:
-        # A broken definition stays broken; an environment may come up later.
-        permanent = not isinstance(error, EnvironmentStartupError)
-        raise AgentError(f"{type(error).__name__}: {_advice(error)}", permanent=permanent) from error
     finally:
         close_tracing()
 
@@ -122,18 +94,10 @@ async def _serve(
     report: Callable[[Report], None],
     stopping: asyncio.Event,
 ) -> None:
-    def provider_of_model(model: AskedModel) -> ProviderSettings | None:
-        provider = provider_of(model, settings, os.environ)
-        if provider is not None and provider.api_key is None and trial.failure is None:
-            return (
-                None  # it has credentials of another kind, such as ANTHROPIC_AUTH_TOKEN: only calls can show
-            )
-        return provider
-
     health = Health(
         spec.agent,
         runtime.downstreams,
-        providers_for(runtime.asked_models, provider_of_model),
+        providers_to_probe(runtime, settings, trial.failure),
         report,
         failure=trial.failure,
         unattached=runtime.reachability.watched_down,
@@ -167,8 +131,8 @@ async def _serve(
                 published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)
                 heart = Heartbeat(interval=spec.liveness_interval)
                 report(heart)
-                model = _qualified(runtime.model)
-                parts, servers, left_out = runtime.parts(trial.tools, _qualified)
+                model = qualified(runtime.model)
+                parts, servers, left_out = runtime.parts(trial.tools, qualified)
                 report(
                     ReadyReport(
                         model=model,
@@ -218,68 +182,6 @@ def _with_every_beat(report: Callable[[Report], None]) -> Callable[[Report], Non
         metrics.look_after_files()
 
     return beat_once
-
-
-def _complete(settings: Settings, spec: WorkerSpec) -> None:
-    """Put right what fast-agent would misread: placeholders that nothing fills, an unknown model."""
-    for warning in forget_unresolved(settings):
-        _log.warning(warning)
-    settle_addresses(settings, os.environ)
-    if settings.default_model is None:
-        settings.default_model = spec.default_model
-    if spec.default_model is not None:
-        register_model(spec.default_model, spec.capabilities or ModelCapabilities())
-
-
-def _qualified(model: str | None) -> str | None:
-    """The model as `provider.model-name`."""
-    if model is None:
-        return None
-    reference = model_reference(model)
-    return f"{reference.provider}.{reference.name}" if reference.provider is not None else reference.name
-
-
-def _advice(error: FastAgentError) -> str:
-    """What is wrong and what to do, in one line; fast-agent's advice for its own command line is none here."""
-    if error.message == "No model configured":
-        remedy = "set default_model in fastagent.config.yaml, or model= in the agent's decorator"
-        return f"{error.message}: {remedy}"
-    return format_fast_agent_error(error)
-
-
-class Trial(NamedTuple):
-    """What the making of an instance has shown."""
-
-    failure: str | None
-    """Why no call can be answered and what to do about it, in one line; None if nothing is known to be wrong."""
-    tools: Mapping[str, Sequence[str]]
-    """By agent, the names of the tools that it can call."""
-
-
-async def _try_one_instance(runtime: AgentRuntime, code: UserCode) -> Trial:
-    """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports."""
-    failure: str | None = None
-    tools: Mapping[str, Sequence[str]] = {}
-    for server in runtime.downstreams:
-        for header, variable in unset_variables(server):
-            _log.warning(f"server {server.name}: the header {header} names {variable}, which is not set")
-    try:
-        async with runtime.instance(None, lambda *_: None) as instance:
-            for name, remedy, needed in instance.missing_keys():
-                if needed:
-                    failure = failure or remedy
-                else:
-                    _log.warning(f"the LLM of {name}, which is only asked as a tool: {remedy}")
-            share_tls_with_providers()
-            tools = await instance.tool_names()
-    except ProviderKeyError as error:
-        _log.warning(f"no instance can be made: {key_remedy(error)}")
-        failure = None if runtime.takes_callers_keys else key_remedy(error)
-    except FastAgentError:
-        raise
-    except Exception as error:
-        raise AgentError(code.describe(error), permanent=False) from error
-    return Trial(failure, tools)
 
 
 async def _unless[Result](stopping: asyncio.Event, work: Coroutine[None, None, Result]) -> Result | None:

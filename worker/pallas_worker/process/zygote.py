@@ -89,7 +89,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     setproctitle.setproctitle("pallas-zygote")
     wake_on_parent_death()  # stopped, it could not see its channel's end
-    _preload()
+    preload()
     gc.disable()
     gc.collect()
     gc.freeze()
@@ -114,7 +114,7 @@ def main() -> None:
         spare = None if commands.poll(QUIET) else _fork_ahead(channel)
 
 
-def _preload() -> None:
+def preload() -> None:
     traced = PRELOAD_TRACED if tracing_settings(os.environ).on else ()
     for name in (*PRELOAD, *traced):
         with contextlib.suppress(ImportError):

@@ -1,50 +1,190 @@
-"""The verb `check`: read a deployment's configuration and report everything that is wrong with it.
+"""The verb `check`: what is wrong with a deployment, found before it is started.
 
-Needs no supervisor: it reads files and environment as a supervisor does at its start, and starts nothing.
+Knows how a report is printed; what is looked at is in `pallas_check`. Needs no supervisor. `pallas check` is the same.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pallasctl.failures import InvalidConfiguration
+from pallas_common.problems import ConfigurationError, counted
+from pallas_common.terminal_text import terminal_json, terminal_text
+from pallasctl.failures import EXIT_INTERRUPTED, Failure, InvalidConfiguration
+from pallasctl.options import output_option
+from pallasctl.text import Cell, one_line, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pallas_check.check import Mode
+    from pallas_check.findings import CheckedAgent, CheckReport
+    from pallas_common.protocol.inspection import Inspection
+    from pallasctl.text import Colour
+
+RESULT_COLOURS: Mapping[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red"}
+HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "SERVES")
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-def check(file: Path | None) -> None:
-    """Check the configuration without a supervisor.
+@click.option("--offline", is_flag=True, help="Read the files alone; import no agent.")
+@click.option("--online", is_flag=True, help="Ask the agents' servers and LLM providers, too.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="For each agent  [default: its start_timeout, at most 60]",
+)
+@output_option("table", "json")
+def check(file: Path | None, offline: bool, online: bool, timeout: float | None, output: str) -> None:
+    """Find what is wrong with a deployment before it is started.
 
     FILE is the agents.yaml that `pallas` would read here, unless given; .env and fastagent.config.yaml are
-    those of its folder. All problems are listed at once; warnings do not count.
+    those of its folder. The files are read as at a start. If they are good, ports are tried, and each agent's
+    code is imported in a process of its own, and one instance made; no server and no LLM provider is asked
+    without --online. All problems are listed at once; warnings do not count.
 
-    Exit status: 0 it is good, 2 it is not.
+    Exit status: 0 it is good; 1 something around it is in the way, such as a port that is taken or, with
+    --online, a server that does not answer; 2 the configuration or an agent's code is wrong.
     """
-    from pallas_common.problems import ConfigurationError, collect, counted
-    from pallas_registry.deployment.agents_file import deployment_path, working_directory
-    from pallas_registry.environment.dotenv import load_dotenv
-    from pallas_registry.source import read_start
+    if offline and online:
+        raise click.UsageError("give --offline or --online, not both")
+    mode: Mode = "offline" if offline else "online" if online else "local"
+    report = _checked(file, mode, timeout)
+    if output == "json":
+        from pallas_check.document import document
+
+        click.echo(terminal_json(document(report, mode)))
+        if report.errors:
+            click.get_current_context().exit(_failure(report).exit_code)
+        return
+    _print(report)
+    if report.errors:
+        raise _failure(report)
+    names = ", ".join(report.names)
+    agents = counted(len(report.names), "agent")
+    click.echo(f"{report.path}: good: deployment {report.deployment} with {agents} ({names})")
+
+
+def _checked(file: Path | None, mode: Mode, timeout: float | None) -> CheckReport:
+    from pallas_check.check import check as check_deployment
+    from pallas_registry.deployment.agents_file import working_directory
 
     try:
         directory = file.parent if file is not None else working_directory()
     except ConfigurationError as error:
         raise InvalidConfiguration(str(error)) from None
+    progress = _Progress()
     try:
-        configuration, _ = read_start(directory, os.environ, file)
-    except ConfigurationError as error:
-        count = "one problem" if len(error.found) == 1 else f"{len(error.found)} problems"
-        dotenv = collect(lambda: load_dotenv(directory, os.environ), []) or {}
-        path = file or deployment_path({**os.environ, **dotenv})
-        details = [str(problem) for problem in error.problems]
-        raise InvalidConfiguration(f"{path}: {count}", details=details) from None
-    for warning in configuration.warnings:
-        click.echo(f"pallasctl: warning: {warning}", err=True)
-    deployment = configuration.deployment
-    path = file or deployment_path({**os.environ, **configuration.dotenv})
-    agents = ", ".join(deployment.agents)
-    click.echo(
-        f"{path}: good: deployment {deployment.name} with {counted(len(deployment.agents), 'agent')} ({agents})"
+        return asyncio.run(
+            check_deployment(directory, file, os.environ, mode=mode, timeout=timeout, progress=progress.show)
+        )
+    except KeyboardInterrupt:  # by now, nothing is left of what was started
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    finally:
+        progress.clear()
+
+
+def _print(report: CheckReport) -> None:
+    """The table on stdout, warnings on stderr."""
+    if report.agents:
+        click.echo(table(HEADER, [_row(agent) for agent in report.agents], fit=True))
+    program = click.get_current_context().find_root().info_name or "pallasctl"
+    for finding in report.warnings:
+        click.echo(f"{program}: warning: {finding.problem}", err=True)
+
+
+def _failure(report: CheckReport) -> Failure:
+    """The summary, and below it each problem with what the agent has printed."""
+    errors = report.errors
+    number = len(errors)
+    kind = Failure if all(error.cause == "machine" for error in errors) else InvalidConfiguration
+    summary = "one problem" if number == 1 else f"{number} problems"
+    shown = ConfigurationError(error.problem for error in errors).problems
+    outputs = [error.output for error in errors[: len(shown)]]
+    details = [
+        line for problem, output in zip(shown, outputs, strict=True) for line in _lines(str(problem), output)
+    ]
+    return kind(f"{report.path}: {summary}", details=details)
+
+
+def _lines(problem: str, output: str) -> Iterator[str]:
+    yield problem
+    if output:
+        yield "  it printed:"
+        yield from (f"  | {line}" for line in terminal_text(output).split("\n"))
+
+
+def _row(agent: CheckedAgent) -> Sequence[Cell]:
+    inspection = agent.inspection
+    result = Cell(agent.result, RESULT_COLOURS[agent.result])
+    if inspection is None:
+        return Cell(agent.name), result, Cell("-"), Cell("-"), Cell("-")
+    return (
+        Cell(agent.name),
+        result,
+        Cell(one_line(_models(inspection))),
+        Cell(one_line(_servers(inspection))),
+        Cell(one_line(_served(inspection))),
     )
+
+
+def _models(inspection: Inspection) -> str:
+    providers = [
+        f"{provider.name} {_latency(provider.up, provider.latency)}" for provider in inspection.providers
+    ]
+    models = ", ".join(inspection.models) or "-"
+    return f"{models} ({', '.join(providers)})" if providers else models
+
+
+def _servers(inspection: Inspection) -> str:
+    return (
+        ", ".join(
+            f"{server.name} {_latency(server.up, server.latency if server.transport != 'stdio' else None)}".rstrip()
+            for server in inspection.servers
+        )
+        or "-"
+    )
+
+
+def _served(inspection: Inspection) -> str:
+    """The served agent, and those that it is made of."""
+    others = [name for name in inspection.agents if name != inspection.served]
+    return f"{inspection.served} (with {', '.join(others)})" if others else inspection.served
+
+
+def _latency(up: bool | None, latency: float | None) -> str:
+    if up is False:
+        return "down"
+    return "" if up is None or latency is None else f"{latency * 1000:.0f} ms"
+
+
+class _Progress:
+    """One line on stderr that says how far it is, where that is a terminal."""
+
+    def __init__(self) -> None:
+        self._wanted = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def show(self, done: int, every: int, names: tuple[str, ...]) -> None:
+        """Write it over what it was."""
+        if self._wanted and names:
+            text = f"checking {every} agents, {done} done: {', '.join(names)}"
+            columns = _columns()
+            click.echo(f"\r\x1b[K{text[: columns - 1]}", err=True, nl=False)
+
+    def clear(self) -> None:
+        """Remove it."""
+        if self._wanted:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def _columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns

@@ -16,7 +16,7 @@ QUICKSTART = ROOT / "examples" / "quickstart" / "agents.yaml"
 
 
 def test_a_good_file() -> None:
-    result = run("check", str(QUICKSTART))
+    result = run("check", "--offline", str(QUICKSTART))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
         f"{QUICKSTART}: good: deployment quickstart with 3 agents (jarvis, research, engineering)\n"
@@ -27,7 +27,7 @@ def test_one_agent_is_one(tmp_path: Path) -> None:
     file = tmp_path / "agents.yaml"
     (tmp_path / "one.py").touch()
     file.write_text("name: demo\nagents:\n  a: {module: one, port: 24201}\n")
-    assert run("check", str(file)).stdout == f"{file}: good: deployment demo with 1 agent (a)\n"
+    assert run("check", "--offline", str(file)).stdout == f"{file}: good: deployment demo with 1 agent (a)\n"
 
 
 def test_all_problems_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,180 @@
+"""What an inspection says of an agent, as findings: each with its place, and in the words of a start.
+
+Pure. What comes from the inspected process is its author's: bounded by its guard, checked here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pallas_check.findings import CheckedAgent, Finding, worst
+from pallas_common.problems import Problem, shortened
+from pallas_common.protocol.inspection import Inspection, decode
+from pallas_common.protocol.reports import FailedReport, StageReport, decode_report
+from pallas_common.protocol.spec import EXIT_OUT_OF_MEMORY
+from pallas_common.secrets.patterns import redact
+from pallas_common.terminal_text import terminal_line
+from pallas_supervisor.lifecycle.exits import describe_exit
+from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from pallas_check.findings import Cause, Level
+    from pallas_check.places import Places
+    from pallas_common.protocol.inspection import InspectedServer, InspectionEnd
+    from pallas_common.secrets.values import KnownSecrets
+
+MOST_MESSAGE = 2_000
+"""Characters of one finding."""
+MOST_OUTPUT_LINES = 15
+"""Of what an agent has printed, the last ones."""
+LONGEST_OUTPUT_LINE = 500
+
+_IN_CODE = re.compile(r"(?P<file>[^\s:]{1,300}\.py)(?::(?P<line>\d{1,9}))?: (?P<message>.*)", re.DOTALL)
+_LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
+_SOURCE = ("module", "card")
+"""The keys of an agent's entry that say where its code is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known beside an inspection."""
+
+    directory: Path
+    """The agents' working directory."""
+    places: Places
+    secrets: KnownSecrets
+    ports: Collection[int]
+    """Of the deployment's own agents."""
+    hosts: Collection[str]
+    """By which they are reached."""
+    is_running: bool
+    """Whether the deployment runs, so that its agents should answer each other."""
+    online: bool
+    """Whether servers and LLM providers were to be asked."""
+
+
+def judge(
+    name: str, end: InspectionEnd, timeout: float, around: Surroundings
+) -> tuple[CheckedAgent, list[Finding]]:
+    """What the end of an inspection says of an agent.
+
+    Args:
+        timeout: seconds that it was allowed.
+    """
+    inspection, failed, stage = _read(end)
+    findings: list[Finding] = []
+    if inspection is None or end.timed_out:
+        inspection = None
+        message = _failure(end, failed, stage, timeout)
+        findings.append(_finding(name, message, around, output=_output(end, around.secrets)))
+    else:
+        findings += _degradations(name, inspection, around)
+    result = worst(tuple(findings))
+    return CheckedAgent(name=name, result=result, seconds=end.seconds, inspection=inspection), findings
+
+
+def _read(end: InspectionEnd) -> tuple[Inspection | None, FailedReport | None, str | None]:
+    """The inspection, or how it failed, and the newest stage; lines that are none of these are passed over."""
+    inspection, failed, stage = None, None, None
+    for line in end.lines.split("\n"):
+        if not line:
+            continue
+        try:
+            report = decode_report(line.encode())
+        except ValueError:
+            try:
+                inspection = decode(Inspection, line.encode())
+            except ValueError:
+                continue
+        else:
+            if isinstance(report, FailedReport):
+                failed = report
+            elif isinstance(report, StageReport):
+                stage = report.stage
+    return inspection, failed, stage
+
+
+def _failure(end: InspectionEnd, failed: FailedReport | None, stage: str | None, timeout: float) -> str:
+    if end.timed_out:
+        where = failed.message if failed is not None else _WHILE.get(stage or "", "it had not begun")
+        return f"not ready within {timeout:g} s: {where}"
+    if failed is not None:
+        return failed.message
+    reason = OUT_OF_MEMORY if end.status == EXIT_OUT_OF_MEMORY else None
+    how = describe_exit(Exit(status=end.status, signal=end.signal, reason=reason))
+    doing = _WHILE.get(stage or "", "it had not begun")
+    if end.status is None:
+        return f"its process ended ({how}): {doing}"
+    return (
+        f"its process ended ({how}) without a word: {doing}; look for what ends a process or closes its "
+        "descriptors, such as os._exit"
+    )
+
+
+_WHILE = {"importing": "it was importing", "creating": "it was making its first instance"}
+
+
+def _degradations(name: str, inspection: Inspection, around: Surroundings) -> list[Finding]:
+    """What is wrong with an agent that can be started."""
+    findings = [_finding(name, inspection.failure, around)] if inspection.failure else []
+    findings += [_finding(name, warning, around, level="warning") for warning in inspection.warnings]
+    troubles = [
+        (server.trouble, server.up) for server in inspection.servers if not _starts_with_it(server, around)
+    ]
+    if not inspection.failure:  # which is why its provider is of no use
+        troubles += [
+            (provider.trouble, provider.up or not provider.counts) for provider in inspection.providers
+        ]
+    for trouble, usable in troubles:
+        if trouble is not None:
+            # What was to be asked and does not answer is what the question was about.
+            level: Level = "error" if around.online and not usable else "warning"
+            findings.append(_finding(name, trouble, around, level=level, cause="machine"))
+    return findings
+
+
+def _starts_with_it(server: InspectedServer, around: Surroundings) -> bool:
+    """Whether the server is an agent of this deployment that does not run yet."""
+    if around.is_running or server.transport == "stdio":
+        return False
+    try:
+        url = urlsplit(server.address)
+        return url.port in around.ports and (url.hostname or "").lower() in {*_LOCAL, *around.hosts}
+    except ValueError:
+        return False
+
+
+def _finding(
+    name: str,
+    message: str,
+    around: Surroundings,
+    *,
+    level: Level = "error",
+    cause: Cause = "configuration",
+    output: str = "",
+) -> Finding:
+    """Where the message begins with a place in the agent's code, that is the place."""
+    text = shortened(terminal_line(redact(around.secrets.strike(message))), MOST_MESSAGE)
+    if (match := _IN_CODE.fullmatch(text)) is not None:
+        line = int(match["line"]) if match["line"] else None
+        problem = Problem(match["file"], line, f"agents.{name}", match["message"], "")
+    else:
+        problem = around.places.of_agent(name, _SOURCE, text)
+    return Finding(problem=problem, level=level, cause=cause, agent=name, output=output)
+
+
+def _output(end: InspectionEnd, secrets: KnownSecrets) -> str:
+    """The last lines that it printed, without secrets."""
+    text = redact(secrets.strike(end.output))
+    lines = [line for line in text.splitlines() if line.strip()]
+    shown = [shortened(line, LONGEST_OUTPUT_LINE) for line in lines[-MOST_OUTPUT_LINES:]]
+    left_out = len(lines) - len(shown)
+    if left_out or end.printed > len(end.output.encode()):
+        shown.insert(0, f"… ({end.printed} bytes in all)")
+    return "\n".join(shown)

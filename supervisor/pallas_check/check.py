@@ -1,0 +1,236 @@
+"""A check from beginning to end: the files, then at the same time this machine and each agent's code.
+
+Knows the order of things, and how many agents are tried at a time. Where the files are wrong, nothing else is looked
+at, as at a start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pallas_check.agents import Surroundings, judge
+from pallas_check.findings import CheckedAgent, CheckReport, Finding, worst
+from pallas_check.inspectors import Inspector, InspectorError
+from pallas_check.machine import machine_findings
+from pallas_check.places import Places
+from pallas_common import __version__
+from pallas_common.http.hosts import served_hosts
+from pallas_common.problems import ConfigurationError, collect
+from pallas_common.protocol.inspection import InspectionOrder
+from pallas_common.secrets.values import KnownSecrets
+from pallas_registry.configured_secrets import configured_secrets
+from pallas_registry.deployment.agents_file import deployment_path
+from pallas_registry.environment.dotenv import load_dotenv, worker_environment
+from pallas_registry.source import read_start
+from pallas_supervisor.agents.worker_spec import worker_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pallas_registry.deployment.model import Agent
+    from pallas_registry.source import Configuration
+
+    type Progress = Callable[[int, int, tuple[str, ...]], None]
+    """Called with the number of agents that are done, of all, and the names of those at work."""
+
+Mode = Literal["offline", "local", "online"]
+"""The files alone; agents' code as well; servers and LLM providers as well."""
+
+LONGEST = 60.0
+"""Seconds that an agent gets at most, unless more is asked for, whatever its start_timeout is."""
+
+_NO_PALLAS = re.compile(r"No module named '?pallas_")
+
+
+def read_files(
+    directory: Path, file: Path | None, environ: Mapping[str, str]
+) -> tuple[CheckReport, Configuration | None, dict[str, str]]:
+    """What the files say: a report, the configuration if they can be used, and the environment of a supervisor.
+
+    Args:
+        directory: the agents' working directory.
+        file: path of `agents.yaml`; None: where the environment or `.env` says, else in `directory`.
+    """
+    try:
+        configuration, credentials = read_start(directory, environ, file)
+    except ConfigurationError as error:
+        dotenv = collect(lambda: load_dotenv(directory, environ), []) or {}
+        path = file or deployment_path({**environ, **dotenv})
+        findings = tuple(Finding(problem=problem) for problem in error.found)
+        return CheckReport(path=path, deployment=None, findings=findings), None, {}
+    together = {**environ, **credentials, **configuration.dotenv}
+    report = CheckReport(
+        path=file or deployment_path(together),
+        deployment=configuration.deployment.name,
+        names=tuple(configuration.deployment.agents),
+        findings=tuple(Finding(problem=problem, level="warning") for problem in configuration.warnings),
+    )
+    return report, configuration, together
+
+
+async def check(
+    directory: Path,
+    file: Path | None,
+    environ: Mapping[str, str],
+    *,
+    mode: Mode,
+    timeout: float | None = None,
+    progress: Progress = lambda _done, _all, _names: None,
+) -> CheckReport:
+    """Check a deployment.
+
+    Args:
+        directory, file: see `read_files`.
+        environ: the environment, without what `.env` adds.
+        timeout: seconds for each agent; None: its start_timeout, at most `LONGEST`.
+    """
+    report, configuration, together = read_files(directory, file, environ)
+    if configuration is None or mode == "offline":
+        return report
+    places = Places(report.path)
+    machine, is_running = await asyncio.to_thread(
+        machine_findings, configuration.deployment, directory, together, places
+    )
+    checking = _Checking(
+        configuration,
+        together,
+        Surroundings(
+            directory=directory,
+            places=places,
+            secrets=KnownSecrets(configured_secrets(directory, together)),
+            ports={agent.port for agent in configuration.deployment.agents.values()},
+            hosts=_hosts(configuration),
+            is_running=is_running,
+            online=mode == "online",
+        ),
+        timeout,
+        progress,
+    )
+    agents = await checking.run()
+    found = [finding for agent in agents for finding in agent.findings]
+    checked = tuple(
+        CheckedAgent(
+            name=agent.checked.name,
+            # A port that is taken is in the way of its start, too.
+            result=worst((*agent.findings, *(f for f in machine if f.agent == agent.checked.name))),
+            seconds=agent.checked.seconds,
+            inspection=agent.checked.inspection,
+        )
+        for agent in agents
+    )
+    return CheckReport(
+        path=report.path,
+        deployment=report.deployment,
+        names=report.names,
+        agents=checked,
+        findings=(*report.findings, *machine, *found),
+    )
+
+
+def _hosts(configuration: Configuration) -> tuple[str, ...]:
+    deployment = configuration.deployment
+    return served_hosts(deployment.host, deployment.hosts, deployment.bind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    checked: CheckedAgent
+    findings: list[Finding]
+
+
+class _Checking:
+    """The inspections of one check."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        environ: Mapping[str, str],
+        around: Surroundings,
+        timeout: float | None,
+        progress: Progress,
+    ) -> None:
+        self._configuration = configuration
+        self._environ = environ
+        self._around = around
+        self._timeout = timeout
+        self._progress = progress
+        self._running: dict[str, None] = {}
+        self._done = 0
+
+    async def run(self) -> list[_Checked]:
+        """Inspect all agents, so many at a time as there are processors; in their order."""
+        agents = [*self._configuration.deployment.agents.values()]
+        turns = asyncio.Semaphore(os.process_cpu_count() or 1)
+        async with contextlib.AsyncExitStack() as stack:
+            inspectors: dict[str | None, Inspector | OSError] = {}
+            for python in dict.fromkeys(agent.python for agent in agents):
+                inspector = Inspector(python or sys.executable, worker_environment(self._environ, {}))
+                try:
+                    inspectors[python] = await stack.enter_async_context(inspector)
+                except OSError as error:
+                    inspectors[python] = error
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._check(agent, inspectors[agent.python], turns)) for agent in agents
+                ]
+            return [task.result() for task in tasks]
+
+    async def _check(
+        self, agent: Agent, inspector: Inspector | OSError, turns: asyncio.Semaphore
+    ) -> _Checked:
+        async with turns:
+            self._running[agent.name] = None
+            self._tell()
+            try:
+                if isinstance(inspector, OSError):
+                    return self._without_inspector(agent, InspectorError(f"cannot be started: {inspector}"))
+                return await self._inspect(agent, inspector)
+            finally:
+                del self._running[agent.name]
+                self._done += 1
+                self._tell()
+
+    async def _inspect(self, agent: Agent, inspector: Inspector) -> _Checked:
+        timeout = self._timeout or min(agent.start_timeout, LONGEST)
+        spec = worker_spec(
+            self._configuration,
+            name=agent.name,
+            generation=0,
+            environ=self._environ,
+            directory=str(self._around.directory.absolute()),
+            metrics=("", ""),
+        )
+        self._around.secrets.add(configured_secrets(self._around.directory, spec.environment))
+        order = InspectionOrder(depth="online" if self._around.online else "local", timeout=timeout)
+        try:
+            version = await inspector.version()
+            end = await inspector.inspect(spec, order)
+        except InspectorError as error:
+            return self._without_inspector(agent, error)
+        checked, findings = judge(agent.name, end, timeout, self._around)
+        if version != __version__:
+            what = f"its interpreter has Pallas {version}, and this is {__version__}"
+            problem = self._around.places.of_agent(agent.name, ("python",), what, "install the same version")
+            findings.append(Finding(problem=problem, level="warning", agent=agent.name))
+        return _Checked(checked, findings)
+
+    def _without_inspector(self, agent: Agent, error: InspectorError) -> _Checked:
+        """What to say of an agent in whose interpreter nothing can be tried."""
+        what, remedy, output = str(error), "", error.output
+        if agent.python is not None and _NO_PALLAS.search(output):
+            what = f"there is no Pallas in the environment of {agent.python}"
+            remedy, output = f"install pallas-mcp {__version__} there", ""
+        problem = self._around.places.of_agent(agent.name, ("python", "module", "card"), what, remedy)
+        finding = Finding(problem=problem, agent=agent.name, output=output)
+        checked = CheckedAgent(name=agent.name, result="error", seconds=0.0, inspection=None)
+        return _Checked(checked, [finding])
+
+    def _tell(self) -> None:
+        self._progress(self._done, len(self._configuration.deployment.agents), tuple(self._running))

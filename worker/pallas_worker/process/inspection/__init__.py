@@ -1,0 +1,1 @@
+"""An agent's code tried out, in a process of its own, without being served."""

@@ -1,0 +1,66 @@
+"""`python -m pallas_worker.process.inspection DESCRIPTOR`: the inspector of the agents of one interpreter.
+
+Imports fast-agent once, then forks a guard for every order (`pallas_common.protocol.inspection`), as the zygote does
+with workers. Knows libraries, never a user's module; one thread, no event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import setproctitle
+
+from pallas_common import __version__
+from pallas_common.protocol.inspection import (
+    InspectionDescriptors,
+    InspectionOrder,
+    InspectorReady,
+    decode,
+    encode,
+)
+from pallas_worker.process.inspection.agent import inspect_agent
+from pallas_worker.process.inspection.guard import guard
+from pallas_worker.process.zygote import preload
+
+
+def main() -> None:
+    """Take orders from the SEQPACKET socket whose descriptor is the only argument, until it closes."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    setproctitle.setproctitle("pallas-inspector")
+    preload()
+    gc.disable()
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards say themselves how they end
+    channel.send(encode(InspectorReady(version=__version__)))
+    while True:
+        packet, numbers, _, _ = socket.recv_fds(channel, 1024, len(InspectionDescriptors._fields))
+        if not packet:
+            return
+        descriptors = InspectionDescriptors(*numbers)
+        if _fork() == 0:
+            channel.close()
+            guard(decode(InspectionOrder, packet), descriptors, inspect_agent)
+        for descriptor in descriptors:
+            os.close(descriptor)  # with which an order that could not be carried out has its end of file
+
+
+def _fork() -> int:
+    """The process ID of a guard, 0 in itself, and -1 where there can be none."""
+    if sum(1 for _ in Path("/proc/self/task").iterdir()) != 1:
+        sys.stderr.write("the inspector has more than one thread, a fork would not be safe\n")
+        return -1
+    with contextlib.suppress(OSError):
+        return os.fork()
+    return -1
+
+
+if __name__ == "__main__":
+    main()
