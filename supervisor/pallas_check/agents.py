@@ -14,7 +14,7 @@ from pallas_check.findings import CheckedAgent, Finding, worst
 from pallas_common.problems import Problem, shortened
 from pallas_common.protocol.inspection import Inspection, decode
 from pallas_common.protocol.reports import FailedReport, StageReport, decode_report
-from pallas_common.protocol.spec import EXIT_OUT_OF_MEMORY
+from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY
 from pallas_common.secrets.patterns import redact
 from pallas_common.terminal_text import terminal_line
 from pallas_supervisor.lifecycle.exits import describe_exit
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_MESSAGE = 2_000
 """Characters of one finding."""
-MOST_OUTPUT_LINES = 15
+MOST_OUTPUT_LINES = 10
 """Of what an agent has printed, the last ones."""
 LONGEST_OUTPUT_LINE = 500
 
@@ -72,10 +72,10 @@ def judge(
     if inspection is None or end.timed_out:
         inspection = None
         message = _failure(end, failed, stage, timeout)
-        findings.append(_finding(name, message, around, output=_output(end, around.secrets)))
+        findings.append(_finding(name, message, around, keys=_SOURCE, output=_output(end, around.secrets)))
     else:
         findings += _degradations(name, inspection, around)
-    result = worst(tuple(findings))
+    result = worst(*(finding.level for finding in findings))
     return CheckedAgent(name=name, result=result, seconds=end.seconds, inspection=inspection), findings
 
 
@@ -111,10 +111,12 @@ def _failure(end: InspectionEnd, failed: FailedReport | None, stage: str | None,
     doing = _WHILE.get(stage or "", "it had not begun")
     if end.status is None:
         return f"its process ended ({how}): {doing}"
-    return (
-        f"its process ended ({how}) without a word: {doing}; look for what ends a process or closes its "
-        "descriptors, such as os._exit"
+    search = (
+        "closes descriptors that are not its own"
+        if end.status == EXIT_FAILURE
+        else "ends the process, such as os._exit"
     )
+    return f"its process ended ({how}) without a word: {doing}; look for what {search}"
 
 
 _WHILE = {"importing": "it was importing", "creating": "it was making its first instance"}
@@ -157,6 +159,7 @@ def _finding(
     *,
     level: Level = "error",
     cause: Cause = "configuration",
+    keys: tuple[str, ...] = (),
     output: str = "",
 ) -> Finding:
     """Where the message begins with a place in the agent's code, that is the place."""
@@ -165,7 +168,7 @@ def _finding(
         line = int(match["line"]) if match["line"] else None
         problem = Problem(match["file"], line, f"agents.{name}", match["message"], "")
     else:
-        problem = around.places.of_agent(name, _SOURCE, text)
+        problem = around.places.of_agent(name, keys, text)
     return Finding(problem=problem, level=level, cause=cause, agent=name, output=output)
 
 

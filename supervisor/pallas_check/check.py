@@ -21,7 +21,7 @@ from pallas_check.machine import machine_findings
 from pallas_check.places import Places
 from pallas_common import __version__
 from pallas_common.http.hosts import served_hosts
-from pallas_common.problems import ConfigurationError, collect
+from pallas_common.problems import ConfigurationError, Problem, collect, shortened
 from pallas_common.protocol.inspection import InspectionOrder
 from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets
@@ -119,7 +119,10 @@ async def check(
         CheckedAgent(
             name=agent.checked.name,
             # A port that is taken is in the way of its start, too.
-            result=worst((*agent.findings, *(f for f in machine if f.agent == agent.checked.name))),
+            result=worst(
+                agent.checked.result,
+                *(f.level for f in (*agent.findings, *machine) if f.agent == agent.checked.name),
+            ),
             seconds=agent.checked.seconds,
             inspection=agent.checked.inspection,
         )
@@ -163,6 +166,8 @@ class _Checking:
         self._progress = progress
         self._running: dict[str, None] = {}
         self._done = 0
+        self._broken = False
+        """Whether our own interpreter's inspector failed, which is said once."""
 
     async def run(self) -> list[_Checked]:
         """Inspect all agents, so many at a time as there are processors; in their order."""
@@ -223,14 +228,25 @@ class _Checking:
 
     def _without_inspector(self, agent: Agent, error: InspectorError) -> _Checked:
         """What to say of an agent in whose interpreter nothing can be tried."""
-        what, remedy, output = str(error), "", error.output
-        if agent.python is not None and _NO_PALLAS.search(output):
+        places, printed = self._around.places, error.output
+        said = next((line.strip() for line in reversed(printed.splitlines()) if line.strip()), "")
+        what = f"{error}: {shortened(self._around.secrets.strike(said), 500)}" if said else str(error)
+        if agent.python is None:  # the one in which this runs, so that it is no single agent's
+            what = f"the worker of Pallas itself: {what}"
+            problem = Problem("", None, "", what, "see whether all of pallas-mcp is installed")
+        elif _NO_PALLAS.search(printed):
             what = f"there is no Pallas in the environment of {agent.python}"
-            remedy, output = f"install pallas-mcp {__version__} there", ""
-        problem = self._around.places.of_agent(agent.name, ("python", "module", "card"), what, remedy)
-        finding = Finding(problem=problem, agent=agent.name, output=output)
+            problem = places.of_agent(
+                agent.name, ("python",), what, f"install pallas-mcp {__version__} there"
+            )
+        else:
+            problem = places.of_agent(agent.name, ("python",), what)
+        findings = []
+        if agent.python is not None or not self._broken:
+            findings = [Finding(problem=problem, agent=agent.name if agent.python is not None else None)]
+        self._broken = self._broken or agent.python is None
         checked = CheckedAgent(name=agent.name, result="error", seconds=0.0, inspection=None)
-        return _Checked(checked, [finding])
+        return _Checked(checked, findings)
 
     def _tell(self) -> None:
         self._progress(self._done, len(self._configuration.deployment.agents), tuple(self._running))

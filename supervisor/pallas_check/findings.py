@@ -15,6 +15,8 @@ Level = Literal["error", "warning"]
 Cause = Literal["configuration", "machine"]
 """What has to change: what the deployment says, or something around it, such as a port that is taken."""
 Result = Literal["ok", "warning", "error"]
+RESULTS: tuple[Result, ...] = ("ok", "warning", "error")
+"""From the best to the worst."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +70,9 @@ class CheckReport:
     @property
     def result(self) -> Result:
         """The whole in one word."""
-        return worst(self.findings)
+        return worst(*(finding.level for finding in self.findings))
 
 
-def worst(findings: tuple[Finding, ...]) -> Result:
-    """`error` if there is one, else `warning` if there is one."""
-    levels = {finding.level for finding in findings}
-    return "error" if "error" in levels else "warning" if levels else "ok"
+def worst(*results: Result) -> Result:
+    """The worst of them; `ok` of none."""
+    return max(results, key=RESULTS.index, default="ok")

@@ -32,12 +32,12 @@ class Failure(click.ClickException):
     def __init__(self, message: str, *, details: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.details = details
+        context = click.get_current_context(silent=True)
+        self._program = (context.find_root().info_name if context is not None else None) or "pallasctl"
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Writes the message and its details to stderr."""
-        context = click.get_current_context(silent=True)
-        program = (context.find_root().info_name if context is not None else None) or "pallasctl"
-        click.echo(f"{program}: {terminal_line(self.message)}", file=file, err=True)
+        click.echo(f"{self._program}: {terminal_line(self.message)}", file=file, err=True)
         for line in self.details:
             click.echo(f"  {terminal_text(line)}", file=file, err=True)
 

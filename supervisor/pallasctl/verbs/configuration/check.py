@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pallasctl.text import Colour
 
 RESULT_COLOURS: Mapping[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red"}
-HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "SERVES")
+HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "MADE OF")
 
 
 @click.command()
@@ -107,9 +107,9 @@ def _failure(report: CheckReport) -> Failure:
     kind = Failure if all(error.cause == "machine" for error in errors) else InvalidConfiguration
     summary = "one problem" if number == 1 else f"{number} problems"
     shown = ConfigurationError(error.problem for error in errors).problems
-    outputs = [error.output for error in errors[: len(shown)]]
+    outputs = [*(error.output for error in errors), ""]  # where some are left out, a line says so
     details = [
-        line for problem, output in zip(shown, outputs, strict=True) for line in _lines(str(problem), output)
+        line for problem, output in zip(shown, outputs, strict=False) for line in _lines(str(problem), output)
     ]
     return kind(f"{report.path}: {summary}", details=details)
 
@@ -131,7 +131,7 @@ def _row(agent: CheckedAgent) -> Sequence[Cell]:
         result,
         Cell(one_line(_models(inspection))),
         Cell(one_line(_servers(inspection))),
-        Cell(one_line(_served(inspection))),
+        Cell(one_line(_parts(agent, inspection))),
     )
 
 
@@ -153,10 +153,13 @@ def _servers(inspection: Inspection) -> str:
     )
 
 
-def _served(inspection: Inspection) -> str:
-    """The served agent, and those that it is made of."""
+def _parts(agent: CheckedAgent, inspection: Inspection) -> str:
+    """What the served agent is called, where that is another name, and what it is made of."""
     others = [name for name in inspection.agents if name != inspection.served]
-    return f"{inspection.served} (with {', '.join(others)})" if others else inspection.served
+    parts = ", ".join(others)
+    if inspection.served == agent.name:
+        return parts or "-"
+    return f"{inspection.served} ({parts})" if others else inspection.served
 
 
 def _latency(up: bool | None, latency: float | None) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ from pallas_common.protocol.inspection import (
     encode,
 )
 from pallas_common.protocol.reports import DownstreamHealth, FailedReport, encode_report
-from pallas_common.protocol.spec import WorkerSpec
+from pallas_common.protocol.spec import EXIT_FAILURE, WorkerSpec
 from pallas_common.secrets.values import secrets_in
 from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.health.changes import trouble_of
@@ -82,8 +83,11 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
     """
 
     def write(line: bytes) -> None:
-        while line:
-            line = line[os.write(lines, line) :]
+        try:
+            while line:
+                line = line[os.write(lines, line) :]
+        except OSError:  # the agent's code has closed it, or the guard is gone: there is nobody to tell
+            os._exit(EXIT_FAILURE)
 
     spec = WorkerSpec.from_json(data)
     become(spec, f"pallas-inspection {spec.agent} [{spec.deployment}]")
@@ -106,7 +110,10 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
 def _inspect(
     spec: WorkerSpec, report: Callable[[Report], None], warnings: Warnings, depth: Depth
 ) -> Inspection:
+    # Only a signal with a handler of Python's is noticed by what reports where the import is.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
     loaded = load_code(spec, report)
+    signal.signal(signal.SIGTERM, before)
     if loaded.settings.otel is not None:
         loaded.settings.otel.enabled = False  # fast-agent would export what happens here
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
