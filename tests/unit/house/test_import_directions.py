@@ -91,11 +91,11 @@ ROOMS = {
     "pallas_worker.link": "",
     "pallas_worker.agent.models": "interface",
     "pallas_worker.downstreams": ".",
-    "pallas_worker.process.user_module": "fastagent interface",
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
     "pallas_worker.agent": ". agent.models downstreams fastagent interface telemetry",
+    "pallas_worker.process.user_module": "fastagent interface",
     "pallas_worker.calls": ". agent agent.models downstreams interface telemetry",
     "pallas_worker.http": "calls downstreams health interface telemetry",
     "pallas_worker.process": (

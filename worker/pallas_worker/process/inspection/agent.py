@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.health.needs import Provider
     from pallas_worker.health.subjects import Subject
-    from pallas_worker.process.preparation import LoadedCode
 
 LONGEST_WARNING = 1_000
 """Characters of a warning."""
@@ -98,7 +97,10 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
     if (memory := memory_limit(spec, lines)) is not None:
         memory.end_at_memory_errors()
     try:
-        inspection = _inspect(spec, lambda report: write(encode_report(report)), warnings, depth)
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            inspection = runner.run(
+                _inspect(spec, lambda report: write(encode_report(report)), warnings, depth)
+            )
     except AgentError as error:
         write(encode_report(FailedReport(message=redact(str(error)), permanent=error.permanent)))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is what is wrong with the agent
@@ -107,32 +109,28 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
         write(encode(inspection))
 
 
-def _inspect(
+async def _inspect(
     spec: WorkerSpec, report: Callable[[Report], None], warnings: Warnings, depth: Depth
 ) -> Inspection:
+    loop = asyncio.get_running_loop()
     # Only a signal with a handler of Python's is noticed by what reports where the import is.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    loaded = load_code(spec, report)
-    signal.signal(signal.SIGTERM, before)
-    if loaded.settings.otel is not None:
-        loaded.settings.otel.enabled = False  # fast-agent would export what happens here
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_try(spec, loaded, warnings, depth))
-
-
-async def _try(spec: WorkerSpec, loaded: LoadedCode, warnings: Warnings, depth: Depth) -> Inspection:
+    loop.add_signal_handler(signal.SIGTERM, lambda: None)
+    fast, settings, code = await load_code(spec, report)
+    loop.remove_signal_handler(signal.SIGTERM)
+    if settings.otel is not None:
+        settings.otel.enabled = False  # fast-agent would export what happens here
     with definition_errors():
-        async with open_runtime(loaded.fast, spec.agent) as runtime:
+        async with open_runtime(fast, spec.agent) as runtime:
             known.add(runtime.secret_keys)
             making = (
                 runtime.instance(None, lambda *_: None)
                 if depth == "online"
                 else runtime.unattached_instance()
             )
-            failure = (await try_instance(runtime, loaded.code, making)).failure
+            failure = (await try_instance(runtime, code, making)).failure
             downstreams = runtime.downstreams
             if depth == "online":
-                providers = providers_to_probe(runtime, loaded.settings, failure)
+                providers = providers_to_probe(runtime, settings, failure)
                 asked = await _asked(spec, runtime, downstreams, providers)
             else:  # to look for a command is to ask nobody
                 commands = [server for server in downstreams if server.transport == "stdio"]
