@@ -25,6 +25,7 @@ VERBS: Mapping[str, str] = {
     "ask": "pallasctl.verbs.talk.ask",
     "logs": "pallasctl.verbs.state.logs",
     "health": "pallasctl.verbs.state.health",
+    "connect": "pallasctl.verbs.talk.connect",
     "reload": "pallasctl.verbs.configuration.reload",
     "check": "pallasctl.verbs.configuration.check",
 }

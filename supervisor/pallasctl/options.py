@@ -73,6 +73,9 @@ conversation_option = click.option(
     metavar="ID",
     help="Stands in the agent's log and on its traces, to be found by.",
 )
+optional_agent_argument = click.argument(
+    "agent", required=False, metavar="[AGENT]", shell_complete=complete_agent
+)
 agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=complete_agent)
 all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
 

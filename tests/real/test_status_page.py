@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from contextlib import contextmanager
@@ -144,7 +145,7 @@ def test_the_page_survives_a_restart_of_the_supervisor(scene: Scene) -> None:
 def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scene: Scene) -> None:
     page = scene.page
     wanted = page.evaluate(
-        "[...document.querySelectorAll('a, button, [tabindex=\"0\"]')]"
+        "[...document.querySelectorAll('a, button, summary, [tabindex=\"0\"]')].filter(e => e.checkVisibility())"
         ".map(e => e.textContent.trim() || e.getAttribute('aria-label'))"
     )
     reached = []
@@ -160,7 +161,8 @@ def test_everything_is_reached_by_keyboard_in_the_order_in_which_it_is_seen(scen
             " || r && getComputedStyle(r).strokeWidth === '2.5px'; })(document.activeElement)"
         ), f"the focus on {reached[-1]} is not seen"
     assert reached == wanted
-    page.press("Enter")  # on the last one, an agent of the graph
+    page.evaluate("document.querySelector('.graph a').focus()")
+    page.press("Enter")
     agent = page.evaluate("location.hash")
     assert agent.startswith("#agent-")
     assert page.evaluate("document.querySelector(':target').id") == agent[1:]
@@ -189,7 +191,8 @@ def test_a_screen_reader_finds_headings_landmarks_and_a_table(scene: Scene) -> N
         if not node.get("ignored")
     ]
     assert {("banner", ""), ("main", ""), ("contentinfo", ""), ("navigation", "Raw data")} <= set(seen)
-    assert [name for role, name in seen if role == "heading"] == ["test-fleet", "Agents", "Dependencies"]
+    headings = {name for role, name in seen if role == "heading"}
+    assert headings == {"test-fleet", "Agents", "Dependencies", "Connect"}
     assert ("table", "Agents: state, health, use") in seen
     roles = [role for role, _ in seen]
     assert (roles.count("rowheader"), roles.count("row")) >= (3, 3)
@@ -214,6 +217,7 @@ def test_axe_finds_nothing_that_keeps_people_out(scene: Scene, width: int, schem
     page = scene.page
     page.look_like(width=width, prefers_color_scheme=scheme)
     try:
+        page.evaluate("document.querySelectorAll('#connect details').forEach(e => e.open = true)")
         page.evaluate(axe() + "; 0")
         found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     finally:
@@ -254,5 +258,79 @@ def test_without_scripts_it_is_a_page_that_reloads(scene: Scene) -> None:
         assert page.evaluate("document.getElementById('live').innerText") == "Reloads every 10 s"
         assert page.evaluate("document.querySelector('meta[http-equiv=refresh]').content") == "10"
         assert page.evaluate("document.querySelectorAll('.agents tbody tr').length") == 3
+    finally:
+        page.send("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def open_client(page: Page, agent: str, client: str) -> str:
+    """Open what there is for a client of an agent; an expression for its element."""
+    page.evaluate(f"document.querySelector('a[href=\"#connect-{agent}\"]').click()")
+    found = (
+        f"[...document.querySelectorAll('#connect-{agent} details')]"
+        f".find(e => e.querySelector('summary').innerText === '{client}')"
+    )
+    page.evaluate(f"{found}.querySelector('summary').click()")
+    page.until(f"{found}.querySelector('pre').checkVisibility()")
+    return found
+
+
+def test_what_is_opened_and_selected_stays_while_the_page_and_the_agents_change(scene: Scene) -> None:
+    page, deployment = scene.page, scene.deployment
+    opened = open_client(page, "research", "Claude Code")
+    page.evaluate(f"getSelection().selectAllChildren({opened}.querySelector('pre'))")
+    wanted = f"claude mcp add --transport http research {deployment.url('research')}".replace(
+        "127.0.0.1", "localhost"
+    )
+    assert page.evaluate("getSelection().toString()") == wanted
+    with hold(scene):
+        os.kill(scene.fleet.agent("research")["pid"], signal.SIGKILL)
+        scene.until_state("research", "starting")
+        assert page.evaluate("getSelection().toString()") == wanted
+    deployment.add("newcomer")
+    try:
+        assert scene.fleet.ctl("reload").returncode == 0
+        page.until("document.getElementById('connect-newcomer')")
+        assert page.evaluate("getSelection().toString()") == wanted
+        assert page.evaluate(f"{opened}.querySelector('pre').checkVisibility()")
+    finally:
+        del deployment.agents["newcomer"]
+        deployment.write()
+        assert scene.fleet.ctl("reload").returncode == 0
+    page.until("!document.getElementById('connect-newcomer')")
+    assert page.evaluate(f"{opened}.querySelector('pre').checkVisibility()")
+
+
+@pytest.mark.parametrize("secure", [True, False], ids=["clipboard", "plain HTTP from elsewhere"])
+def test_a_button_copies_what_stands_below_it(scene: Scene, secure: bool) -> None:
+    page = scene.page
+    page.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    page.send("Page.bringToFront")
+    page.evaluate("navigator.clipboard.writeText('of before')")
+    opened = open_client(page, "jarvis", "Cursor")
+    read = "navigator.clipboard.readText()"
+    if not secure:  # there, a page has no `navigator.clipboard`
+        page.evaluate("window.kept = navigator.clipboard; 0")
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined}); 0")
+        read = "kept.readText()"
+    page.send("Runtime.evaluate", expression=f"{opened}.querySelector('button').click()", userGesture=True)
+    page.until(f"{opened}.querySelector('button').innerText === 'Copied'")
+    copied = json.loads(page.evaluate(read))
+    assert list(copied["mcpServers"]) == ["jarvis"]
+    assert copied["mcpServers"]["jarvis"]["url"].endswith(f":{scene.deployment.agents['jarvis']['port']}/mcp")
+    page.until(f"{opened}.querySelector('button').innerText === 'Copy'")
+
+
+def test_without_scripts_what_to_paste_stands_on_a_page_that_stays(scene: Scene) -> None:
+    page = scene.page
+    page.send("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        page.open(scene.deployment.registry + "/?still")
+        page.open(page.evaluate("document.querySelector('#connect noscript a').href"))
+        assert urlsplit(page.evaluate("location.href")).path == "/page/connect"
+        page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+        shown = "[...document.querySelectorAll('#connect-aside pre')].filter(e => e.checkVisibility()).length"
+        assert page.evaluate(shown) >= 1
+        assert page.evaluate("getComputedStyle(document.querySelector('.copy')).display") == "none"
+        assert not page.evaluate("document.querySelector('meta[http-equiv]')")
     finally:
         page.send("Emulation.setScriptExecutionDisabled", value=False)

@@ -1,4 +1,4 @@
-"""The page over HTTP: `/`, the view that its script asks for, script and style.
+"""The page over HTTP: `/`, the view that its script asks for, how to connect, script and style.
 
 Knows Starlette and caching. What is rendered is kept for a moment, so that many viewers cost as much as one.
 """
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pallas_common.http.answers import answer, compressed, has_etag
-from pallas_supervisor.http.page.view.render import page, view
+from pallas_supervisor.http.page.view.render import connect_page, page, view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -91,6 +91,10 @@ def page_routes(facts: Callable[[], Awaitable[DeploymentFacts]], now: Callable[[
         _, shown = await viewer.look()
         return _answer(request, shown)
 
+    async def connect(request: Request) -> Response:
+        facts, _ = await viewer.look()
+        return _answer(request, _Document(connect_page(facts, build).encode(), "text/html"))
+
     def static(asset: _Document) -> Callable[[Request], Coroutine[None, None, Response]]:
         async def answer(request: Request) -> Response:
             return _answer(request, asset)
@@ -100,6 +104,7 @@ def page_routes(facts: Callable[[], Awaitable[DeploymentFacts]], now: Callable[[
     return [
         Route("/", whole),
         Route("/page/view", part),
+        Route("/page/connect", connect),
         *(Route(f"/page/{name}", static(asset)) for name, asset in assets.items()),
     ]
 

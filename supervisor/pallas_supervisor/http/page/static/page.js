@@ -1,5 +1,5 @@
 // Keeps the view in step with the supervisor: asks for it, changes what changed, says when nobody answers.
-// The server renders; this file knows no agent and no figure.
+// Copies what is to be pasted. The server renders; this file knows no agent and no figure.
 
 const live = document.getElementById("live");
 const lost = document.getElementById("lost");
@@ -13,6 +13,7 @@ let lostSince = null;
 let ahead = 0; // milliseconds that the server's clock is ahead of this one
 
 const view = () => document.getElementById("view");
+const connect = () => document.getElementById("connect");
 
 async function look() {
   clearTimeout(timer);
@@ -28,6 +29,7 @@ async function look() {
     if (answer.status !== 304) {
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       show(await answer.text());
+      await showConnect();
       etag = answer.headers.get("etag") ?? "";
     }
     found();
@@ -48,6 +50,16 @@ function show(html) {
   }
   morph(view(), fresh);
   document.title = fresh.dataset.title;
+}
+
+// How to connect changes with the agents' names and URLs alone, and is asked for only then.
+async function showConnect() {
+  if (connect().dataset.stamp === view().dataset.connect) return;
+  const answer = await fetch("page/connect", { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) });
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("connect");
+  if (!fresh) throw new Error("nothing about connecting in the answer");
+  morph(connect(), fresh);
 }
 
 function found() {
@@ -109,7 +121,9 @@ function morph(node, fresh) {
 
 function copyAttributes(node, fresh) {
   const changed = "state" in (node.dataset ?? {}) && node.dataset.state !== fresh.dataset.state;
-  for (const { name } of [...node.attributes]) if (!fresh.hasAttribute(name)) node.removeAttribute(name);
+  for (const { name } of [...node.attributes]) {
+    if (!fresh.hasAttribute(name) && name !== "open") node.removeAttribute(name); // what is open stays open
+  }
   for (const { name, value } of fresh.attributes) {
     if (node.getAttribute(name) !== value) node.setAttribute(name, value);
   }
@@ -117,6 +131,30 @@ function copyAttributes(node, fresh) {
     const colour = getComputedStyle(node).getPropertyValue("--flash");
     node.animate({ backgroundColor: [colour, "transparent"] }, { duration: 1500, easing: "ease-out" });
   }
+}
+
+// --- connecting ---
+
+document.addEventListener("click", ({ target }) => {
+  const link = target.closest('a[href^="#connect-"]');
+  // Not every browser opens what holds the target of a link.
+  if (link) document.getElementById(link.hash.slice(1)).closest("details").open = true;
+  const button = target.closest("button.copy");
+  if (button) copy(button);
+});
+
+async function copy(button) {
+  const text = button.parentElement.querySelector("pre");
+  let word = "Copied";
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+  } catch {
+    // There is no clipboard for a page that came by plain HTTP from another machine.
+    getSelection().selectAllChildren(text);
+    if (!document.execCommand("copy")) word = "Selected: press Ctrl+C";
+  }
+  button.textContent = word;
+  setTimeout(() => { button.textContent = "Copy"; }, 2000);
 }
 
 // --- ages ---

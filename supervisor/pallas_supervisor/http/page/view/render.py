@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pallas_common import __version__
 from pallas_supervisor.http.page.view import text
 from pallas_supervisor.http.page.view.charts import area, bars
+from pallas_supervisor.http.page.view.connect import connect_section, connect_stamp
 from pallas_supervisor.http.page.view.glyphs import glyph, symbols, word
 from pallas_supervisor.http.page.view.graph import graph
 from pallas_supervisor.http.page.view.html import Html, join, tag
@@ -39,20 +40,38 @@ _SETTLED = RESTING | {State.READY}
 
 def page(facts: DeploymentFacts, shown: str, build: str) -> Html:
     """The whole document around a view; `build` names the version of script and style."""
-    head = tag(
+    live = (
+        tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
+        tag("script", src=f"page/page.js?{build}", type="module"),
+    )
+    head = _head(_title(facts), "page/", build, *live)
+    return _document(head, symbols(), _banner(), Html(shown), connect_section(facts), _foot())
+
+
+def connect_page(facts: DeploymentFacts, build: str) -> Html:
+    """How to reach the agents, as a document of its own, one folder below the page; no part of it changes."""
+    head = _head(f"Connect · {facts.name} · Pallas", "", build)
+    back = tag("p", tag("a", "Back to the fleet", href="../"))
+    return _document(head, tag("main", tag("h1", facts.name), connect_section(facts, alone=True), back))
+
+
+def _document(head: Html, *children: Html) -> Html:
+    return join(Html("<!doctype html>\n"), tag("html", head, tag("body", *children), lang="en"))
+
+
+def _head(title: str, assets: str, build: str, *more: Html) -> Html:
+    """`assets` is the relative path to script and style."""
+    return tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", _title(facts)),
-        tag("link", rel="icon", href="page/icon.svg", type="image/svg+xml"),
-        tag("link", rel="stylesheet", href=f"page/page.css?{build}"),
-        tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
-        tag("script", src=f"page/page.js?{build}", type="module"),
+        tag("title", title),
+        tag("link", rel="icon", href=f"{assets}icon.svg", type="image/svg+xml"),
+        tag("link", rel="stylesheet", href=f"{assets}page.css?{build}"),
+        *more,
     )
-    body = tag("body", symbols(), _banner(), Html(shown), _foot())
-    return join(Html("<!doctype html>\n"), tag("html", head, body, lang="en"))
 
 
 def view(facts: DeploymentFacts, build: str) -> Html:
@@ -71,6 +90,7 @@ def view(facts: DeploymentFacts, build: str) -> Html:
         id="view",
         data_title=_title(facts),
         data_build=build,
+        data_connect=connect_stamp(facts),
         data_poll=POLL_WHILE_MOVING if moving else POLL,
         tabindex=-1,
     )

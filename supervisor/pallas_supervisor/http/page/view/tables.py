@@ -11,6 +11,7 @@ from pallas_common.times import rfc3339
 from pallas_supervisor.http.page.data.history import INTERVAL
 from pallas_supervisor.http.page.view import text
 from pallas_supervisor.http.page.view.charts import area, bars, strip
+from pallas_supervisor.http.page.view.connect import MOST_AGENTS, connect_id
 from pallas_supervisor.http.page.view.glyphs import word
 from pallas_supervisor.http.page.view.html import Html, join, tag
 from pallas_supervisor.lifecycle.states import State
@@ -55,7 +56,7 @@ _KINDS = (
 
 def agents_table(facts: DeploymentFacts) -> Html:
     """One row an agent, in the order of `agents.yaml`."""
-    rows = (_agent(agent) for agent in facts.agents)
+    rows = (_agent(agent, connectable=place < MOST_AGENTS) for place, agent in enumerate(facts.agents))
     return _table("agents", "Agents: state, health, use", _AGENT_COLUMNS, rows)
 
 
@@ -80,7 +81,7 @@ def since(moment: datetime) -> Html:
     return tag("time", moment.strftime("%H:%M:%S UTC"), datetime=rfc3339(moment))
 
 
-def _agent(agent: AgentFacts) -> Html:
+def _agent(agent: AgentFacts, *, connectable: bool) -> Html:
     calls = tuple([point.counted.calls * PER_MINUTE for point in agent.trend.points])
     errors = tuple([point.counted.errors * PER_MINUTE for point in agent.trend.points])
     peak = text.rate(max(calls, default=0.0))
@@ -98,7 +99,7 @@ def _agent(agent: AgentFacts) -> Html:
         _head(
             tag("span", agent.title, class_="title"),
             tag("span", tag("code", agent.name), f" serves {agent.serves}", class_="note"),
-            tag("span", tag("code", agent.url), class_="note"),
+            tag("span", tag("code", agent.url), _connect(agent) if connectable else None, class_="note"),
             tag("span", agent.model, class_="note") if agent.model else None,
             tag("span", f"needs {', '.join(agent.needs)}", class_="note") if agent.needs else None,
         ),
@@ -145,6 +146,11 @@ def _agent(agent: AgentFacts) -> Html:
         data_state=str(agent.state),
         tabindex=-1,
     )
+
+
+def _connect(agent: AgentFacts) -> Html:
+    label = f"Connect a client to {agent.name}"
+    return join(" ", tag("a", "Connect", href=f"#{connect_id(agent)}", aria_label=label))
 
 
 def _figure(label: str, *children: Child, class_: str = "") -> Html:

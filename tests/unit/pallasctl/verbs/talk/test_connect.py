@@ -1,0 +1,96 @@
+"""`pallasctl connect`: what goes to which stream, for which agents, and what is wrong usage."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fakes.control_server import FakeControl, agent, run, status
+from pallas_registry.catalogue.connections import CLIENTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def url(name: str) -> str:
+    return f"http://localhost:242{len(name):02d}/mcp"
+
+
+@pytest.fixture
+def deployed(fake: FakeControl) -> FakeControl:
+    names = ("research", "jarvis")
+    fake.answer("/v1/status", status(*(agent(name, url=url(name)) for name in names)))
+    return fake
+
+
+def test_without_a_client_they_are_listed_and_nobody_is_asked(tmp_path: Path) -> None:
+    result = run("--socket", str(tmp_path / "nothing.sock"), "connect")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["CLIENT", *CLIENTS]
+
+
+def test_stdout_has_the_snippet_alone(deployed: FakeControl) -> None:
+    result = deployed.run("connect", "cursor")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "mcpServers": {"research": {"url": url("research")}, "jarvis": {"url": url("jarvis")}}
+    }
+    assert result.stderr.startswith("Cursor. Put into .cursor/mcp.json ")
+    assert "These URLs work on this machine only" in result.stderr
+
+
+def test_one_agent(deployed: FakeControl) -> None:
+    result = deployed.run("connect", "claude-code", "jarvis")
+    assert result.stdout == f"claude mcp add --transport http jarvis {url('jarvis')}\n"
+    assert ".mcp.json" not in result.stderr, "another way is for those who look at a terminal"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client(deployed: FakeControl, client: str) -> None:
+    result = deployed.run("connect", client)
+    assert result.exit_code == 0
+    assert url("research") in result.stdout
+    assert url("jarvis") in result.stdout
+    assert "\x1b" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["curser"], "there is no client 'curser'; did you mean 'cursor'?"),
+        (["qqq"], "there is no client 'qqq'; the clients are: claude-code, "),
+        (["cursor", "reserch"], "there is no agent 'reserch'; did you mean 'research'?"),
+    ],
+)
+def test_a_slip_is_wrong_usage(deployed: FakeControl, arguments: list[str], said: str) -> None:
+    result = deployed.run("connect", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+def test_one_that_does_not_answer_now_is_printed_and_said_to_be_so(fake: FakeControl) -> None:
+    fake.answer("/v1/status", status(agent("research", "failed", url=url("research"))))
+    result = fake.run("connect", "claude-code")
+    assert url("research") in result.stdout
+    assert "research is failed and does not answer now: `pallasctl status research`" in result.stderr
+
+
+def test_a_supervisor_that_does_not_tell_urls_and_a_deployment_without_agents(fake: FakeControl) -> None:
+    fake.answer("/v1/status", status(agent("research")))
+    older = fake.run("connect", "cursor")
+    assert (older.exit_code, older.stdout) == (1, "")
+    assert "older version" in older.stderr
+    fake.answer("/v1/status", status())
+    empty = fake.run("connect", "cursor")
+    assert (empty.exit_code, empty.stdout) == (1, "")
+    assert "no agents" in empty.stderr
+
+
+def test_a_supervisor_that_is_not_ours_cannot_repaint_the_terminal(fake: FakeControl) -> None:
+    fake.answer("/v1/status", status(agent("a\x1b[2J", "failed", url="http://x/\x1b[2J")))
+    for client in CLIENTS:
+        result = fake.run("connect", client)
+        assert "\x1b" not in result.stdout + result.stderr
