@@ -122,3 +122,21 @@ def decision(asked: Asked) -> str | dict[str, Any]:
         return "the plan's result"
     tasks = [{"description": "find out", "agent": "alpha"}, {"description": "think", "agent": "beta"}]
     return {"description": "first", "tasks": tasks, "is_complete": False}
+
+
+CARDS = {
+    "alpha.md": "---\nname: alpha\nservers: [tools]\n---\nYou are alpha.\n",
+    "beta.yaml": "type: agent\nname: beta\ninstruction: You are beta.\n",
+    "judge.md": "---\nname: judge\n---\nYou are the judge.\n",
+    "manager.md": "---\nname: manager\nagents: [alpha]\n---\nYou are the manager.\n",
+    "chain.md": "---\ntype: chain\nname: chain\nsequence: [alpha, beta]\n---\n",
+    "cumulative.yml": "type: chain\nname: cumulative\nsequence: [alpha, beta]\ncumulative: true\n",
+    "router.md": "---\ntype: router\nname: router\nagents: [alpha, beta]\n---\nYou are a router.\n",
+    "parallel.md": "---\ntype: parallel\nname: parallel\nfan_out: [alpha, beta]\nfan_in: judge\n---\n",
+    "refined.md": "---\ntype: evaluator_optimizer\nname: refined\ngenerator: alpha\nevaluator: judge\n---\n",
+    "maker.yaml": "type: MAKER\nname: maker\nworker: beta\nk: 2\n",
+    "planner.md": "---\ntype: iterative_planner\nname: planner\nagents: [alpha, beta]\n---\n",
+    "orchestrator.md": "---\ntype: orchestrator\nname: orchestrator\nagents: [alpha, beta]\n---\n",
+    "README.md": "These are the agents.\n",
+}
+"""The same as agent cards, but for the one of a class of its own."""

@@ -59,6 +59,11 @@ class CardText:
             node = next((value for key, value in _entries(node) if key.value == name), None)
         return [key.value for key, _ in _entries(node)]
 
+    def text(self, name: str) -> str | None:
+        """The value of this key, if it is a single one."""
+        node = next((value for key, value in _entries(self.root) if key.value == name), None)
+        return node.value if isinstance(node, yaml.ScalarNode) else None
+
     def place_of(self, text: str) -> tuple[str, int] | None:
         """The key below which this text stands as a value, and the line of the text."""
         for key, value in _entries(self.root):

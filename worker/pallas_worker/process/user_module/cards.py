@@ -20,7 +20,7 @@ from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.user_module.card_text import CardError, CardText, read_card
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pallas_common.protocol.agent_source import AgentSource
     from pallas_worker.process.user_module.errors import UserCode
@@ -87,11 +87,13 @@ def _read(path: Path, code: UserCode) -> dict[Path, CardText]:
         raise _refused(
             f"{code.short(str(path))}: more than {MOST_CARDS} files: name a folder that holds cards alone"
         )
-    cards = {}
+    cards: dict[Path, CardText] = {}
+    owners: dict[str, Path] = {}
     for file in files:
         try:
             if (card := read_card(file)) is not None:
                 cards[file] = card
+                _refuse_namesake(owners, card, file, code)
         except CardError as error:
             place = code.short(str(file)) + (f":{error.line}" if error.line is not None else "")
             raise _refused(f"{place}: {error.message}") from None
@@ -101,6 +103,17 @@ def _read(path: Path, code: UserCode) -> dict[Path, CardText]:
             f"{code.short(str(path))}: {what}: a card begins with a line `---`, keys, and another `---`"
         )
     return cards
+
+
+def _refuse_namesake(owners: dict[str, Path], card: CardText, file: Path, code: UserCode) -> None:
+    name = card.text("name") or file.stem.replace(" ", "_")
+    owner = owners.setdefault(name, file)
+    if owner != file:
+        place = _Place(code.short(str(file)), card).at(card.line("name"))
+        raise _refused(
+            f"{place}: the agent is called {quoted(name)}, and so is the one of {code.short(str(owner))}: "
+            "rename one of the two"
+        )
 
 
 def _said(error: FastAgentError, cards: Mapping[Path, CardText], code: UserCode) -> str:
@@ -114,9 +127,17 @@ def _said(error: FastAgentError, cards: Mapping[Path, CardText], code: UserCode)
     card = cards[file]
     place = _Place(code.short(str(file)), card)
     unknown = details.removeprefix("Unknown fields: ").split(", ") if "Unknown fields: " in details else []
-    named = [key for key in card.keys() if key in unknown or f"'{key}'" in said or f"{key} " in f"{said} "]  # noqa: SIM118
-    line = card.line(*(named[:1] or ["type"] if card.line("type") else named[:1]))
-    return f"{place.at(line)}: {shortened(said, MAX_MESSAGE)}"
+    said = said.partition(" For further information visit ")[0]
+    return f"{place.at(_line_of(card, said, unknown))}: {shortened(said, MAX_MESSAGE)}"
+
+
+def _line_of(card: CardText, said: str, unknown: Sequence[str]) -> int | None:
+    """The line of the key that a message is about, as far as it names one."""
+    for key in card.keys():  # noqa: SIM118 - no mapping
+        if key in unknown or f"'{key}'" in said or ("_" in key and key in said):
+            inner = next((each for each in card.keys(key) if each in said), None)
+            return card.line(key) if inner is None else card.line(key, inner)
+    return card.line("type")
 
 
 def _refuse_missing_agents(data: Any, agents: Mapping[str, Any], place: _Place, path: Path) -> None:

@@ -40,6 +40,7 @@ class UserCode:
         self.directory = directory
         self._below = directory.rstrip("/") + "/"
         self._module = source.path if source.kind == "module" else None
+        self._folder = source.path.rpartition("/")[0] if source.kind == "file" else ""
         self._package = self._module.partition(".")[0] if self._module is not None else None
 
     def describe(self, error: BaseException) -> str:
@@ -107,6 +108,8 @@ class UserCode:
 
     def _advice(self, error: BaseException) -> str:
         """What to do, where the error itself does not say it and it is known."""
+        if isinstance(error, ImportError) and "no known parent package" in str(error) and self._folder:
+            return f"; import it without the dot, or add an empty {self._folder}/__init__.py"
         if not isinstance(error, ModuleNotFoundError) or not isinstance(error.name, str):
             return ""
         if error.name.partition(".")[0] == "mcp_agent":
