@@ -23,6 +23,7 @@ VERBS: Mapping[str, str] = {
     "restart": "pallasctl.verbs.agents.restart",
     "wait": "pallasctl.verbs.agents.wait",
     "ask": "pallasctl.verbs.talk.ask",
+    "chat": "pallasctl.verbs.talk.chat",
     "logs": "pallasctl.verbs.state.logs",
     "health": "pallasctl.verbs.state.health",
     "connect": "pallasctl.verbs.talk.connect",
@@ -36,12 +37,12 @@ VERBS: Mapping[str, str] = {
 @socket_option
 @click.version_option(package_name="pallas-mcp", message="pallasctl %(version)s")
 def pallasctl() -> None:
-    """Operate a running Pallas: see, start, stop and restart its agents, read their logs.
+    """Operate a running Pallas: see, start, stop and restart its agents, read their logs, talk to them.
 
     The supervisor is found through agents.yaml in the working directory; without one, it is the only
     supervisor that runs here, or the one that --socket names.
 
-    Exit status: 0 done, 1 failed, 2 wrong usage. `status` has its own: see `pallasctl status --help`.
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. `status` has its own: see `pallasctl status --help`.
     """
 
 

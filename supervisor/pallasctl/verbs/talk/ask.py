@@ -5,6 +5,7 @@ Knows options and documents; the turn itself is in `turn`.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,17 +18,15 @@ from pallas_control.mcp.messages import Question
 from pallasctl.failures import Failure
 from pallasctl.options import agent_argument, conversation_option, output_option, socket_option
 from pallasctl.verbs.talk.images import ImageError, read_images
-from pallasctl.verbs.talk.output import note, print_answer
-from pallasctl.verbs.talk.status_line import StatusLine
+from pallasctl.verbs.talk.terminal.message_text import LONGEST_TEXT, UnreadableError, decoded
+from pallasctl.verbs.talk.terminal.output import note, print_answer
+from pallasctl.verbs.talk.terminal.status_line import StatusLine
 from pallasctl.verbs.talk.turn import explain, find, take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pallas_control.mcp.messages import Answer
-
-LONGEST_TEXT = 16 * 1024 * 1024
-"""Bytes that are read from stdin; half of what an agent takes by default, history and images included."""
 
 
 def _images(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> list[Any]:
@@ -126,22 +125,15 @@ def _document(
 def _message(words: Sequence[str], *, has_images: bool) -> str:
     """The message: the words, or what is on stdin."""
     from_stdin = list(words) == ["-"] or (not words and not sys.stdin.isatty())
-    text = _stdin() if from_stdin else " ".join(words)
+    try:
+        text = _stdin() if from_stdin else decoded(os.fsencode(" ".join(words)), "TEXT")
+    except UnreadableError as error:
+        raise click.UsageError(str(error)) from None
     if not text.strip() and not has_images:
         where = "standard input is empty" if from_stdin else "no TEXT"
         raise click.UsageError(f"{where}; say what to ask, such as: pallasctl ask AGENT 'Who are you?'")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise click.UsageError("TEXT is not UTF-8") from None
     return text
 
 
 def _stdin() -> str:
-    data = sys.stdin.buffer.read(LONGEST_TEXT + 1)
-    if len(data) > LONGEST_TEXT:
-        raise click.UsageError(f"standard input has more than {LONGEST_TEXT // 1024**2} MiB")
-    try:
-        return data.decode().removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"standard input is not UTF-8 (byte {error.start})") from None
+    return decoded(sys.stdin.buffer.read(LONGEST_TEXT + 1), "standard input").removesuffix("\n")

@@ -18,7 +18,7 @@ from pallasctl.options import control
 if TYPE_CHECKING:
     from pallas_control.documents import AgentStatus, StatusDocument
     from pallas_control.mcp.messages import Question
-    from pallasctl.verbs.talk.status_line import StatusLine
+    from pallasctl.verbs.talk.terminal.status_line import StatusLine
 
 BUSY = "the agent is busy"
 """Begins the error result of a call for which there is no room (docs/clients.md)."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pallas_control.mcp.messages import Answer
 
-_CODES = {"red": "31", "dim": "2", "bold": "1"}
+_CODES = {"red": "31", "dim": "2", "plain": "0"}
 
 
 def print_text(text: str) -> None:

@@ -10,9 +10,9 @@ import os
 import shutil
 import sys
 import time
-import unicodedata
 from typing import TYPE_CHECKING, Self
 
+from pallasctl.live import cut
 from pallasctl.text import format_duration, one_line
 
 if TYPE_CHECKING:
@@ -64,22 +64,3 @@ class StatusLine:
     def _write(self, text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
-
-
-def cut(text: str, room: int) -> str:
-    """The beginning of the text that fits into so many cells of a terminal."""
-    if sum(map(_cells, text)) <= room:
-        return text
-    kept, used = [], 1  # of which the ellipsis takes one
-    for character in text:
-        used += _cells(character)
-        if used > room:
-            break
-        kept.append(character)
-    return "".join(kept) + "…" if room > 0 else ""
-
-
-def _cells(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1

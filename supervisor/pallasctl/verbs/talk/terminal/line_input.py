@@ -1,0 +1,128 @@
+"""Messages as a person types them, or a script sends them: one line, or several whose ends are escaped.
+
+Knows readline and terminals; nothing of agents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pallasctl.verbs.talk.terminal.message_text import LONGEST_TEXT, UnreadableError, decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+CONTINUES = "\\"
+"""At the end of a line: the message goes on in the next one."""
+
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def typed_messages(commands: Sequence[str]) -> Callable[[], str | None]:
+    """A function that asks a person for the next message, None at the end; with line editing and its history.
+
+    Args:
+        commands: words that are completed at the beginning of a line.
+    """
+    _prepare(commands)
+    first, more = _prompt("> "), _prompt("… ")
+
+    def ask() -> str | None:
+        try:
+            lines = [input(first)]
+            while lines[-1].endswith(CONTINUES):
+                lines[-1] = lines[-1].removesuffix(CONTINUES)
+                lines.append(input(more))
+        except EOFError:
+            return None
+        return decoded(os.fsencode("\n".join(lines)), "the message")
+
+    return ask
+
+
+def piped_messages() -> Iterator[str]:
+    """The messages on stdin, one a line; empty ones are passed over.
+
+    Raises:
+        UnreadableError: a message is too long, or not UTF-8.
+    """
+    read = sys.stdin.buffer.readline
+    lines: list[bytes] = []
+    size = 0
+    while line := read(LONGEST_TEXT + 1 - size):
+        size += len(line)
+        if size > LONGEST_TEXT:
+            raise UnreadableError(f"a message on standard input has more than {LONGEST_TEXT // 1024**2} MiB")
+        ended = line.removesuffix(b"\n")
+        if ended.endswith(CONTINUES.encode()):
+            lines.append(ended[:-1])
+            continue
+        text = decoded(b"\n".join([*lines, ended]), "standard input")
+        lines, size = [], 0
+        if text.strip():
+            yield text
+    if rest := decoded(b"\n".join(lines), "standard input").strip():
+        yield rest
+
+
+@contextlib.contextmanager
+def no_echo() -> Iterator[None]:
+    """Within the block, what is typed does not appear; it is there for the next prompt. Ctrl-C works."""
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    silent = [*before]
+    silent[3] &= ~(termios.ECHO | termios.ECHONL)
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _prompt(text: str) -> str:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x01{_BOLD}\x02{text.rstrip()}\x01{_PLAIN}\x02 "  # \x01 and \x02 enclose what takes no room
+
+
+def _prepare(commands: Sequence[str]) -> None:
+    try:
+        import readline
+    except ImportError:  # a Python without it; the terminal's own editing is left
+        return
+    readline.set_auto_history(True)
+    # What is pasted is one message, whatever lines it has.
+    readline.parse_and_bind("set enable-bracketed-paste on")
+    readline.parse_and_bind("tab: complete")
+    readline.set_completer_delims(" ")
+
+    def complete(text: str, state: int) -> str | None:
+        before = readline.get_line_buffer()[: readline.get_begidx()]
+        if not before:
+            found = [command for command in commands if text and command.startswith(text)]
+        elif before.split()[0] in commands:
+            found = _paths(text)
+        else:
+            found = []
+        return sorted(found)[state] if state < len(found) else None
+
+    readline.set_completer(complete)
+
+
+def _paths(text: str) -> list[str]:
+    """The paths that begin so, folders with a slash."""
+    folder, slash, begun = text.rpartition("/")
+    try:
+        with os.scandir(folder + slash or ".") as entries:
+            return [
+                folder + slash + entry.name + "/" * entry.is_dir()
+                for entry in entries
+                if entry.name.startswith(begun)
+            ]
+    except OSError:
+        return []
