@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 VERBS: Mapping[str, str] = {
     "status": "pallasctl.verbs.state.status",
-    "describe": "pallasctl.verbs.state.describe",
     "start": "pallasctl.verbs.agents.start",
     "stop": "pallasctl.verbs.agents.stop",
     "restart": "pallasctl.verbs.agents.restart",
@@ -27,6 +26,8 @@ VERBS: Mapping[str, str] = {
     "logs": "pallasctl.verbs.state.logs",
     "health": "pallasctl.verbs.state.health",
     "connect": "pallasctl.verbs.talk.connect",
+    "describe": "pallasctl.verbs.state.describe",
+    "cat": "pallasctl.verbs.configuration.cat",
     "reload": "pallasctl.verbs.configuration.reload",
     "check": "pallasctl.verbs.configuration.check",
 }

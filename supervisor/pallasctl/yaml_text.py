@@ -11,23 +11,24 @@ from pallas_common.terminal_text import terminal_text
 
 _ENDLESS = 1_000_000
 """Columns: lines are not folded."""
-_IN_LISTS = ",[]{}"
+_IN_LISTS = ",:[]{}"
 """What a text in brackets may not hold unless it is in quotes."""
 
 
 def yaml_document(document: object) -> str:
     """The document as YAML, keys in their order, without a line feed at the end."""
-    return _dumped(document, quoted="")
+    return _dumped(document)
 
 
 def yaml_value(value: object) -> str:
     """A value on one line, lists in brackets."""
     if isinstance(value, list):
-        return f"[{', '.join(map(yaml_value, value))}]"
-    return _dumped(value, quoted=_IN_LISTS)
+        items = (yaml_value(item) if isinstance(item, list) else _dumped(item, _IN_LISTS) for item in value)
+        return f"[{', '.join(items)}]"
+    return _dumped(value)
 
 
-def _dumped(value: object, quoted: str) -> str:
+def _dumped(value: object, quoted: str = "") -> str:
     """The value as YAML; texts with one of the characters `quoted` in double quotes."""
     import yaml
 
