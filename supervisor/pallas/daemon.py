@@ -12,6 +12,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from pallas.parts import take_parts
+from pallas_common import __version__
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import counted
 from pallas_supervisor.logs.loop_errors import LoopErrors
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 DRAIN_TIMEOUT = 2.0
 """Seconds that requests in flight get at the end."""
+
+SUPERVISOR = "supervisor"
+"""The kind of events that are about this process; their name is the deployment's."""
 
 EXTENSION = 30.0
 """Seconds more that the service manager is asked for while agents stop, again and again."""
@@ -50,6 +54,7 @@ async def supervise(assignment: Assignment) -> None:
 class _Supervisor:
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
+        self._name = assignment.configuration.deployment.name
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(LoopErrors())
         self._stopping = asyncio.Event()
@@ -64,9 +69,10 @@ class _Supervisor:
             server.start()
         self._handle_signals(taken)
         _log.info(
-            f"{self._assignment.configuration.deployment.name}: supervising "
+            f"{self._name}: supervising "
             f"{counted(len(engine.agents), 'agent')}, control socket {taken.socket_path}"
         )
+        taken.manager.events.add(SUPERVISOR, self._name, "started", version=__version__, pid=os.getpid())
         engine.start(engine.agents)
         self._notifier.send("READY=1", f"MAINPID={os.getpid()}")
         self._keep_alive(engine)
@@ -79,6 +85,7 @@ class _Supervisor:
         manager = taken.manager
         self._notifier.send("STOPPING=1")
         _log.info("stopping all agents")
+        manager.events.add(SUPERVISOR, self._name, "stopping")
         manager.responders.retire()
         extending = asyncio.create_task(self._extend_timeout(manager.engine), name="extend time-out")
         stopping = asyncio.create_task(manager.engine.shut_down())
@@ -89,6 +96,8 @@ class _Supervisor:
             manager.engine.kill_all()
             await stopping
         impatient.cancel()
+        manager.events.add(SUPERVISOR, self._name, "stopped")
+        manager.events.close()
         await asyncio.gather(*(server.drain(DRAIN_TIMEOUT) for server in taken.servers))
         extending.cancel()
         manager.responders.close()

@@ -167,6 +167,7 @@ def _control_server(
         manager.status,
         manager.drift,
         manager.log_router,
+        manager.events,
         OperatorVerbs(engine),
         reloading,
         lambda: engine.now() - since,

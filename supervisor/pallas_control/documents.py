@@ -45,6 +45,13 @@ class FilesStatus(TypedDict):
     problems: int
 
 
+class EventPosition(TypedDict):
+    """Of the newest event: what comes after it is not in the document yet."""
+
+    epoch: str
+    seq: int
+
+
 class StatusDocument(TypedDict):
     """`GET /v1/status`."""
 
@@ -58,6 +65,18 @@ class StatusDocument(TypedDict):
     supervisor: SupervisorStatus
     configuration: NotRequired[FilesStatus]
     agents: list[AgentStatus]
+    events: NotRequired[EventPosition]
+
+
+class EventDocument(TypedDict):
+    """A line of `GET /v1/events`; besides, each event has fields of its own."""
+
+    epoch: str
+    seq: int
+    time: str
+    kind: str
+    name: str
+    event: str
 
 
 class VerbDocument(TypedDict):

@@ -14,6 +14,8 @@ from pallas_supervisor.agents.observers import AgentObservers
 from pallas_supervisor.agents.reports_in import ReportsIn
 from pallas_supervisor.agents.status import StatusView
 from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, policies_of
+from pallas_supervisor.events.agent_events import AgentEvents
+from pallas_supervisor.events.log import EventLog
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.past_exits import PastExits
 from pallas_supervisor.health.reports import WorkerReports
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from pallas_supervisor.lifecycle.states import Transition, WorkerId
+    from pallas_supervisor.lifecycle.states import Agent, WorkerId
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.processes.linux.cgroups import Groups
     from pallas_supervisor.processes.linux.process_tree import ProcessParent
@@ -81,6 +83,7 @@ class AgentManager:
         self.log_router = log_router
         self.traces = traces or StartTraces()
         self.observers = AgentObservers()
+        self.events = EventLog(log_router.secrets)
         reports, history = WorkerReports(), HealthHistory()
         # The parts below need each other in a circle: those who call back are made first, and whom they call is looked
         # up when it happens, which is never before all are there.
@@ -137,6 +140,7 @@ class AgentManager:
             reports,
             history,
             note_health=self.status.note_health,
+            health_reported=self.observers.health_reported,
             address=lambda name: (connectable(drift.deployment.bind), drift.deployment.agents[name].port),
             secrets=log_router.secrets,
             changed=self.observers.changed,
@@ -147,14 +151,17 @@ class AgentManager:
     def _connect_observers(self) -> None:
         """Who observes what, and in which order; what is added later, as by the page, comes after these."""
         observers = self.observers
+        events = AgentEvents(self.events, self._why, self.status.health)
         observers.transition.add(
             self.reports_in.transition,
             lambda change: self.traces.follow(self.engine.agents, change.after),
             lambda _change: self.responders.switch(),
-            self._log_transition,
+            lambda change: log_transition(change, self._why(change.after)),
+            events.transition,
             lambda _change: observers.changed(),
         )
-        observers.restart_counted.add(self.metrics.count_restart)
+        observers.restart_counted.add(self.metrics.count_restart, events.restart_counted)
+        observers.health_reported.add(events.health_reported)
         observers.start_observed.add(self.metrics.observe_start)
         observers.ended.add(self.exits.note)
         observers.process_gone.add(
@@ -170,7 +177,9 @@ class AgentManager:
             self.drift.agent_removed,
             self.exits.forget,
         )
-        observers.configuration_changed.add(take_over, self.drift.configuration_changed)
+        observers.configuration_changed.add(
+            take_over, self.drift.configuration_changed, events.configuration_changed
+        )
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)
@@ -180,9 +189,6 @@ class AgentManager:
         worker = self.launcher.worker(worker_id)
         return None if worker is None else worker.launch_info.at
 
-    def _log_transition(self, change: Transition) -> None:
-        after = change.after
+    def _why(self, agent: Agent) -> str:
         # One that a reload has removed has no place among the others any more, only a process that could not be killed.
-        log_transition(
-            change, self.status.why(after.name) if after.name in self.engine.agents else after.message
-        )
+        return self.status.why(agent.name) if agent.name in self.engine.agents else agent.message

@@ -49,6 +49,8 @@ class AgentObservers:
         """An agent's worker has become ready; with the seconds since its spawn."""
         self.ended: Observers[Agent, Died] = Observers()
         """A worker's process has ended, and all that it wrote is read; with the agent as it was until then."""
+        self.health_reported: Observers[Agent] = Observers()
+        """The worker that an agent's state is about has said how it is, which may be the same as before."""
         self.process_gone: Observers[WorkerId] = Observers()
         """Nothing is left of a worker."""
         self.agent_removed: Observers[str] = Observers()

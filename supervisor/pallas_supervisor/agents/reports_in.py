@@ -47,6 +47,7 @@ class ReportsIn:
         reports: where they are remembered.
         history: where it is remembered since when an agent's health is what it is.
         note_health: notes the health of an agent in the history.
+        health_reported: called when an agent has said how it is.
         address: host and port at which an agent's worker can be reached.
         secrets: what no reason of a failure may show.
         changed: called when what is shown of an agent is not what it was.
@@ -61,6 +62,7 @@ class ReportsIn:
         history: HealthHistory,
         *,
         note_health: Callable[[Agent], None],
+        health_reported: Callable[[Agent], None],
         address: Callable[[str], tuple[str, int]],
         secrets: KnownSecrets,
         changed: Callable[[], None],
@@ -74,6 +76,7 @@ class ReportsIn:
         self._reports = reports
         self._history = history
         self._note_health = note_health
+        self._health_reported = health_reported
         self._probes: dict[str, asyncio.Task[None]] = {}
 
     def take(self, worker_id: WorkerId, report: Report) -> None:
@@ -104,6 +107,7 @@ class ReportsIn:
             tell_inability(agent.name, before, report)
             self._history.take(agent.name, report)
             self._note_health(agent)
+            self._health_reported(agent)
         if before is None or (before.status, before.message) != (report.status, report.message):
             self._changed()
 

@@ -69,6 +69,13 @@ class StatusView:
         engine = self._engine
         return say_why(engine.agents[name], engine.awaited(name), engine.agents, engine.now())
 
+    def health(self, agent: Agent) -> tuple[str, str]:
+        """The agent's health in the word of the status document, and what its worker says of it, or nothing."""
+        report = self.reports.health(agent)
+        if agent.state is State.READY and report is not None:
+            return report.status, report.message or ""
+        return "error" if agent.state in (State.BACKOFF, State.FAILED) else "unknown", ""
+
     def summary(self) -> str:
         """One line for `systemctl status`: `4/5 agents ready; research: restarting in 2 s`."""
         wanted = [agent for agent in self.agents.values() if agent.desired is Desired.UP]
@@ -96,11 +103,8 @@ class StatusView:
 
     def condition(self, agent: Agent) -> tuple[str, str]:
         """The agent's health, and one line on it or on why the agent is in its state."""
-        report = self.reports.health(agent)
-        message = self.why(agent.name)
-        if agent.state is State.READY and report is not None:
-            return report.status, message or report.message or ""
-        return "error" if agent.state in (State.BACKOFF, State.FAILED) else "unknown", message
+        health, said = self.health(agent)
+        return health, self.why(agent.name) or said
 
     def _entry(self, agent: Agent) -> dict[str, Any]:
         health, message = self.condition(agent)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ from pallas_common.logs.levels import level_number
 from pallas_common.logs.records import record_line
 from pallas_common.secrets.values import KnownSecrets
 from pallas_common.times import timestamp
+from pallas_supervisor.events.ring import Ring
 from pallas_supervisor.logs.subscribers import Tail
 
 if TYPE_CHECKING:
@@ -37,20 +37,6 @@ class Line(NamedTuple):
     time: str
     text: bytes
     level: int = logging.INFO
-
-
-class _Ring:
-    """The newest lines of one agent."""
-
-    def __init__(self) -> None:
-        self.lines: deque[Line] = deque()
-        self._size = 0
-
-    def append(self, line: Line) -> None:
-        self.lines.append(line)
-        self._size += len(line.text)
-        while len(self.lines) > RING_LENGTH or (self._size > RING_BYTES and len(self.lines) > 1):
-            self._size -= len(self.lines.popleft().text)
 
 
 def _lost_record(lost: int) -> bytes:
@@ -77,7 +63,7 @@ class LogRouter:
         self._write = write
         self._lost = lost
         self.secrets = secrets if secrets is not None else KnownSecrets()
-        self._rings: dict[str, _Ring] = {}
+        self._rings: dict[str, Ring[Line]] = {}
         self.observers: list[Callable[[str, Line], None]] = []
         """Called with each line and whose it is; they must neither wait nor fail."""
         self.tail = Tail(_lost_record)
@@ -97,8 +83,8 @@ class LogRouter:
         """Take in one finished record."""
         ring = self._rings.get(agent)
         if ring is None:
-            ring = self._rings[agent] = _Ring()
-        ring.append(line)
+            ring = self._rings[agent] = Ring(RING_LENGTH, RING_BYTES)
+        ring.append(line, len(line.text))
         self._write(line.text)
         self.tail.append(agent, line.text, line.level)
         for observer in self.observers:
@@ -117,7 +103,7 @@ class LogRouter:
         newest = (
             line
             for ring in wanted
-            for line in islice((line for line in reversed(ring.lines) if line.level >= level), count)
+            for line in islice((line for line in reversed(ring) if line.level >= level), count)
         )
         lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
+
+from pallas_supervisor.events.ring import Ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -36,10 +38,7 @@ class Tail:
 
     def __init__(self, lost_line: Callable[[int], bytes]) -> None:
         self.lost_line = lost_line
-        self._lines: deque[Kept] = deque()
-        self._size = 0
-        self.begin = 0
-        """The number of the first line that is kept; they are counted from the first that ever came."""
+        self.lines: Ring[Kept] = Ring(MOST_LINES, MOST_BYTES)
         self._gone: Counter[tuple[str, int]] = Counter()
         """Lines that were kept and are not any more, by agent and level."""
         self.subscribers: set[Subscriber] = set()
@@ -54,35 +53,18 @@ class Tail:
         """Follow no more; without subscribers nothing is kept."""
         self.subscribers.discard(subscriber)
         if not self.subscribers:
-            self.begin = self.end
-            self._lines.clear()
+            self.lines.clear()
             self._gone.clear()
-            self._size = 0
-
-    @property
-    def end(self) -> int:
-        """The number of the line that comes next."""
-        return self.begin + len(self._lines)
 
     def append(self, agent: str, text: bytes, level: int = logging.INFO) -> None:
         """Keep a line, if there are subscribers."""
         if not self.subscribers:
             return
-        self._lines.append(Kept(agent, level, text))
-        self._size += len(text)
-        while len(self._lines) > MOST_LINES or (self._size > MOST_BYTES and len(self._lines) > 1):
-            oldest = self._lines.popleft()
-            self.begin += 1
-            self._size -= len(oldest.text)
+        for oldest in self.lines.append(Kept(agent, level, text), len(text)):
             self._gone[oldest.agent, oldest.level] += 1
         for subscriber in self.subscribers:
             if subscriber.wants(agent, level):
                 subscriber.news.set()
-
-    def first_from(self, number: int) -> tuple[int, Kept] | None:
-        """The first line that is kept from this number on, and its own number."""
-        number = max(number, self.begin)
-        return (number, self._lines[number - self.begin]) if number < self.end else None
 
     def gone(self, subscriber: Subscriber) -> int:
         """Lines that the subscriber wants, or would have wanted, and that are not kept any more."""
@@ -90,7 +72,7 @@ class Tail:
 
     def kept(self, subscriber: Subscriber) -> int:
         """Lines that are kept and that the subscriber wants."""
-        return sum(subscriber.wants(line.agent, line.level) for line in self._lines)
+        return sum(subscriber.wants(line.agent, line.level) for line in self.lines)
 
 
 class Subscriber:
@@ -102,7 +84,7 @@ class Subscriber:
         self._level = level
         self.news = asyncio.Event()
         """Set where a line that is wanted has come."""
-        self._number = tail.end
+        self._number = tail.lines.end
         self._passed = tail.gone(self) + tail.kept(self)
         """Lines that are wanted among those before `_number`."""
 
@@ -115,16 +97,17 @@ class Subscriber:
         # Other tasks have their turn between two lines, however many wait. Above all the connection's own end: writing
         # after it makes asyncio log a warning, which would be the next line.
         await asyncio.sleep(0)
+        lines = self._tail.lines
         while True:
-            if self._number < self._tail.begin:
-                self._number = self._tail.begin
+            if self._number < lines.begin:
+                self._number = lines.begin
                 if (lost := self._tail.gone(self) - self._passed) > 0:
                     self._passed += lost
                     return self._tail.lost_line(lost)
             self.news.clear()
-            while (found := self._tail.first_from(self._number)) is not None:
-                number, line = found
-                self._number = number + 1
+            while self._number < lines.end:
+                line = lines.at(self._number)
+                self._number += 1
                 if self.wants(line.agent, line.level):
                     self._passed += 1
                     return line.text

@@ -113,6 +113,7 @@ class Rig:
             manager.status,
             manager.drift,
             manager.log_router,
+            manager.events,
             self.operations,
             self.reloading,
             manager.engine.now,

@@ -66,22 +66,24 @@ ROOMS = {
     "pallasctl.verbs.talk": ". verbs.talk.terminal",
     "pallas_supervisor.lifecycle": "",
     "pallas_supervisor.reload": "",
-    "pallas_supervisor.logs": "lifecycle",
+    "pallas_supervisor.events": "lifecycle",
     "pallas_supervisor.processes.linux": "lifecycle",
     "pallas_supervisor.sockets": "lifecycle",
     "pallas_supervisor.telemetry": "lifecycle",
+    "pallas_supervisor.logs": "events lifecycle",
+    "pallas_supervisor.processes.keeper": "lifecycle processes.linux",
     "pallas_supervisor.health": "lifecycle logs",
     "pallas_supervisor.logs.console": "logs",
-    "pallas_supervisor.processes.keeper": "lifecycle processes.linux",
     "pallas_supervisor.processes.pipes": "lifecycle logs",
     "pallas_supervisor.processes": "lifecycle processes.keeper processes.linux processes.pipes",
     "pallas_supervisor.monitors": "lifecycle processes processes.linux",
     "pallas_supervisor.agents": (
-        "health lifecycle logs monitors processes processes.linux processes.pipes reload sockets telemetry"
+        "events health lifecycle logs monitors processes processes.linux processes.pipes reload sockets "
+        "telemetry"
     ),
     "pallas_supervisor.agents.description": "agents health lifecycle logs reload",
     "pallas_supervisor.http.page.data": "agents health lifecycle telemetry",
-    "pallas_supervisor.http.control": "agents agents.description logs reload sockets",
+    "pallas_supervisor.http.control": "agents agents.description events logs reload sockets",
     "pallas_supervisor.http.page.view": "http.page.data lifecycle",
     "pallas_supervisor.http.page": "http.page.data http.page.view",
     "pallas_supervisor.http": "agents http.page http.page.data lifecycle reload telemetry",

@@ -1,6 +1,7 @@
 """The control API of `docs/control-api.md`, HTTP and JSON on the unix socket: its routes, and what becomes of errors.
 
-Knows Starlette and the operator's verbs; nothing of states or processes. `/v1/logs` is in `logs`.
+Knows Starlette and the operator's verbs; nothing of states or processes. `/v1/logs` is in `logs`,
+`/v1/events` in `events`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pallas_common.times import ago
 from pallas_registry.catalogue.entries import page_url
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
 from pallas_supervisor.http.control.describe import DescribeRoutes
+from pallas_supervisor.http.control.events import EventRoute
 from pallas_supervisor.http.control.logs import LogRoute
 from pallas_supervisor.http.control.requests import (
     BadRequestError,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.reload import Reloading
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
+    from pallas_supervisor.events.log import EventLog
     from pallas_supervisor.http.control.requests import Verb
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.reload.drift import Drift
@@ -56,13 +59,14 @@ def control_api(
     status: StatusView,
     drift: Drift,
     log_router: LogRouter,
+    events: EventLog,
     operations: OperatorVerbs,
     reloading: Reloading,
     age: Callable[[], float],
     descriptions: Descriptions,
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
-    api = _ControlApi(status, drift, operations, reloading, age)
+    api = _ControlApi(status, drift, events, operations, reloading, age)
     logs = LogRoute(operations, log_router)
     describe = DescribeRoutes(descriptions)
     return Starlette(
@@ -77,6 +81,7 @@ def control_api(
             Route("/v1/logs", logs.get),
             Route("/v1/agents/{name}", describe.agent),
             Route("/v1/configuration", describe.configuration),
+            Route("/v1/events", EventRoute(events).get),
         ],
         exception_handlers={
             BadRequestError: _failure(422),
@@ -123,6 +128,7 @@ def _refused_configuration(_request: Request, error: Exception) -> Response:
 class _ControlApi:
     _status: StatusView
     _drift: Drift
+    _events: EventLog
     _operations: OperatorVerbs
     _reloading: Reloading
     _age: Callable[[], float]
@@ -138,6 +144,7 @@ class _ControlApi:
             "supervisor": supervisor,
             "configuration": self._drift.document(),
             "agents": self._status.entries(),
+            "events": self._events.position._asdict(),
         }
         return JSONResponse(document)
 

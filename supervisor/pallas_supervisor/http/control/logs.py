@@ -6,7 +6,6 @@ Knows queries, Starlette and the log router; nothing of what the lines say.
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,24 +15,26 @@ from starlette.responses import Response, StreamingResponse
 
 from pallas_common.logs.levels import LEVEL_NAMES, level_name, level_number
 from pallas_common.times import rfc3339
-from pallas_supervisor.http.control.requests import BadRequestError, TooLargeError, shown
+from pallas_supervisor.http.control.requests import (
+    MAX_QUERY,
+    BadRequestError,
+    TooLargeError,
+    parse_count,
+    parse_switch,
+    shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from starlette.datastructures import QueryParams
     from starlette.requests import Request
 
     from pallas_supervisor.agents.verbs import OperatorVerbs
     from pallas_supervisor.logs.router import LogRouter
 
 DEFAULT_LINES = 100
-MAX_QUERY = 32 * 1024
-"""Bytes of a request's query."""
 PIECE = 32 * 1024
 """Bytes of log lines that are handed to a connection at once."""
-
-_COUNT = re.compile(r"[0-9]{1,18}")
 
 
 class LogQuery(NamedTuple):
@@ -105,7 +106,7 @@ def parse_log_query(request: Request) -> LogQuery:
         lines=_lines(query.get("n"), everything="since" in query),
         since=_since(query.get("since")),
         level=_level(query.get("level")),
-        follow=_follow(query),
+        follow=parse_switch("follow", query.get("follow", "0")),
     )
 
 
@@ -113,9 +114,7 @@ def _lines(text: str | None, *, everything: bool) -> int:
     """How many lines are wanted; without a number the newest ones, or all of those that `since` leaves."""
     if text is None:
         return sys.maxsize if everything else DEFAULT_LINES
-    if _COUNT.fullmatch(text) is None:
-        raise BadRequestError(f"`n` is {shown(text)}; it is a number of lines, 0 or more")
-    return int(text)
+    return parse_count("n", text, "a number of lines")
 
 
 def _level(text: str | None) -> int:
@@ -125,13 +124,6 @@ def _level(text: str | None) -> int:
     if level_name(text) is None:
         raise BadRequestError(f"`level` is {shown(text)}; it is one of {', '.join(LEVEL_NAMES)}")
     return level_number(text)
-
-
-def _follow(query: QueryParams) -> bool:
-    text = query.get("follow", "0")
-    if text not in ("0", "1"):
-        raise BadRequestError(f"`follow` is {shown(text)}; say 1 or 0")
-    return text == "1"
 
 
 def _since(text: str | None) -> str:

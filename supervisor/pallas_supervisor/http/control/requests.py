@@ -6,6 +6,7 @@ Knows JSON; nothing of agents. Whatever is sent, the answer names the field.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import ClientDisconnect
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT = 90.0
 LONGEST_TIMEOUT = 86_400.0
+MAX_QUERY = 32 * 1024
+"""Bytes of a request's query."""
 MAX_BODY = 1024 * 1024
 """Bytes of a request's body: thousands of names of agents."""
 SHOWN_FIELDS = 10
 """Unknown fields that an answer names."""
+
+_COUNT = re.compile(r"[0-9]{1,18}")
 
 _KINDS = {
     dict: "an object",
@@ -89,6 +94,20 @@ def take_choice(body: dict[str, Any], name: str, choices: tuple[str, ...]) -> st
         *others, last = choices
         raise BadRequestError(f"`{name}` is {shown(value)}; say {', '.join(others)} or {last}")
     return str(value)
+
+
+def parse_count(name: str, text: str, what: str) -> int:
+    """A parameter of a query that is a whole number from 0 on; `what` says of what."""
+    if _COUNT.fullmatch(text) is None:
+        raise BadRequestError(f"`{name}` is {shown(text)}; it is {what}, 0 or more")
+    return int(text)
+
+
+def parse_switch(name: str, text: str) -> bool:
+    """A parameter of a query that is `1` or `0`."""
+    if text not in ("0", "1"):
+        raise BadRequestError(f"`{name}` is {shown(text)}; say 1 or 0")
+    return text == "1"
 
 
 def parse_verb(body: dict[str, Any]) -> Verb:

@@ -79,13 +79,13 @@ def test_readers_that_never_read_share_what_they_keep_and_release_it() -> None:
     subscribers = [tail.subscribe((), logging.NOTSET) for _ in range(150)]
     for number in range(2_000):
         tail.append("research", b"%d" % number * 2_000)
-    kept = sum(sys.getsizeof(line.text) for line in tail._lines)
-    assert kept <= MOST_BYTES + len(tail._lines) * 64
+    kept = sum(sys.getsizeof(line.text) for line in tail.lines)
+    assert kept <= MOST_BYTES + len(tail.lines) * 64
     assert all(vars(subscriber).keys() == vars(subscribers[0]).keys() for subscriber in subscribers)
     held = [value for subscriber in subscribers for value in vars(subscriber).values()]
     assert not any(isinstance(value, list | dict | set | bytes) for value in held), "nothing of its own"
     for subscriber in subscribers:
         tail.unsubscribe(subscriber)
-    assert not tail._lines
+    assert not tail.lines
     tail.append("research", b"nobody follows")
-    assert not tail._lines
+    assert not tail.lines

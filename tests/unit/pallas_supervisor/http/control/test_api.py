@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pallas_supervisor.http.control.logs import MAX_QUERY
-from pallas_supervisor.http.control.requests import MAX_BODY
+from pallas_supervisor.http.control.requests import MAX_BODY, MAX_QUERY
 from pallas_supervisor.lifecycle.states import Exit, State
 from pallas_supervisor.sockets.listeners import PortsTakenError
 from support.ports import free_ports
@@ -78,7 +77,9 @@ def test_the_status_document(tmp_path: Path) -> None:
             "supervisor",
             "configuration",
             "agents",
+            "events",
         }
+        assert document["events"] == bench.rig.manager.events.position._asdict()
         assert document["deployment"] == "demo"
         assert set(document["supervisor"]) == {"pid", "version", "since"}
         library, research = document["agents"]
