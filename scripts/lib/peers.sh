@@ -10,23 +10,35 @@
 peers='
 systemd-analyze|systemd|the check of the systemd unit by systemd itself
 systemd-nspawn|systemd-container|the service under a real systemd
-npm|npm|the MCP conformance suite, and the accessibility check of the status page
+npm|npm|the MCP conformance suite, MCP clients of others, and the accessibility check of the status page
 chromium|chromium|the status page in a browser
 promtool|prometheus|the check of the metrics by Prometheus itself
 cc|build-essential|the fault campaign, with a clock that jumps
 '
 
-# npm: installed without root, in a folder of the repository that git ignores. The suite needs Node 22 or newer,
-# which comes as a package, too: the system's own is often older. axe-core checks pages for accessibility.
+# npm: installed without root, in a folder of the repository that git ignores. The suite and some clients need Node 22
+# or newer, which comes as a package, too: the system's own is often older. axe-core checks pages for accessibility;
+# the others are MCP clients.
 npm_peers=$root/.peers
-npm_suite=@modelcontextprotocol/conformance@0.2.0-alpha.12
-npm_axe=axe-core@4.14.1
+npm_packages='
+@modelcontextprotocol/conformance@0.2.0-alpha.12
+axe-core@4.14.1
+@modelcontextprotocol/inspector@2.12.0
+@modelcontextprotocol/client@2.4.0
+@modelcontextprotocol/sdk@1.32.2
+mcp-remote@0.15.1
+@anthropic-ai/claude-code@2.1.330
+'
 npm_node_version=22.23.3
+
+# pip: release 1 of the MCP SDK, in an environment of its own in the same folder; ours has release 2.
+pip_sdk_1=mcp==1.30.0
 
 prepare_peers() {
     local failed=0
     prepare_debian_peers || failed=1
     prepare_npm_peers || failed=1
+    prepare_sdk_1 || failed=1
     return "$failed"
 }
 
@@ -53,7 +65,7 @@ prepare_debian_peers() {
 
 # What an up-to-date folder holds.
 npm_stamp() {
-    printf '%s %s %s\n' "$npm_suite" "$npm_axe" "$(npm_node_package)"
+    printf '%s %s\n' "$npm_packages" "$(npm_node_package)"
 }
 
 npm_node_package() {
@@ -81,11 +93,11 @@ prepare_npm_peers() {
         npm_peers_are_current || install_npm_peers
     ) 9>"$npm_peers/lock" && return
     if [ "${PALLAS_REQUIRE_PEERS:-}" = 1 ]; then
-        echo "error: PALLAS_REQUIRE_PEERS=1, but $npm_suite and $npm_axe cannot be installed; see $npm_peers/install.log" >&2
+        echo "error: PALLAS_REQUIRE_PEERS=1, but packages of npm cannot be installed; see $npm_peers/install.log" >&2
         return 1
     fi
-    echo "not run: the MCP conformance suite, the accessibility check: need $npm_suite and $npm_axe from a package" \
-        "index (see $npm_peers/install.log)" >&2
+    echo "not run: the MCP conformance suite, MCP clients of others, the accessibility check: need packages of npm" \
+        "(see $npm_peers/install.log)" >&2
 }
 
 install_npm_peers() {
@@ -95,10 +107,30 @@ install_npm_peers() {
         echo "there is no Node as a package for $(uname -sm)" >"$npm_peers/install.log"
         return 1
     fi
-    echo "installing $npm_suite, $npm_axe and $node (once; about half a minute)" >&2
+    echo "installing$(printf ' %s' $npm_packages) and $node (once; about a minute)" >&2
+    # shellcheck disable=SC2086 # several packages
     npm install --prefix "$npm_peers" --no-save --no-package-lock --no-audit --no-fund --ignore-scripts \
-        --fetch-retries=1 --fetch-retry-mintimeout=2000 "$node" "$npm_suite" "$npm_axe" >"$npm_peers/install.log" 2>&1 </dev/null || return
+        --fetch-retries=1 --fetch-retry-mintimeout=2000 "$node" $npm_packages >"$npm_peers/install.log" 2>&1 </dev/null || return
     ln -s "node_modules/${node%@*}/bin/node" "$npm_peers/node"
     "$npm_peers/node" --version >>"$npm_peers/install.log" 2>&1 || return
     npm_stamp >"$npm_peers/stamp"
+}
+
+# Makes or mends the environment; returns at once when there is nothing to do.
+prepare_sdk_1() {
+    local folder=$npm_peers/mcp-1
+    [ "$(cat "$folder/stamp" 2>/dev/null)" = "$pip_sdk_1" ] && return
+    mkdir -p "$npm_peers"
+    (
+        flock 9
+        rm -rf "$folder"
+        "$python" -m venv --without-pip "$folder" &&
+            "$python" -m pip --python "$folder/bin/python" install -q "$pip_sdk_1" >"$npm_peers/pip.log" 2>&1 </dev/null &&
+            echo "$pip_sdk_1" >"$folder/stamp"
+    ) 9>"$npm_peers/lock" && return
+    if [ "${PALLAS_REQUIRE_PEERS:-}" = 1 ]; then
+        echo "error: PALLAS_REQUIRE_PEERS=1, but $pip_sdk_1 cannot be installed; see $npm_peers/pip.log" >&2
+        return 1
+    fi
+    echo "not run: release 1 of the MCP SDK: needs $pip_sdk_1 (see $npm_peers/pip.log)" >&2
 }
