@@ -46,7 +46,7 @@ class ChatCommands:
 
     def __init__(self, agent: str, conversation: Conversation) -> None:
         self._agent = agent
-        self._conversation = conversation
+        self.conversation = conversation
         self.images: list[ImageDocument] = []
 
     def run(self, message: str) -> bool:
@@ -59,7 +59,7 @@ class ChatCommands:
             case "/quit":
                 return False
             case "/clear":
-                self._conversation.clear()
+                self.conversation.clear()
                 self.images = []
                 note("the conversation begins anew")
             case "/image" | "/save" if not argument:
@@ -96,7 +96,7 @@ class ChatCommands:
 
     def _save(self, name: str) -> None:
         as_json = name.endswith(".json")
-        text = self._conversation.as_json() if as_json else self._conversation.as_text(self._agent)
+        text = self.conversation.as_json() if as_json else self.conversation.as_text(self._agent)
         try:
             path = Path(name).expanduser()
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -107,4 +107,4 @@ class ChatCommands:
         except (OSError, ValueError, RuntimeError) as error:
             complain(f"{name} cannot be written: {(isinstance(error, OSError) and error.strerror) or error}")
         else:
-            note(f"{counted(len(self._conversation), 'turn')} written to {name}")
+            note(f"{counted(len(self.conversation), 'turn')} written to {name}")
