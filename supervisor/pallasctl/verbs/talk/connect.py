@@ -57,6 +57,10 @@ def connect(client: str | None, agent: str | None) -> None:
                 ("CLIENT", "WHAT IS PRINTED"), [[Cell(name), Cell(CLIENTS[name].about)] for name in CLIENTS]
             )
         )
+        _explain(
+            "",
+            "`pallasctl connect CLIENT` prints it for all agents, `pallasctl connect CLIENT AGENT` for one.",
+        )
         return
     document: StatusDocument = control().get("/v1/status")
     agents = _choose(document["agents"], agent)

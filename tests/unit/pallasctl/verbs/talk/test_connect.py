@@ -29,6 +29,7 @@ def test_without_a_client_they_are_listed_and_nobody_is_asked(tmp_path: Path) ->
     result = run("--socket", str(tmp_path / "nothing.sock"), "connect")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["CLIENT", *CLIENTS]
+    assert "pallasctl connect CLIENT AGENT" in result.stderr
 
 
 def test_stdout_has_the_snippet_alone(deployed: FakeControl) -> None:
