@@ -34,6 +34,8 @@ from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
 from pallas_supervisor.http.control.peer_credentials import PeerProtocol
+from pallas_supervisor.http.page.data.feed import Feed
+from pallas_supervisor.http.page.data.samples import SHOWN
 from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.logs.rotating_file import claim
 from pallas_supervisor.logs.router import LogRouter, LogRouterHandler
@@ -143,10 +145,17 @@ async def take_parts(
 
     reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.observers, announced)
     manager.observers.changed.add(lambda: notifier.status(manager.status.summary()))
-    servers = [_control_server(manager, reloading, socket_path, since, stack)]
+    feed = Feed(
+        manager.status,
+        manager.engine.now,
+        manager.metrics.workers.look,
+        lambda: manager.store.collect(SHOWN),
+    )
+    manager.observers.transition.add(feed.follow)
+    servers = [_control_server(manager, reloading, feed, socket_path, since, stack)]
     stack.callback(traces.close, manager.engine.agents)
     if public_listener is not None:
-        servers.append(_public_server(manager, public_listener))
+        servers.append(_public_server(manager, feed, public_listener))
     return SupervisorParts(manager=manager, reloading=reloading, servers=servers, socket_path=socket_path)
 
 
@@ -158,6 +167,7 @@ async def take_parts(
 def _control_server(
     manager: AgentManager,
     reloading: Reloading,
+    feed: Feed,
     path: Path,
     since: float,
     stack: contextlib.AsyncExitStack,
@@ -172,6 +182,7 @@ def _control_server(
         reloading,
         lambda: engine.now() - since,
         Descriptions(engine, manager.drift, manager.status, manager.log_router, manager.exits),
+        feed,
     )
     listener = _control_listener(path)
     stack.callback(listener.close)
@@ -182,9 +193,9 @@ def _control_server(
     return HttpServer(api, listener, connections, protocol=PeerProtocol, dates=False)
 
 
-def _public_server(manager: AgentManager, listener: socket.socket) -> HttpServer:
+def _public_server(manager: AgentManager, feed: Feed, listener: socket.socket) -> HttpServer:
     catalogue = CatalogueFeed(manager.status, manager.drift, manager.observers)
-    api = public_api(manager.engine, manager.status, manager.facts, manager.metrics, manager.store, catalogue)
+    api = public_api(manager.status, manager.metrics, catalogue, feed, manager.engine.now)
     connections = Connections("registry port", share_of_descriptors(1 / 4, 1024))
     return HttpServer(api, listener, connections, dates=False)
 

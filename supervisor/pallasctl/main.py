@@ -27,6 +27,7 @@ VERBS: Mapping[str, str] = {
     "health": "pallasctl.verbs.state.health",
     "connect": "pallasctl.verbs.talk.connect",
     "describe": "pallasctl.verbs.state.describe",
+    "top": "pallasctl.verbs.state.top",
     "cat": "pallasctl.verbs.configuration.cat",
     "reload": "pallasctl.verbs.configuration.reload",
     "check": "pallasctl.verbs.configuration.check",

@@ -16,45 +16,36 @@ from starlette.routing import Route
 from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts, served_hosts
 from pallas_registry.catalogue.routes import catalogue_routes
-from pallas_supervisor.http.page.data.feed import Feed
-from pallas_supervisor.http.page.data.samples import SHOWN
 from pallas_supervisor.http.page.routes import page_routes
 from pallas_supervisor.lifecycle.states import Desired, State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from pallas_supervisor.agents.engine import Engine
-    from pallas_supervisor.agents.facts import Facts
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.http.catalogue_feed import CatalogueFeed
+    from pallas_supervisor.http.page.data.feed import Feed
     from pallas_supervisor.telemetry.exporter import Metrics
-    from pallas_supervisor.telemetry.store import MetricsStore
 
 
 def public_api(
-    engine: Engine,
     status: StatusView,
-    facts: Facts,
     metrics: Metrics,
-    store: MetricsStore,
     catalogue: CatalogueFeed,
+    feed: Feed,
+    now: Callable[[], float],
 ) -> ASGIApp:
-    """The application of the registry port; requests by another name, or from another site's page, are refused."""
-    api = _PublicApi(status, metrics)
-    feed = Feed(
-        status,
-        lambda: facts.processes,
-        engine.now,
-        metrics.workers.resident_memory,
-        lambda: store.collect(SHOWN),
-        api.scraping,
-    )
-    engine.observers.transition.add(feed.follow)
+    """The application of the registry port; requests by another name, or from another site's page, are refused.
+
+    `now` is in seconds on the engine's clock.
+    """
+    api = _PublicApi(status, metrics, feed.reading)
     application = Starlette(
         routes=[
-            *page_routes(feed.facts, engine.now),
+            *page_routes(feed.facts, now),
             *catalogue_routes(catalogue.view),
             Route("/metrics", api.metrics),
             Route("/health", api.health),
@@ -76,13 +67,13 @@ def _hosts(host: str, hosts: tuple[str, ...], bind: str) -> Hosts:
 
 
 class _PublicApi:
-    def __init__(self, status: StatusView, metrics: Metrics) -> None:
+    def __init__(self, status: StatusView, metrics: Metrics, scraping: asyncio.Lock) -> None:
         self._status = status
         self._metrics = metrics
-        self.scraping = asyncio.Lock()
+        self._scraping = scraping
 
     async def metrics(self, request: Request) -> Response:
-        async with self.scraping:  # the collectors keep state between scrapes
+        async with self._scraping:
             return await asyncio.to_thread(self._scrape, request)
 
     def _scrape(self, request: Request) -> Response:

@@ -37,6 +37,18 @@ class WorkerProcess(NamedTuple):
     """When it was started as this agent's worker, in seconds since the epoch; its process may be older."""
 
 
+class ProcessUse(NamedTuple):
+    """What the live processes of one agent use together."""
+
+    memory: int
+    """Resident, in bytes."""
+    cpu: float
+    """User and system time in seconds, that of processes which have ended included."""
+    descriptors: int
+    started: float
+    """Of the newest, in seconds since the epoch."""
+
+
 class Processes:
     """Looks at processes, and keeps what makes the next look cheap."""
 
@@ -127,20 +139,36 @@ class WorkerProcessCollector(Collector):
                 labels=["agent"],
             ),
         )
+        for name, use in self.look().items():
+            if use.memory:  # of one without a process only the time is left
+                memory.add_metric([name], use.memory)
+                fds.add_metric([name], use.descriptors)
+                start.add_metric([name], use.started)
+            cpu.add_metric([name], use.cpu)
+        yield from families
+
+    def look(self) -> dict[str, ProcessUse]:
+        """What every agent uses that has or had a process; of one without a process all but the time is 0.
+
+        For any thread, one at a time.
+        """
         readings: dict[str, dict[int, Reading]] = {}
         workers = list(self._workers())
         self._processes.keep([worker.pid for worker in workers])
         for name, pid, begun in workers:
             if (reading := self._processes.read(pid)) is not None:
                 readings.setdefault(name, {})[pid] = reading._replace(started=begun)
-        for name, of_agent in readings.items():
-            memory.add_metric([name], sum(reading.memory for reading in of_agent.values()))
-            fds.add_metric([name], sum(reading.descriptors for reading in of_agent.values()))
-            start.add_metric([name], max(reading.started for reading in of_agent.values()))
+        found = {}
         for name in self._spent.keys() | readings.keys():
-            live = {pid: reading.cpu for pid, reading in readings.get(name, {}).items()}
-            cpu.add_metric([name], self._spent.setdefault(name, _Spent(0.0, {})).add(live))
-        yield from families
+            of_agent = readings.get(name, {})
+            live = {pid: reading.cpu for pid, reading in of_agent.items()}
+            found[name] = ProcessUse(
+                memory=sum(reading.memory for reading in of_agent.values()),
+                cpu=self._spent.setdefault(name, _Spent(0.0, {})).add(live),
+                descriptors=sum(reading.descriptors for reading in of_agent.values()),
+                started=max((reading.started for reading in of_agent.values()), default=0.0),
+            )
+        return found
 
     def resident_memory(self, pid: int) -> int | None:
         """Resident memory of one worker in bytes, None if it is gone."""

@@ -19,6 +19,8 @@ from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
+from pallas_supervisor.http.page.data.feed import Feed
+from pallas_supervisor.http.page.data.samples import SHOWN
 from pallas_supervisor.http.public_api import public_api
 from pallas_supervisor.lifecycle.events import Died, Ready, Reaped, Spawned
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
@@ -102,9 +104,19 @@ class Rig:
     def public_api(self) -> ASGIApp:
         """What is served on the registry port."""
         manager = self.manager
-        return public_api(
-            manager.engine, manager.status, manager.facts, manager.metrics, manager.store, self.catalogue()
+        return public_api(manager.status, manager.metrics, self.catalogue(), self.feed(), manager.engine.now)
+
+    def feed(self) -> Feed:
+        """What page and `top` are made from."""
+        manager = self.manager
+        feed = Feed(
+            manager.status,
+            manager.engine.now,
+            manager.metrics.workers.look,
+            lambda: manager.store.collect(SHOWN),
         )
+        manager.observers.transition.add(feed.follow)
+        return feed
 
     def control_api(self) -> Starlette:
         """What is served on the control socket."""
@@ -118,6 +130,7 @@ class Rig:
             self.reloading,
             manager.engine.now,
             Descriptions(manager.engine, manager.drift, manager.status, manager.log_router, manager.exits),
+            self.feed(),
         )
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:

@@ -83,7 +83,9 @@ ROOMS = {
     ),
     "pallas_supervisor.agents.description": "agents health lifecycle logs reload",
     "pallas_supervisor.http.page.data": "agents health lifecycle telemetry",
-    "pallas_supervisor.http.control": "agents agents.description events logs reload sockets",
+    "pallas_supervisor.http.control": (
+        "agents agents.description events http.page.data logs reload sockets telemetry"
+    ),
     "pallas_supervisor.http.page.view": "http.page.data lifecycle",
     "pallas_supervisor.http.page": "http.page.data http.page.view",
     "pallas_supervisor.http": "agents http.page http.page.data lifecycle reload telemetry",

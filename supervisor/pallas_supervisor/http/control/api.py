@@ -33,7 +33,9 @@ from pallas_supervisor.http.control.requests import (
     take_choice,
     take_flag,
 )
+from pallas_supervisor.http.control.top import TopRoute
 from pallas_supervisor.sockets.listeners import PortsTakenError
+from pallas_supervisor.telemetry.process_metrics import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.events.log import EventLog
     from pallas_supervisor.http.control.requests import Verb
+    from pallas_supervisor.http.page.data.feed import Feed
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.reload.drift import Drift
 
@@ -64,11 +67,13 @@ def control_api(
     reloading: Reloading,
     age: Callable[[], float],
     descriptions: Descriptions,
+    feed: Feed,
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
     api = _ControlApi(status, drift, events, operations, reloading, age)
     logs = LogRoute(operations, log_router)
     describe = DescribeRoutes(descriptions)
+    top = TopRoute(feed, age, Processes())
     return Starlette(
         routes=[
             Route("/v1/status", api.status),
@@ -82,6 +87,7 @@ def control_api(
             Route("/v1/agents/{name}", describe.agent),
             Route("/v1/configuration", describe.configuration),
             Route("/v1/events", EventRoute(events).get),
+            Route("/v1/top", top.get),
         ],
         exception_handlers={
             BadRequestError: _failure(422),

@@ -14,6 +14,7 @@ from pallas_registry.catalogue.entries import endpoint
 from pallas_supervisor.health.document import agent_health, overall
 from pallas_supervisor.http.page.data.history import Count, together
 from pallas_supervisor.lifecycle.states import Desired, State
+from pallas_supervisor.telemetry.process_metrics import ProcessUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,6 +61,8 @@ class AgentFacts:
     restarts: int
     memory: int | None
     """Resident memory in bytes; None without a process."""
+    cpu: float = 0.0
+    """Seconds of CPU time of all its workers so far."""
     totals: Totals
     trend: Trend
     stretches: tuple[Stretch, ...]
@@ -116,6 +119,9 @@ class DeploymentFacts:
         return tuple(agent for agent in self.agents if agent.wanted and agent.health != "ok")
 
 
+_NOTHING = ProcessUse(memory=0, cpu=0.0, descriptors=0, started=0.0)
+
+
 class WallClock:
     """Tells wall time of the engine's times, the same for the same time each time it is asked."""
 
@@ -133,7 +139,7 @@ class WallClock:
 def gather(
     status: StatusView,
     samples: Samples,
-    memory: Mapping[str, int],
+    use: Mapping[str, ProcessUse],
     history: History,
     clock: WallClock,
     now: float,
@@ -142,7 +148,7 @@ def gather(
 
     Args:
         samples: the workers' newest series.
-        memory: resident memory in bytes of each live worker.
+        use: of processes, by agent.
         now: seconds on the engine's clock.
     """
     reports = {
@@ -158,6 +164,7 @@ def gather(
         health = agent_health(agent, report)
         message = report.message if report is not None else None
         said = status.reports.model(agent)
+        used = use.get(name, _NOTHING)
         agents.append(
             AgentFacts(
                 name=name,
@@ -172,7 +179,8 @@ def gather(
                 health=health,
                 why="" if health == "ok" else message or status.why(name),
                 restarts=agent.restarts,
-                memory=memory.get(name),
+                memory=used.memory or None,
+                cpu=used.cpu,
                 totals=totals,
                 trend=history.trend(name, count_of(totals), now),
                 stretches=tuple(history.stretches(name)),

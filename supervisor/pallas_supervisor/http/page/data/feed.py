@@ -21,40 +21,36 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.http.page.data.facts import DeploymentFacts
     from pallas_supervisor.lifecycle.states import Transition
-    from pallas_supervisor.telemetry.process_metrics import WorkerProcess
+    from pallas_supervisor.telemetry.process_metrics import ProcessUse
 
 _log = get_logger("pallas.supervisor.page")
 
-type Reading = tuple[Samples, dict[str, int]]
-"""The workers' series, and the resident memory in bytes of each live worker."""
+type Reading = tuple[Samples, dict[str, ProcessUse]]
+"""The workers' series, and what their processes use."""
 
 
 class Feed:
     """The newest facts, and the last quarter of an hour.
 
     Args:
-        processes: every live worker.
         now: seconds on the engine's clock.
-        resident_memory: bytes of a process, None if it has gone.
-        read: collects the workers' series; called in a thread, by one at a time.
-        reading: held while `read` runs.
+        use: looks at the workers' processes.
+        read: collects the workers' series.
     """
 
     def __init__(
         self,
         status: StatusView,
-        processes: Callable[[], list[WorkerProcess]],
         now: Callable[[], float],
-        resident_memory: Callable[[int], int | None],
+        use: Callable[[], dict[str, ProcessUse]],
         read: Callable[[], Iterable[Metric]],
-        reading: asyncio.Lock,
     ) -> None:
         self._status = status
-        self._processes = processes
         self._now = now
-        self._resident_memory = resident_memory
+        self._use = use
         self._read = read
-        self._reading = reading
+        self.reading = asyncio.Lock()
+        """Held by whoever collects: collectors keep state from one time to the next."""
         self._loop = asyncio.get_running_loop()
         self._history = History(now())
         self._clock = WallClock()
@@ -65,8 +61,8 @@ class Feed:
 
     async def facts(self) -> DeploymentFacts:
         """What there is to show now."""
-        samples, memory = await self._take()
-        return gather(self._status, samples, memory, self._history, self._clock, self._now())
+        samples, use = await self._take()
+        return gather(self._status, samples, use, self._history, self._clock, self._now())
 
     def close(self) -> None:
         """Stop reading."""
@@ -85,22 +81,18 @@ class Feed:
 
     async def _record(self) -> None:
         try:
-            samples, memory = await self._take()
+            samples, use = await self._take()
         except Exception:  # noqa: BLE001 - one missing point must not end the history
             _log.exception("cannot read the figures for the status page")
             return
         self._history.keep(self._status.agents)
         counts = {name: count_of(samples.agents[name]) for name in self._status.agents}
+        memory = {name: used.memory for name, used in use.items() if used.memory}
         self._history.record(counts, memory, self._now())
 
     async def _take(self) -> Reading:
-        processes = self._processes()
-        async with self._reading:
-            return await asyncio.to_thread(self._take_now, processes)
+        async with self.reading:
+            return await asyncio.to_thread(self._take_now)
 
-    def _take_now(self, processes: list[WorkerProcess]) -> Reading:
-        memory: dict[str, int] = {}
-        for name, pid, _ in processes:  # two of an agent while one takes over from the other
-            if (size := self._resident_memory(pid)) is not None:
-                memory[name] = memory.get(name, 0) + size
-        return read_samples(self._read()), memory
+    def _take_now(self) -> Reading:
+        return read_samples(self._read()), self._use()

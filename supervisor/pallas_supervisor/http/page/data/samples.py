@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from prometheus_client.core import Metric
 
@@ -26,6 +26,8 @@ class Totals:
     """By kind."""
     running: int = 0
     waiting: int = 0
+    durations: dict[float, float] = field(default_factory=dict)
+    """Calls that took at most so many seconds, by the seconds; the last are infinite."""
 
     @property
     def tokens_in(self) -> int:
@@ -76,6 +78,11 @@ def _calls(found: Samples, labels: dict[str, str], value: float) -> None:
         totals.errors += value
 
 
+def _durations(found: Samples, labels: dict[str, str], value: float) -> None:
+    if (bound := labels.get("le")) is not None:  # else it is their sum or number
+        found.agents[labels["agent"]].durations[float(bound)] = value
+
+
 def _turns(found: Samples, labels: dict[str, str], value: float) -> None:
     found.models[labels["model"]].turns += value
 
@@ -103,6 +110,7 @@ def _provider(found: Samples, labels: dict[str, str], value: float) -> None:
 
 _TAKERS = {
     "pallas_send_message": _calls,
+    "pallas_send_message_duration_seconds": _durations,
     "pallas_llm_turns": _turns,
     "pallas_llm_tokens": _tokens,
     "pallas_calls_running": _running,
@@ -110,6 +118,29 @@ _TAKERS = {
     "pallas_downstream_up": _downstream,
     "pallas_llm_provider_up": _provider,
 }
+
+
+def quantile(durations: Mapping[float, float], share: float) -> float | None:
+    """Seconds within which this share of the calls ended; None without calls.
+
+    Between the bounds of a bucket the calls are taken to be spread evenly. Beyond the last finite bound there is no
+    telling: then it is that bound.
+    """
+    bounds = sorted(durations)
+    if not bounds or not (number := durations[bounds[-1]]) > 0:
+        return None
+    wanted, below, low = share * number, 0.0, 0.0
+    for bound in bounds:
+        count = durations[bound]
+        if count >= wanted and count > below:
+            return (
+                low
+                if math.isinf(bound)
+                else round(low + (bound - low) * (wanted - below) / (count - below), 4)
+            )
+        below, low = count, bound
+    return None
+
 
 SHOWN = frozenset(_TAKERS)
 """Metrics that the page reads."""
