@@ -65,10 +65,16 @@ class Control:
         with self._exchange("POST", path, body=body, timeout=timeout) as response:
             return _object(response, (200,))
 
-    def lines(self, path: str, query: Mapping[str, str | int | Sequence[str]]) -> Iterator[bytes]:
-        """The answer's lines as they come, for as long as they come; raises as `get` does."""
+    def lines(
+        self, path: str, query: Mapping[str, str | int | Sequence[str]], *, timeout: float | None = None
+    ) -> Iterator[bytes]:
+        """The answer's lines as they come, for as long as they come; raises as `get` does.
+
+        Args:
+            timeout: seconds between two lines after which the supervisor counts as stuck; without, it may be silent.
+        """
         target = f"{path}?{urlencode(query, doseq=True)}"
-        with self._exchange("GET", target, timeout=None) as response:
+        with self._exchange("GET", target, timeout=timeout) as response:
             if response.status != http.client.OK:
                 _object(response, ())
             yield from response

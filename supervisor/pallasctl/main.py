@@ -24,6 +24,7 @@ VERBS: Mapping[str, str] = {
     "ask": "pallasctl.verbs.talk.ask",
     "chat": "pallasctl.verbs.talk.chat",
     "logs": "pallasctl.verbs.state.logs",
+    "events": "pallasctl.verbs.state.events",
     "health": "pallasctl.verbs.state.health",
     "connect": "pallasctl.verbs.talk.connect",
     "describe": "pallasctl.verbs.state.describe",

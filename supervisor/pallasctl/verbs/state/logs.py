@@ -15,10 +15,11 @@ import click
 
 from pallas_common.logs.levels import LEVEL_NAMES, level_name
 from pallas_common.terminal_text import terminal_text
+from pallasctl.agent_names import AgentNames
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
 from pallasctl.options import agents_argument, control, output_option, socket_option
-from pallasctl.text import Colour, one_line, paint, parse_duration
+from pallasctl.text import Colour, paint, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +34,9 @@ _LEVEL_COLOURS: Mapping[str, Colour] = {
 _BLOCKS = ("stack", "exception")
 _SHOWN = {"time", "level", "logger", "message", "agent", "pid", "generation", *_BLOCKS}
 """Fields with a place of their own in a line of text, or left to `-o json`."""
+
+SUPERVISOR = "pallas"
+"""Stands where others have the name of an agent."""
 
 _DEFAULT_COUNT = 100
 _EVERYTHING = 1_000_000_000
@@ -131,12 +135,13 @@ def logs(
         "follow": 1 if follow else None,
     }
     chosen = {name: value for name, value in query.items() if value is not None}
+    names = AgentNames(agents or [SUPERVISOR], without=[SUPERVISOR])
     try:
         with ending_on_interrupt():
             lines = control().lines("/v1/logs", chosen)
             for line in lines if pattern is None else _matching(lines, pattern, count or 0):
                 if line.strip():
-                    click.echo(line.rstrip(b"\n") if output == "json" else _render(line))
+                    click.echo(line.rstrip(b"\n") if output == "json" else _render(line, names))
     except KeyboardInterrupt:
         ctx.exit(EXIT_INTERRUPTED)
 
@@ -168,7 +173,7 @@ def _matches(line: bytes, pattern: re.Pattern[str]) -> bool:
     )
 
 
-def _render(line: bytes) -> str:
+def _render(line: bytes, names: AgentNames) -> str:
     try:
         record = json.loads(line)
         moment = datetime.fromisoformat(record["time"]).astimezone()
@@ -176,14 +181,14 @@ def _render(line: bytes) -> str:
         return terminal_text(line.decode(errors="replace").rstrip("\n"))
     level = str(record.get("level", "")).upper()
     time = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
-    source = one_line(str(record.get("agent") or "pallas"))
+    source = names.cell(str(record.get("agent") or SUPERVISOR), end=":")
     others = {
         name: value for name, value in record.items() if name not in _SHOWN and value not in (None, "", {})
     }
     fields = "".join(f" {name}={_value(value)}" for name, value in others.items())
     blocks = "".join(f"\n{record[name]}" for name in _BLOCKS if record.get(name))
     text = terminal_text(f"{record.get('message', '')}{fields}{blocks}").replace("\n", "\n    ")
-    return f"{paint(time, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source}: {text}"
+    return f"{paint(time, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source} {text}"
 
 
 def _value(value: object) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pallas_common.problems import no_such_agent
+from pallas_common.problems import counted, no_such_agent
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import ControlError
-from pallasctl.failures import EXIT_NOT_RUNNING, StatusUnknown
+from pallasctl.failures import EXIT_INTERRUPTED, EXIT_NOT_RUNNING, StatusUnknown
 from pallasctl.options import agents_argument, control, output_option, socket_option
 from pallasctl.text import (
     HEALTH_COLOURS,
@@ -22,12 +22,14 @@ from pallasctl.text import (
     format_duration,
     format_size,
     one_line,
+    paint,
     table,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pallas_control.client import Control
     from pallas_control.documents import AgentStatus, StatusDocument
 
 STALE = "*"
@@ -39,20 +41,29 @@ _WIDE = ("WANTED", "FAILURES", "STARTS", "MEMORY", "SINCE", "LAST EXIT", "DEPEND
 
 @click.command()
 @agents_argument
+@click.option(
+    "-w", "--watch", "live", is_flag=True, help="Keep it on the screen, drawn at each change; q ends."
+)
 @output_option("table", "wide", "json")
 @socket_option
 @click.pass_context
-def status(ctx: click.Context, agents: tuple[str, ...], output: str) -> None:
+def status(ctx: click.Context, agents: tuple[str, ...], *, live: bool, output: str) -> None:
     """Show what runs, and why not.
 
     Exit status: 0 everything that should run is ready, 3 something is not, 4 unknown, as no supervisor
     answers or it has no such agent. An agent that is named should run.
     """
+    if live:
+        _require_screen(output)
+    asked = control()
     try:
-        document: StatusDocument = control().get("/v1/status")
+        document: StatusDocument = asked.get("/v1/status")
     except ControlError as error:
         raise StatusUnknown(error.message, details=error.details) from error
     shown = _choose(document["agents"], agents)
+    if live:
+        _watch(ctx, asked, document, agents, wide=output == "wide")
+        return
     if output == "json":
         click.echo(terminal_json({**document, "agents": shown}))
     else:
@@ -62,6 +73,37 @@ def status(ctx: click.Context, agents: tuple[str, ...], output: str) -> None:
     due = shown if agents else [agent for agent in shown if agent["desired"] == "up"]
     if any(agent["state"] != "ready" for agent in due):
         ctx.exit(EXIT_NOT_RUNNING)
+
+
+def _require_screen(output: str) -> None:
+    from pallasctl.live import require_live_terminal
+
+    if output == "json":
+        raise click.UsageError("--watch draws a table; `pallasctl events -f -o json` follows what happens")
+    require_live_terminal("--watch", "`pallasctl events -f` writes a line for each change")
+
+
+def _watch(
+    ctx: click.Context, asked: Control, document: StatusDocument, names: Sequence[str], *, wide: bool
+) -> None:
+    """Keep the table on the screen."""
+    from pallasctl.verbs.state.watch import Picture, watch
+
+    def draw(newest: StatusDocument) -> Picture:
+        now = datetime.now(UTC)
+        agents = [agent for agent in newest["agents"] if not names or agent["name"] in names]
+        wanted = [agent for agent in agents if agent["desired"] == "up"]
+        ready = sum(agent["state"] == "ready" for agent in wanted)
+        moment = paint(f"{now.astimezone():%H:%M:%S}", "dim")
+        summary = f"{_summary(newest, now)}; {ready} of {counted(len(wanted), 'agent')} ready  {moment}"
+        header, *rows = _table(agents, now, wide=wide, fit=False).split("\n")
+        notes = list(_notes(newest, agents))
+        return Picture([summary, "", header], rows, ["", *notes] if notes else [])
+
+    try:
+        watch(asked, document, draw)
+    except KeyboardInterrupt:
+        ctx.exit(EXIT_INTERRUPTED)
 
 
 def _choose(known: Sequence[AgentStatus], names: Sequence[str]) -> list[AgentStatus]:
@@ -74,15 +116,23 @@ def _choose(known: Sequence[AgentStatus], names: Sequence[str]) -> list[AgentSta
 
 
 def _render(document: StatusDocument, agents: Sequence[AgentStatus], now: datetime, *, wide: bool) -> str:
-    if not wide:
-        return table(
-            [*_TABLE, "MESSAGE"], [[*_cells(agent, now), _message(agent)] for agent in agents], fit=True
-        )
+    shown = _table(agents, now, wide=wide, fit=True)
+    return f"{_summary(document, now)}\n{shown}" if wide else shown
+
+
+def _summary(document: StatusDocument, now: datetime) -> str:
     supervisor = document["supervisor"]
     age = format_duration((now - datetime.fromisoformat(supervisor["since"])).total_seconds())
-    summary = f"{document['deployment']}: pallas {supervisor['version']}, pid {supervisor['pid']}, up {age}"
-    rows = [[*_cells(agent, now), *_more_cells(agent), _message(agent)] for agent in agents]
-    return f"{summary}\n{table([*_TABLE, *_WIDE, 'MESSAGE'], rows)}"
+    return f"{document['deployment']}: pallas {supervisor['version']}, pid {supervisor['pid']}, up {age}"
+
+
+def _table(agents: Sequence[AgentStatus], now: datetime, *, wide: bool, fit: bool) -> str:
+    """A header and a line for each agent; the wide table is never cut to `fit`."""
+    if wide:
+        rows = [[*_cells(agent, now), *_more_cells(agent), _message(agent)] for agent in agents]
+        return table([*_TABLE, *_WIDE, "MESSAGE"], rows)
+    rows = [[*_cells(agent, now), _message(agent)] for agent in agents]
+    return table([*_TABLE, "MESSAGE"], rows, fit=fit)
 
 
 def _cells(agent: AgentStatus, now: datetime) -> list[Cell]:
