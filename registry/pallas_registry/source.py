@@ -1,6 +1,6 @@
 """All that a deployment's files and its environment say at one moment: one reader for start, reload and check.
 
-`agents.yaml`, `.env`, our keys of `fastagent.config.yaml`, our variables; and whether fast-agent will be able to read
+`agents.yaml`, `.env`, our keys of fast-agent's settings, our variables; and whether fast-agent will be able to read
 its files. Reads and checks them together; changes nothing, and knows no process.
 """
 
@@ -16,8 +16,9 @@ from pallas_registry.deployment.agents_file import deployment_path, read_deploym
 from pallas_registry.environment.credentials import load_credentials
 from pallas_registry.environment.dotenv import load_dotenv
 from pallas_registry.environment.variables import check_variables
+from pallas_registry.fastagent_files.discovery import settings_file
 from pallas_registry.fastagent_files.literal_keys import literal_keys
-from pallas_registry.fastagent_files.models import FILE_NAME, read_model_settings
+from pallas_registry.fastagent_files.models import read_model_settings
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE, SECRETS_FILES, settings_files
 from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose
@@ -81,7 +82,7 @@ def read_configuration(
     """The configuration as it is now.
 
     Args:
-        directory: the agents' working directory, with `.env` and `fastagent.config.yaml`.
+        directory: the agents' working directory, with `.env` and fast-agent's settings.
         environ: the environment without what `.env` has added.
         path: of `agents.yaml`; None: where the environment or `.env` says, else in `directory`.
         only: the one agent that is run, without registry and dependencies; None for all.
@@ -94,6 +95,7 @@ def read_configuration(
     together = {**environ, **dotenv}
     file = path or deployment_path(together)
     deployment = collect(lambda: _narrowed(read_deployment(file, directory), file, only), problems)
+    in_use = collect(lambda: settings_file(directory, together.get(HOME_VARIABLE)), [])
     settings = collect(lambda: read_model_settings(directory, together), problems)
     level = settings.log_level if settings is not None else None
     chosen = collect(lambda: levels(together, level), problems)
@@ -106,7 +108,7 @@ def read_configuration(
     warnings = _literal_keys(file, _KEY_IN_AGENTS, [])
     for other in sorted(others):
         # What is wrong with that one, `read_model_settings` has noted already.
-        found = [] if other == directory / FILE_NAME else problems
+        found = [] if other == in_use else problems
         warnings += _literal_keys(other, _KEY_IN_SETTINGS, found)
     if problems or deployment is None or settings is None or chosen is None or interval is None:
         raise ConfigurationError(problems)

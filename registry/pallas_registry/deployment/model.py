@@ -1,4 +1,4 @@
-"""The deployment as frozen facts: what `agents.yaml` and our keys of `fastagent.config.yaml` say.
+"""The deployment as frozen facts: what `agents.yaml` and our keys of fast-agent's settings say.
 
 Knows no file format, no process and no clock. Instances are made by `agents_file` and `fastagent_files.models`.
 """
@@ -79,7 +79,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Our keys of `fastagent.config.yaml`.
+    """Our keys of fast-agent's settings.
 
     `default_model` is written `provider.model-name`; `capabilities` is None when the file does not declare
     any, and then none are published. `log_level` is `logger.level`, in upper case.
@@ -88,6 +88,8 @@ class ModelSettings:
     default_model: str | None = None
     capabilities: ModelCapabilities | None = None
     log_level: str | None = None
+    file: Path | None = field(default=None, compare=False)
+    """Where they were read; None if there is no such file."""
 
 
 def slug(agent: str) -> str:

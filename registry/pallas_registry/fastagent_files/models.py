@@ -1,11 +1,12 @@
-"""Our keys of `fastagent.config.yaml`, strictly read; every other key of that file is left to fast-agent.
+"""Our keys of fast-agent's settings, strictly read; every other key of that file is left to fast-agent.
 
-Knows `default_model`, `model_capabilities` and `logger.level`. Reads the one file.
+Knows `default_model`, `model_capabilities` and `logger.level`. Reads the file that fast-agent would.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import LEVEL_NAMES, level_name
@@ -13,6 +14,8 @@ from pallas_common.problems import ConfigurationError, Problem, quoted
 from pallas_common.protocol.llm import ModelCapabilities
 from pallas_common.references import expanded
 from pallas_registry.deployment.model import ModelSettings
+from pallas_registry.fastagent_files.discovery import settings_file
+from pallas_registry.fastagent_files.paths import HOME_VARIABLE
 from pallas_registry.reading.fields import Fields
 from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose
@@ -25,24 +28,26 @@ if TYPE_CHECKING:
     from pallas_registry.reading.fields import Rule
 
 FILE_NAME = "fastagent.config.yaml"
+"""What the file is called where there is none, or where it is not known which one."""
 
 _CAPABILITIES = ("vision", "context_window", "max_output_tokens")
 
 
 def read_model_settings(directory: Path, environ: Mapping[str, str] | None = None) -> ModelSettings:
-    """What `fastagent.config.yaml` in `directory` says to Pallas; the defaults if there is no such file.
+    """What fast-agent's settings say to Pallas, with `directory` as the working directory; the defaults without any.
 
     `${NAME}` and `${NAME:default}` in texts stand for variables of `environ`, as fast-agent expands them: one
     that is not set and has no default stays as it is written.
 
     Raises:
-        ConfigurationError: the file cannot be read or is not YAML, or one of our keys is wrong; all problems.
+        ConfigurationError: there are several, the file cannot be read or is not YAML, or one of our keys is wrong.
     """
-    path = directory / FILE_NAME
-    data = read_file(path)
-    if data is None:
+    environ = environ or {}
+    path = settings_file(directory, environ.get(HOME_VARIABLE))
+    data = None if path is None else read_file(path)
+    if path is None or data is None:
         return ModelSettings()
-    return parse_model_settings(data, path, environ or {})
+    return replace(parse_model_settings(data, path, environ), file=path)
 
 
 def parse_model_settings(data: bytes, path: Path, environ: Mapping[str, str]) -> ModelSettings:

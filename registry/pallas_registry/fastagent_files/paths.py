@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRETS_FILES = ("fast-agent.secrets.yaml", "fastagent.secrets.yaml")
-FILES = ("fast-agent.yaml", "fast-agent.config.yaml", "fastagent.config.yaml", *SECRETS_FILES)
+CONFIG_FILES = ("fast-agent.yaml", "fast-agent.config.yaml", "fastagent.config.yaml")
+FILES = (*CONFIG_FILES, *SECRETS_FILES)
 
 HOME_VARIABLE = "FAST_AGENT_HOME"
 DEFAULT_HOME = ".fast-agent"
@@ -25,6 +26,10 @@ def settings_files(directory: Path, home: str | None) -> tuple[Path, ...]:
         directory: the working directory.
         home: `FAST_AGENT_HOME`, or None.
     """
+    return tuple(folder / name for folder in folders(directory, home) for name in FILES)
+
+
+def folders(directory: Path, home: str | None) -> tuple[Path, ...]:
+    """The folders of these files, in the order in which fast-agent looks into them."""
     first = os.path.expanduser(home or DEFAULT_HOME)  # noqa: PTH111 - Path's own raises for an unknown user
-    folders = dict.fromkeys((directory / first, directory))
-    return tuple(folder / name for folder in folders for name in FILES)
+    return tuple(dict.fromkeys((directory / first, directory)))

@@ -145,7 +145,7 @@ class Drift:
                 self.source.label(self.source.path): needs_process(given.deployment, newest.deployment, name),
                 DOTENV: variables,
                 # Or else it may only be a variable that the file names.
-                FILE_NAME: not variables and given.settings != newest.settings,
+                self._settings_label(newest, given): not variables and given.settings != newest.settings,
             }
             differing = [label for label, differs in said.items() if differs]
         differing += [
@@ -154,6 +154,12 @@ class Drift:
             if self._seen.get(file, fingerprint) != fingerprint
         ]
         return tuple(dict.fromkeys(differing))
+
+    def _settings_label(self, *configurations: Configuration) -> str:
+        """What the file with fast-agent's settings is called: in the newest of the configurations that has one."""
+        files = (configuration.settings.file for configuration in configurations)
+        file = next((file for file in files if file is not None), None)
+        return FILE_NAME if file is None else self.source.label(file)
 
     def document(self) -> dict[str, Any]:
         """What of the files the supervisor has not taken over yet, and why it could not, by the last look."""
@@ -165,7 +171,7 @@ class Drift:
             said = {
                 self.source.label(self.source.path): newest.deployment != taken.deployment,
                 DOTENV: variables,
-                FILE_NAME: not variables and newest.settings != taken.settings,
+                self._settings_label(newest, taken): not variables and newest.settings != taken.settings,
             }
             changed = [label for label, differs in said.items() if differs]
         return {"changed": list(dict.fromkeys(changed)), "problems": len(self._problems)}

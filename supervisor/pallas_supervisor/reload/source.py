@@ -27,7 +27,7 @@ class Source:
     path: Path
     """Of `agents.yaml`."""
     directory: Path
-    """The agents' working directory, with `.env` and `fastagent.config.yaml`."""
+    """The agents' working directory, with `.env` and fast-agent's settings."""
     only: str | None = None
     """The one agent that is run, without registry and dependencies; None for all."""
 

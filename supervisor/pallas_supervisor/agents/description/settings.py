@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_common.protocol.agent_settings import effects
 from pallas_common.protocol.probe_interval import INTERVAL_VARIABLE
 from pallas_common.secrets.patterns import is_secret_name, redact
+from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.model import Agent, Deployment
 from pallas_registry.environment.dotenv import DOTENV
 from pallas_registry.fastagent_files.models import FILE_NAME
@@ -94,12 +95,13 @@ def environment_settings(taken: Configuration, environ: Mapping[str, str]) -> li
         return f"{variable} ({DOTENV if variable in taken.dotenv else 'environment'})"
 
     settings = taken.settings
+    file = FILE_NAME if settings.file is None else terminal_line(settings.file.name)
     rows: list[tuple[str, object, str]] = [
-        ("default_model", settings.default_model, FILE_NAME if settings.default_model else BUILT_IN),
+        ("default_model", settings.default_model, file if settings.default_model else BUILT_IN),
         (
             "log_level",
             taken.levels.pallas,
-            origin("PALLAS_LOG_LEVEL", lambda: FILE_NAME if settings.log_level else BUILT_IN),
+            origin("PALLAS_LOG_LEVEL", lambda: file if settings.log_level else BUILT_IN),
         ),
         ("root_log_level", taken.levels.root, origin("PALLAS_ROOT_LOG_LEVEL", lambda: "follows log_level")),
         ("probe_interval", taken.probe_interval, origin(INTERVAL_VARIABLE, lambda: BUILT_IN)),
