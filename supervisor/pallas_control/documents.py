@@ -28,6 +28,9 @@ class AgentStatus(TypedDict):
     depends_on: list[str]
     resident_memory: int | None
     outdated: NotRequired[list[str]]
+    """Files that say something else now than at the start of its process, those of `changed_code` among them."""
+    changed_code: NotRequired[list[str]]
+    """Source files that have changed since."""
 
 
 class SupervisorStatus(TypedDict):
@@ -102,3 +105,5 @@ class ReloadDocument(TypedDict):
     removed: list[str]
     changed: list[ChangedAgent]
     unchanged: list[str]
+    older_code: NotRequired[dict[str, list[str]]]
+    """Source files that have changed since the start of agents that get no new process."""

@@ -73,6 +73,25 @@ class ReadyReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileMark:
+    """A file of the user's, as it was loaded."""
+
+    path: str
+    """In the working directory."""
+    state: str
+    """Its size in bytes and its time of change in nanoseconds."""
+    digest: str | None = None
+    """Of its content; None of a large file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeReport:
+    """Files of the user's that the worker has loaded with its agent's source; several of these reports tell all."""
+
+    files: tuple[FileMark, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedReport:
     """The worker gives up; its exit follows."""
 
@@ -127,11 +146,12 @@ class Heartbeat:
     """Seconds until the next one."""
 
 
-Report = StageReport | ReadyReport | FailedReport | HealthReport | Heartbeat
+Report = StageReport | CodeReport | ReadyReport | FailedReport | HealthReport | Heartbeat
 
 _KINDS: Mapping[str, type[Report]] = {
     "stage": StageReport,
     "ready": ReadyReport,
+    "code": CodeReport,
     "failed": FailedReport,
     "health": HealthReport,
     "heartbeat": Heartbeat,

@@ -144,6 +144,7 @@ class AgentManager:
             address=lambda name: (connectable(drift.deployment.bind), drift.deployment.agents[name].port),
             secrets=log_router.secrets,
             changed=self.observers.changed,
+            take_code=drift.code.take,
         )
         self.responders = UnavailableResponders(engine, listeners, self.status.why, outlives)
         self._connect_observers()

@@ -110,7 +110,12 @@ class Reloading:
                 _log.error("the configuration cannot be used; nothing was changed")
             raise
         before = self._drift.taken
-        plan = plan_reload(before.deployment, newest.deployment, self._stale_files())
+        plan = plan_reload(
+            before.deployment,
+            newest.deployment,
+            self._of_workers(self._drift.stale_files),
+            self._of_workers(self._drift.changed_code),
+        )
         self._refuse_fixed(plan, newest)
         self._refuse_undead(plan)
         if dry_run:
@@ -134,10 +139,10 @@ class Reloading:
         )
         return plan
 
-    def _stale_files(self) -> dict[str, tuple[str, ...]]:
-        """Of every agent that has to do something about it: not if its replacement is on its way."""
+    def _of_workers(self, files: Callable[[str, int], tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """The files of every agent that has to do something about it: not if its replacement is on its way."""
         return {
-            name: self._drift.stale_files(name, upcoming(agent))
+            name: files(name, upcoming(agent))
             for name, agent in self._engine.agents.items()
             if agent.state not in UNTOUCHED and agent.replace is None
         }

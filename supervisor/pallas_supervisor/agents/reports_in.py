@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.reports import (
+    CodeReport,
     FailedReport,
     HealthReport,
     Heartbeat,
@@ -26,6 +27,7 @@ from pallas_supervisor.sockets.mcp_probe import until_answered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pallas_common.protocol.reports import FileMark
     from pallas_common.secrets.values import KnownSecrets
     from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.health.history import HealthHistory
@@ -66,6 +68,7 @@ class ReportsIn:
         address: Callable[[str], tuple[str, int]],
         secrets: KnownSecrets,
         changed: Callable[[], None],
+        take_code: Callable[[str, int, tuple[FileMark, ...]], None],
     ) -> None:
         self._engine = engine
         self._monitors = monitors
@@ -73,6 +76,7 @@ class ReportsIn:
         self._address = address
         self._secrets = secrets
         self._changed = changed
+        self._take_code = take_code
         self._reports = reports
         self._history = history
         self._note_health = note_health
@@ -91,6 +95,8 @@ class ReportsIn:
                 self._monitors.beat(worker_id, interval)
             case StageReport(stage=stage):
                 _log.debug(f"{name}: {stage}", agent=name, generation=generation)
+            case CodeReport(files=files):
+                self._take_code(name, generation, files)
             case ReadyReport():
                 self._monitors.settle(worker_id)
                 self._reports.take_ready(name, generation, report)

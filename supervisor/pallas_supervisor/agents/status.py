@@ -121,6 +121,9 @@ class StatusView:
             stale_files=(
                 self._drift.stale_files(agent.name, agent.generation) if agent.state in WITH_PROCESS else ()
             ),
+            changed_code=(
+                self._drift.changed_code(agent.name, agent.generation) if agent.state in WITH_PROCESS else ()
+            ),
         )
 
 
@@ -172,6 +175,7 @@ def agent_status(
     memory: int | None,
     age: float,
     stale_files: tuple[str, ...],
+    changed_code: tuple[str, ...],
 ) -> dict[str, Any]:
     """One entry of the status document.
 
@@ -179,6 +183,7 @@ def agent_status(
         url: where clients reach the agent.
         age: seconds that the agent has been in its state.
         stale_files: configuration files that say something else for its worker now than at its start.
+        changed_code: source files that are not what its worker has loaded any more.
     """
     return {
         "name": agent.name,
@@ -197,7 +202,8 @@ def agent_status(
         "generation": agent.generation,
         "depends_on": list(depends_on),
         "resident_memory": memory,
-        "outdated": list(stale_files),
+        "outdated": list(dict.fromkeys((*stale_files, *changed_code))),
+        "changed_code": list(changed_code),
         "replacement": None if agent.second_worker is None else _replacement(agent.second_worker),
     }
 

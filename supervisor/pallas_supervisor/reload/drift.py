@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.problems import ConfigurationError
+from pallas_common.terminal_text import terminal_line
 from pallas_registry.environment.dotenv import DOTENV
 from pallas_registry.fastagent_files.models import FILE_NAME
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE
+from pallas_supervisor.reload.code import LoadedCode
 from pallas_supervisor.reload.fingerprints import Fingerprints
 from pallas_supervisor.reload.plan import needs_process
 from pallas_supervisor.reload.source import without
@@ -48,6 +50,7 @@ class Drift:
     def __init__(self, source: Source, taken: Configuration) -> None:
         self.source = source
         self.taken = taken
+        self.code = LoadedCode(source.directory)
         self._fingerprints = Fingerprints()
         self._origins: dict[str, dict[int, Origin]] = {}
         self._turn = asyncio.Lock()
@@ -83,10 +86,12 @@ class Drift:
         before = self._origins.get(name, {}).get(serving)
         kept = {} if before is None else {serving: before}
         self._origins[name] = {**kept, generation: origin}
+        self.code.keep_only(name, {serving, generation})
 
     def agent_removed(self, name: str) -> None:
         """Drop what is known of the agent's workers."""
         self._origins.pop(name, None)
+        self.code.agent_removed(name)
 
     async def look(self) -> None:
         """See what the files say now. Reads only what has changed since the last look."""
@@ -108,6 +113,7 @@ class Drift:
             return self._newest
 
     def _look(self, environ: Mapping[str, str], *, anew: bool) -> None:
+        self.code.look()
         own = self.source.own_files({**environ, **self.taken.dotenv})
         files = set(own)
         for origins in list(self._origins.values()):
@@ -160,6 +166,10 @@ class Drift:
         files = (configuration.settings.file for configuration in configurations)
         file = next((file for file in files if file is not None), None)
         return FILE_NAME if file is None else self.source.label(file)
+
+    def changed_code(self, name: str, generation: int) -> tuple[str, ...]:
+        """The source files that are not what this worker has loaded any more, by the last look."""
+        return tuple(terminal_line(path) for path in self.code.changed(name, generation))
 
     def document(self) -> dict[str, Any]:
         """What of the files the supervisor has not taken over yet, and why it could not, by the last look."""

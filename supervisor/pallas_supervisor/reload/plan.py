@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.agent_settings import effects
@@ -54,6 +54,8 @@ class Plan:
     changed: Mapping[str, Change]
     unchanged: tuple[str, ...]
     fixed: tuple[str, ...]
+    older_code: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Source files that have changed, of agents that get no new process."""
 
     def to_json(self, *, dry_run: bool) -> dict[str, Any]:
         """The answer of `POST /v1/reload`."""
@@ -66,16 +68,22 @@ class Plan:
                 for name, change in self.changed.items()
             ],
             "unchanged": list(self.unchanged),
+            "older_code": {name: list(files) for name, files in self.older_code.items()},
         }
 
 
 def plan_reload(
-    old: Deployment, new: Deployment, stale_files: Mapping[str, Iterable[str]] | None = None
+    old: Deployment,
+    new: Deployment,
+    stale_files: Mapping[str, Iterable[str]] | None = None,
+    changed_code: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Plan:
     """Compare two configurations.
 
     Args:
         stale_files: the files that say something else now for the worker of an agent than at its start.
+        changed_code: the source files that its worker has loaded and that have changed since; no reason for a new
+            process, as nobody knows whether the change is finished.
     """
     changed = {}
     for name in new.agents:
@@ -92,7 +100,12 @@ def plan_reload(
         removed=tuple(name for name in old.agents if name not in new.agents),
         changed=changed,
         unchanged=tuple(name for name in new.agents if name in old.agents and name not in changed),
-        fixed=tuple(field for field in FIXED if getattr(old, field) != getattr(new, field)),
+        fixed=tuple(name for name in FIXED if getattr(old, name) != getattr(new, name)),
+        older_code={
+            name: files
+            for name, files in (changed_code or {}).items()
+            if files and name in new.agents and (name not in changed or changed[name].action == "live")
+        },
     )
 
 

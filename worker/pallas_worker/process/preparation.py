@@ -30,6 +30,7 @@ from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.health.needs import providers_for
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.user_module.errors import UserCode
+from pallas_worker.process.user_module.loaded_code import code_reports
 from pallas_worker.process.user_module.loading import load_agents
 from pallas_worker.redact import known
 
@@ -63,7 +64,8 @@ class LoadedCode(NamedTuple):
 async def load_code(spec: WorkerSpec, report: Callable[[Report], None]) -> LoadedCode:
     """Load what the agent is made from, and put right what fast-agent would misread of its settings.
 
-    The working directory is `spec.directory` and is on the module path. `report` takes the stages.
+    The working directory is `spec.directory` and is on the module path. `report` takes the stages,
+    and which files were loaded.
 
     Raises:
         AgentError: it cannot be loaded, or has no FastAgent; its text says why, in one line.
@@ -73,6 +75,8 @@ async def load_code(spec: WorkerSpec, report: Callable[[Report], None]) -> Loade
     loaded = await load_agents(spec.source, code, report)
     for warning in loaded.warnings:
         _log.warning(warning)
+    for told in code_reports(code, loaded.files):
+        report(told)
     report(StageReport(stage="creating"))
     settings = settings_of(loaded.fast)
     known.add(secrets_in(settings.model_dump()))

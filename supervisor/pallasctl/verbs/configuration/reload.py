@@ -33,7 +33,8 @@ _ACTIONS: Mapping[str, str] = {
 def reload(*, dry_run: bool) -> None:
     """Read the configuration again.
 
-    That is agents.yaml, .env, and what fast-agent reads. Only agents that are touched by a change get a new
+    That is agents.yaml, .env, and what fast-agent reads; changed code of an agent is taken over by
+    `pallasctl restart`. Only agents that are touched by a change get a new
     process; the rest goes on. An invalid configuration is refused, and everything stays as it is.
     """
     document: ReloadDocument = control().post("/v1/reload", {"dry_run": dry_run}, timeout=_TIMEOUT)
@@ -43,8 +44,18 @@ def reload(*, dry_run: bool) -> None:
 
 def _lines(document: ReloadDocument) -> Iterator[str]:
     if not (document["added"] or document["removed"] or document["changed"]):
-        yield "nothing changed"
-        return
+        yield "nothing changed" if not document.get("older_code") else "nothing changed in the configuration"
+    else:
+        yield from _plan_lines(document)
+    if older := document.get("older_code"):
+        names = " ".join(older)
+        yield (
+            f"code has changed since the start of {', '.join(older)}: a reload leaves that alone; "
+            f"`pallasctl restart {names}` takes it over"
+        )
+
+
+def _plan_lines(document: ReloadDocument) -> Iterator[str]:
     if document["dry_run"]:
         yield "a reload would do this:"
     for name in document["added"]:

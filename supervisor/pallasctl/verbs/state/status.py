@@ -27,13 +27,16 @@ from pallasctl.text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pallas_control.client import Control
     from pallas_control.documents import AgentStatus, StatusDocument
 
 STALE = "*"
-"""Follows the state of an agent whose worker was started with an older configuration."""
+"""Follows the state of an agent whose worker was started with an older configuration or with older code."""
+
+MOST_FILES = 3
+"""Source files of an agent that are named."""
 
 _TABLE = ("NAME", "STATE", "HEALTH", "PID", "PORT", "RESTARTS", "UPTIME")
 _WIDE = ("WANTED", "FAILURES", "STARTS", "MEMORY", "SINCE", "LAST EXIT", "DEPENDS ON")
@@ -166,22 +169,41 @@ def _message(agent: AgentStatus) -> Cell:
     return Cell(one_line(agent["message"]))
 
 
+def _few(files: Sequence[str]) -> str:
+    more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+    return ", ".join(files[:MOST_FILES]) + more
+
+
+def _by_files(agents: Mapping[str, Sequence[str]]) -> str:
+    """The agents, by the files that concern them: `jarvis, research (agents.yaml); library (.env)`."""
+    return "; ".join(f"{', '.join(names)} ({files})" for files, names in agents.items())
+
+
 def _notes(document: StatusDocument, agents: Sequence[AgentStatus]) -> Iterator[str]:
     """Changes of the files that are not in use yet, and what to do about them."""
     older: dict[str, list[str]] = {}
+    code: dict[str, list[str]] = {}
     for agent in agents:
-        if outdated := agent.get("outdated"):
+        changed = agent.get("changed_code", [])
+        if outdated := [file for file in agent.get("outdated", []) if file not in changed]:
             older.setdefault(", ".join(outdated), []).append(agent["name"])
+        elif changed:  # else the new process for the configuration has the new code as well
+            code.setdefault(_few(changed), []).append(agent["name"])
     if older:
-        names = "; ".join(f"{', '.join(names)} ({files})" for files, names in older.items())
         yield one_line(
-            f"{STALE} started with an older configuration: {names}; `pallasctl reload` replaces them"
+            f"{STALE} started with an older configuration: {_by_files(older)}; `pallasctl reload` replaces them"
+        )
+    if code:
+        names = " ".join(name for names in code.values() for name in names)
+        yield one_line(
+            f"{STALE} code has changed since the start of {_by_files(code)}; "
+            f"`pallasctl restart {names}` takes it over"
         )
     if (files := document.get("configuration")) is None:
         return
-    changed = one_line(", ".join(files["changed"]))
+    unused = one_line(", ".join(files["changed"]))
     if problems := files["problems"]:
         count = "a problem" if problems == 1 else f"{problems} problems"
-        yield f"{changed}: changed, with {count}, and not in use; `pallasctl check` names them"
+        yield f"{unused}: changed, with {count}, and not in use; `pallasctl check` names them"
     elif set(files["changed"]) - {file for agent in agents for file in agent.get("outdated", ())}:
-        yield f"{changed}: changed and not in use yet; `pallasctl reload` takes over what it says"
+        yield f"{unused}: changed and not in use yet; `pallasctl reload` takes over what it says"

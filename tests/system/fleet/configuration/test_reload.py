@@ -187,6 +187,32 @@ def test_what_only_a_start_reads_is_refused(fleet: Fleet) -> None:
         fleet.deployment.document |= head
 
 
+def test_changed_code_is_named_and_a_restart_takes_it_over(fleet: Fleet) -> None:
+    module = fleet.deployment.directory / "agents" / "left.py"
+    source, before = module.read_text(), fleet.pids()
+    module.touch()
+    assert outdated(fleet) == {}, "what is in it is the same"
+    module.write_text(source + "\n# changed\n")
+    assert outdated(fleet) == {"left": ["agents/left.py"]}
+    shown = fleet.ctl("status").stdout
+    assert shown.count("ready*") == 1
+    assert shown.splitlines()[-1] == (
+        "* code has changed since the start of left (agents/left.py); `pallasctl restart left` takes it over"
+    )
+    assert reload(fleet) == (
+        "nothing changed in the configuration\n"
+        "code has changed since the start of left: a reload leaves that alone; "
+        "`pallasctl restart left` takes it over\n"
+    )
+    assert fleet.pids() == before
+    assert fleet.ctl("restart", "left").returncode == 0
+    assert outdated(fleet) == {}
+    module.write_text(source)
+    assert outdated(fleet) == {"left": ["agents/left.py"]}
+    assert fleet.ctl("restart", "left").returncode == 0
+    assert "*" not in fleet.ctl("status").stdout
+
+
 def test_variables_follow_the_file(fleet: Fleet) -> None:
     dotenv = fleet.deployment.directory / ".env"
     before = fleet.pids()

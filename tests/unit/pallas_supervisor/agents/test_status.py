@@ -50,6 +50,7 @@ def test_status_of_one_agent() -> None:
         memory=None,
         age=0.0,
         stale_files=(".env",),
+        changed_code=("agents/a.py",),
     )
     since = datetime.fromisoformat(entry.pop("since"))
     assert since.tzinfo is not None
@@ -69,6 +70,7 @@ def test_status_of_one_agent() -> None:
         "generation": 4,
         "depends_on": ["library"],
         "resident_memory": None,
-        "outdated": [".env"],
+        "outdated": [".env", "agents/a.py"],
+        "changed_code": ["agents/a.py"],
         "replacement": None,
     }

@@ -66,6 +66,7 @@ def test_added_removed_and_changed_agents() -> None:
         "removed": ["library"],
         "changed": [{"agent": "research", "fields": ["title"], "action": "respawn"}],
         "unchanged": ["jarvis"],
+        "older_code": {},
     }
 
 
@@ -114,3 +115,13 @@ def test_the_file_is_not_named_beside_its_fields() -> None:
 def test_what_only_a_restart_changes(field: str, value: Any) -> None:
     old = deployment(facts("research"))
     assert planned(old, replace(old, **{field: value})).fixed == (field,)
+
+
+def test_changed_code_is_no_reason_for_a_new_process() -> None:
+    old = deployment(facts("library"), facts("research"))
+    new = deployment(facts("library"), facts("research", title="Other"))
+    code = {"library": ("agents/library.py",), "research": ("agents/research.py",), "gone": ("x.py",)}
+    plan = plan_reload(old, new, changed_code=code)
+    assert plan.unchanged == ("library",)
+    assert plan.older_code == {"library": ("agents/library.py",)}
+    assert plan.to_json(dry_run=False)["older_code"] == {"library": ["agents/library.py"]}

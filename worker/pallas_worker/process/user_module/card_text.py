@@ -67,17 +67,14 @@ class CardText:
     def place_of(self, text: str) -> tuple[str, int] | None:
         """The key below which this text stands as a value, and the line of the text."""
         for key, value in _entries(self.root):
-            waiting, seen = [value], 0
-            while waiting and seen < MAXIMUM_NODES:
-                node = waiting.pop()
-                seen += 1
-                if isinstance(node, yaml.ScalarNode) and node.value == text:
+            for node in _scalars(value):
+                if node.value == text:
                     return key.value, self._line_of(node)
-                if isinstance(node, yaml.SequenceNode):
-                    waiting.extend(node.value)
-                elif isinstance(node, yaml.MappingNode):
-                    waiting.extend(item for entry in node.value for item in entry)
         return None
+
+    def texts(self) -> Iterator[str]:
+        """All single values."""
+        return (node.value for node in _scalars(self.root))
 
     def _line_of(self, node: yaml.Node) -> int:
         return int(node.start_mark.line) + 1 + self.offset
@@ -140,6 +137,20 @@ def _entries(node: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, yaml.Nod
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 yield key, value
+
+
+def _scalars(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
+    """The single values of a node, keys too, as far as they are looked at."""
+    waiting, seen = [root], 0
+    while waiting and seen < MAXIMUM_NODES:
+        node = waiting.pop()
+        seen += 1
+        if isinstance(node, yaml.ScalarNode):
+            yield node
+        elif isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            waiting.extend(item for entry in node.value for item in entry)
 
 
 def _text(path: Path) -> str:

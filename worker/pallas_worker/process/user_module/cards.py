@@ -40,7 +40,7 @@ _KNOWN_PARAMETERS = frozenset(RequestParams.model_fields) | {
 
 
 def load_cards(source: AgentSource, code: UserCode) -> tuple[FastAgent, tuple[Path, ...], tuple[str, ...]]:
-    """The agents of the card or of the folder of cards, the cards that were read, and warnings.
+    """The agents of the card or of the folder of cards, the files that were read, and warnings.
 
     Raises:
         AgentError: a card cannot be read, or is wrong; says which, and where in it.
@@ -61,7 +61,16 @@ def load_cards(source: AgentSource, code: UserCode) -> tuple[FastAgent, tuple[Pa
             _refuse_missing_agents(data, fast.agents, place, path)
             _refuse_void_filters(name, data["config"], place)
             warnings += _unknown_parameters(place)
-    return fast, tuple(cards), tuple(warnings)
+    code_files = (named for file, card in cards.items() for named in _code_of(file, card))
+    return fast, (*cards, *code_files), tuple(warnings)
+
+
+def _code_of(file: Path, card: CardText) -> Iterator[Path]:
+    """The Python files that the card names as in `tools.py:search`, relative to itself."""
+    for text in card.texts():
+        path, colon, name = text.rpartition(":")
+        if colon and path.endswith(".py") and name.isidentifier() and (found := file.parent / path).is_file():
+            yield found.resolve()
 
 
 class _Place:

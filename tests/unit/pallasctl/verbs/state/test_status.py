@@ -81,6 +81,24 @@ def test_an_older_configuration_is_marked_with_the_way_out(fake: FakeControl) ->
     ]
 
 
+def test_code_that_has_changed_is_for_a_restart(fake: FakeControl) -> None:
+    agents = [
+        agent("jarvis", outdated=["agents/jarvis.py"], changed_code=["agents/jarvis.py"]),
+        agent("both", outdated=[".env", "agents/jarvis.py"], changed_code=["agents/jarvis.py"]),
+        agent("many", outdated=list("abcde"), changed_code=list("abcde")),
+    ]
+    fake.answer("/v1/status", status(*agents))
+    lines = fake.run("status").stdout.splitlines()
+    assert [line.split()[1] for line in lines[1:4]] == ["ready*", "ready*", "ready*"]
+    assert lines[4:] == [
+        "* started with an older configuration: both (.env); `pallasctl reload` replaces them",
+        (
+            "* code has changed since the start of jarvis (agents/jarvis.py); many (a, b, c and 2 more); "
+            "`pallasctl restart jarvis many` takes it over"
+        ),
+    ]
+
+
 @pytest.mark.parametrize(("problems", "said"), [(1, "a problem"), (3, "3 problems")])
 def test_files_that_cannot_be_used(fake: FakeControl, problems: int, said: str) -> None:
     changed = {"configuration": {"changed": ["agents.yaml"], "problems": problems}}
