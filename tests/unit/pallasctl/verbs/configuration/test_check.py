@@ -1,16 +1,21 @@
-"""`pallasctl check`: what it says of good files and of wrong ones."""
+"""`pallasctl check`: what it says of good files and of wrong ones, and how it prints what a check has found."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from fakes.control_server import run
+from pallas_check.findings import CheckedAgent, CheckReport, Finding
+from pallas_common.problems import Problem
+from pallas_common.protocol.inspection import InspectedProvider, InspectedServer, Inspection
 from support.repository import ROOT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
+    from click.testing import Result
 
 QUICKSTART = ROOT / "examples" / "quickstart" / "agents.yaml"
 
@@ -64,3 +69,124 @@ def test_the_file_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.M
     result = run("check")
     assert result.exit_code == 2
     assert "agents.yaml: there is no such file" in result.stderr
+
+
+FILES = Path("agents.yaml")
+INSPECTION = Inspection(
+    served="planner",
+    agents=("planner", "coder"),
+    model="openai.gpt-5",
+    models=("openai.gpt-5",),
+    servers=(
+        InspectedServer(
+            name="web", transport="http", address="http://x", up=True, latency=0.0124, trouble=None
+        ),
+        InspectedServer(
+            name="db\x1b[2J", transport="stdio", address="db", up=False, latency=0.0, trouble="is down"
+        ),
+    ),
+    providers=(InspectedProvider(name="openai", up=True, latency=0.21, trouble=None, counts=True),),
+    failure=None,
+    warnings=(),
+)
+AGENTS = (
+    CheckedAgent(name="one", result="warning", seconds=1.23456, inspection=INSPECTION),
+    CheckedAgent(name="two", result="error", seconds=0.1, inspection=None),
+)
+WARNING = Finding(
+    problem=Problem("agents.yaml", 3, "agents.one", "web is slow", ""), level="warning", agent="one"
+)
+BROKEN = Finding(
+    problem=Problem("agents/two.py", 7, "agents.two", "ValueError", ""), agent="two", output="a\x1b\nb"
+)
+TAKEN = Finding(problem=Problem("agents.yaml", 4, "agents.two.port", "is taken", "free it"), cause="machine")
+
+
+def printed(*findings: Finding, arguments: tuple[str, ...] = ()) -> Result:
+    """What is printed of a report."""
+
+    async def check(*_: Any, **__: Any) -> CheckReport:
+        return CheckReport(
+            path=FILES, deployment="demo", names=("one", "two"), agents=AGENTS, findings=findings
+        )
+
+    with patch("pallas_check.check.check", check):
+        return run("check", *arguments)
+
+
+def test_the_table_the_warnings_and_then_the_problems() -> None:
+    result = printed(WARNING, BROKEN, TAKEN)
+    assert result.exit_code == 2
+    assert result.stdout.splitlines() == [
+        r"AGENT  RESULT   MODEL                         SERVERS                    MADE OF",
+        r"one    warning  openai.gpt-5 (openai 210 ms)  web 12 ms, db\x1b[2J down  planner (coder)",
+        r"two    error    -                             -                          -",
+    ]
+    assert result.stderr.splitlines() == [
+        "pallasctl: warning: agents.yaml:3: agents.one: web is slow",
+        "pallasctl: agents.yaml: 2 problems",
+        "  agents/two.py:7: agents.two: ValueError",
+        "    it printed:",
+        r"    | a\x1b",
+        "    | b",
+        "  agents.yaml:4: agents.two.port: is taken; free it",
+    ]
+
+
+def test_warnings_alone_are_good() -> None:
+    result = printed(WARNING)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "agents.yaml: good: deployment demo with 2 agents (one, two)"
+
+
+def test_what_is_in_the_way_is_another_status_than_what_is_wrong() -> None:
+    assert printed(TAKEN).exit_code == 1
+    assert printed(TAKEN, arguments=("-o", "json")).exit_code == 1
+    assert printed(TAKEN, BROKEN, arguments=("-o", "json")).exit_code == 2
+
+
+def test_as_json_nothing_else_is_printed() -> None:
+    result = printed(WARNING, BROKEN, TAKEN, arguments=("-o", "json", "--online"))
+    assert result.stderr == ""
+    document = json.loads(result.stdout)
+    assert (document["mode"], document["result"], document["errors"], document["warnings"]) == (
+        *("online", "error"),
+        *(2, 1),
+    )
+    one, two = document["agents"]
+    assert (one["agents"], one["seconds"], one["servers"][0]["latency"]) == (
+        ["planner", "coder"],
+        1.235,
+        0.0124,
+    )
+    assert (two["served"], two["servers"]) == (None, [])
+    assert [finding["text"] for finding in document["findings"]][
+        1
+    ] == "agents/two.py:7: agents.two: ValueError"
+    assert printed(arguments=("-o", "json")).exit_code == 0
+
+
+def test_files_that_are_wrong_are_a_document_too(tmp_path: Path) -> None:
+    file = tmp_path / "agents.yaml"
+    file.write_text("name: demo\nagents:\n  a: {module: one, port: 0}\n")
+    result = run("check", "-o", "json", str(file))
+    assert (result.exit_code, result.stderr) == (2, "")
+    document = json.loads(result.stdout)
+    assert (document["deployment"], document["agents"]) == (None, [])
+    [finding] = document["findings"]
+    assert (finding["line"], finding["field"]) == (3, "agents.a.port")
+
+
+def test_ctrl_c_is_an_exit_status() -> None:
+    async def check(*_: Any, **__: Any) -> CheckReport:
+        raise KeyboardInterrupt
+
+    with patch("pallas_check.check.check", check):
+        result = run("check")
+    assert (result.exit_code, result.stderr) == (130, "")
+
+
+def test_not_both_modes() -> None:
+    result = run("check", "--offline", "--online")
+    assert result.exit_code == 2
+    assert "give --offline or --online, not both" in result.stderr
