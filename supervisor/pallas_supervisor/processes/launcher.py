@@ -147,6 +147,7 @@ class Launcher:
         name, generation = worker_id
         try:
             worker = self._workers[worker_id] = await self._starter.start(worker_id)
+            self._reaper.starting.discard(worker_id)
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
             if not isinstance(error, OSError | CalledOffError):
                 _log.exception(f"{name}: cannot be started", agent=name)

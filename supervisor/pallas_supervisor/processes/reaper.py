@@ -57,6 +57,8 @@ class Reaper:
         self._workers = workers
         self._zygote = zygote
         self._parent = parent
+        self.starting: set[WorkerId] = set()
+        """Workers that are being started: their processes may be there before we know which they are."""
         # Children that this process had before it became the supervisor, say of a shell's `exec pallas`.
         self._foreign = frozenset(children()) - {parent.pid}
 
@@ -100,7 +102,7 @@ class Reaper:
             return True
         if worker.launch_info.group is not None:
             return worker.launch_info.group.holds(pid)
-        if owner == UNASSIGNED or owner in self._workers:
+        if owner == UNASSIGNED or owner in self._workers or owner in self.starting:
             return False
         inherited = procfs.pipes(pid)
         others = [other for other in self._workers.values() if other is not worker]

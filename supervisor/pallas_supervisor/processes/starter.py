@@ -101,10 +101,12 @@ class Starter:
         info = LaunchInfo(spec.memory_limit, group)
         if group is not None:
             spec = replace(spec, cgroup=str(group.path))
+        self._reaper.starting.add(worker_id)
         try:
             pid = await self._make(_Start(worker_id, spec, info))
             return Worker(worker_id, pid, pidfd_of(pid), info)
         except Exception:
+            self._reaper.starting.discard(worker_id)
             if group is not None:
                 group.kill()
                 group.remove()
