@@ -6,7 +6,7 @@ Pure. What comes from the inspected process is its author's: bounded by its guar
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -74,6 +74,13 @@ def judge(
         message = _failure(end, failed, stage, timeout)
         findings.append(_finding(name, message, around, keys=_SOURCE, output=_output(end, around.secrets)))
     else:
+        servers = tuple(
+            replace(server, up=None, latency=None, trouble=None)
+            if _starts_with_it(server, around)
+            else server
+            for server in inspection.servers
+        )
+        inspection = replace(inspection, servers=servers)
         findings += _degradations(name, inspection, around)
     result = worst(*(finding.level for finding in findings))
     return CheckedAgent(name=name, result=result, seconds=end.seconds, inspection=inspection), findings
@@ -126,9 +133,7 @@ def _degradations(name: str, inspection: Inspection, around: Surroundings) -> li
     """What is wrong with an agent that can be started."""
     findings = [_finding(name, inspection.failure, around)] if inspection.failure else []
     findings += [_finding(name, warning, around, level="warning") for warning in inspection.warnings]
-    troubles = [
-        (server.trouble, server.up) for server in inspection.servers if not _starts_with_it(server, around)
-    ]
+    troubles = [(server.trouble, server.up) for server in inspection.servers]
     if not inspection.failure:  # which is why its provider is of no use
         troubles += [
             (provider.trouble, provider.up or not provider.counts) for provider in inspection.providers

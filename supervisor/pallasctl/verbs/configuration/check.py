@@ -177,7 +177,7 @@ class _Progress:
     def show(self, done: int, every: int, names: tuple[str, ...]) -> None:
         """Write it over what it was."""
         if self._wanted and names:
-            text = f"checking {every} agents, {done} done: {', '.join(names)}"
+            text = f"checking {counted(every, 'agent')}, {done} done: {', '.join(names)}"
             columns = _columns()
             click.echo(f"\r\x1b[K{text[: columns - 1]}", err=True, nl=False)
 
