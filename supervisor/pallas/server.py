@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERBS: Mapping[str, str] = {
+    "init": "pallas.commands.init",
     "check": "pallasctl.verbs.configuration.check",
     "schema": "pallas.commands.schema",
     "completion": "pallas.commands.completion",

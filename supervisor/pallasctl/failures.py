@@ -32,6 +32,7 @@ class Failure(click.ClickException):
     def __init__(self, message: str, *, details: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.details = details
+        # Not when it is shown: click has left the context by then.
         context = click.get_current_context(silent=True)
         self._program = (context.find_root().info_name if context is not None else None) or "pallasctl"
 

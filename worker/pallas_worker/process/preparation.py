@@ -182,6 +182,9 @@ def _complete(settings: Settings, spec: WorkerSpec) -> None:
 def _advice(error: FastAgentError) -> str:
     """What is wrong and what to do, in one line; fast-agent's advice for its own command line is none here."""
     if error.message == "No model configured":
-        remedy = "set default_model in fastagent.config.yaml, or model= in the agent's decorator"
+        remedy = (
+            "set default_model in fastagent.config.yaml (in fast-agent.yaml, if that is what there is), "
+            "or model= in the agent's decorator"
+        )
         return f"{error.message}: {remedy}"
     return format_fast_agent_error(error)

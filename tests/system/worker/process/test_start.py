@@ -244,7 +244,8 @@ def test_no_model_at_all(tmp_path: Path) -> None:
     with run_worker(project(tmp_path, config=""), ready=False) as worker:
         assert failure(worker).message == (
             "ModelConfigError: No model configured: "
-            "set default_model in fastagent.config.yaml, or model= in the agent's decorator"
+            "set default_model in fastagent.config.yaml (in fast-agent.yaml, if that is what there is), "
+            "or model= in the agent's decorator"
         )
 
 
