@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.problems import ConfigurationError, Problem
 from pallas_registry.projects.code.facts import Card, Definition
-from pallas_registry.projects.code.python_file import WITH_MODEL
+from pallas_registry.projects.code.python_syntax import WITH_MODEL
 from pallas_registry.reading.nodes import compose, plain
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from pallas_common.problems import Problem
 from pallas_registry.projects.code.constants import UNKNOWN, Value, fold, text, texts
 from pallas_registry.projects.code.facts import Application, Definition
 from pallas_registry.projects.code.python_syntax import (
+    KINDS,
     OLD_PACKAGE,
+    WITH_MODEL,
     executed,
     is_dotted,
     is_main_guard,
@@ -23,22 +25,6 @@ from pallas_registry.projects.code.python_syntax import (
     unreachable,
 )
 
-KINDS = {
-    "agent": ("agents",),
-    "custom": ("agents",),
-    "smart": ("agents",),
-    "orchestrator": ("agents",),
-    "iterative_planner": ("agents",),
-    "router": ("agents",),
-    "chain": ("sequence",),
-    "parallel": ("fan_out", "fan_in"),
-    "evaluator_optimizer": ("generator", "evaluator"),
-    "maker": ("worker",),
-}
-"""fast-agent's decorators, and the arguments that name the agents which such an agent is made of."""
-
-WITH_MODEL = {"agent", "custom", "smart", "orchestrator", "iterative_planner", "router"}
-"""Those that ask a model themselves; the others leave that to the agents that they are made of."""
 _SETTINGS = {"config_path", "home", "model"}
 """Arguments of FastAgent after which the project's settings do not say which model is used."""
 _PACKAGES = ("fast_agent", OLD_PACKAGE)

@@ -1,4 +1,4 @@
-"""What can be said of Python's syntax alone: which statements an import executes, and problems with their edits.
+"""What needs no walk over a file: fast-agent's decorators, which statements an import executes, problems with edits.
 
 Pure.
 """
@@ -12,6 +12,23 @@ from pallas_common.problems import Problem, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+KINDS = {
+    "agent": ("agents",),
+    "custom": ("agents",),
+    "smart": ("agents",),
+    "orchestrator": ("agents",),
+    "iterative_planner": ("agents",),
+    "router": ("agents",),
+    "chain": ("sequence",),
+    "parallel": ("fan_out", "fan_in"),
+    "evaluator_optimizer": ("generator", "evaluator"),
+    "maker": ("worker",),
+}
+"""fast-agent's decorators, and the arguments that name the agents which such an agent is made of."""
+
+WITH_MODEL = {"agent", "custom", "smart", "orchestrator", "iterative_planner", "router"}
+"""Those that ask a model themselves; the others leave that to the agents that they are made of."""
 
 OLD_PACKAGE = "mcp_agent"
 """What fast-agent's package was called before version 0.3."""

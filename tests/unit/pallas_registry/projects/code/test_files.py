@@ -34,7 +34,7 @@ def test_only_what_may_define_agents_is_read(tmp_path: Path) -> None:
     )
     tree = read_tree(tmp_path)
     assert set(tree.files) == {"a.py", "b.MD", "d/e.yaml", "d/__init__.py", ".fast-agent/agent-cards/f.md"}
-    assert (tree.others, tree.packages, tree.cut_short) == (("home", "other"), {"d"}, None)
+    assert (tree.others, set(tree.packages), tree.cut_short) == (("home", "other"), {"d"}, None)
 
 
 def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
