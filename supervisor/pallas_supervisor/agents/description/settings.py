@@ -46,7 +46,8 @@ def agent_settings(agent: Agent) -> list[Row]:
 
 _OPTIONAL = {
     each.name for each in dataclasses.fields(Agent) if each.default is None and "rule" not in each.metadata
-} | {"module", "card"}
+}
+"""Fields that an entry need not have, and that have no value then."""
 
 
 def deployment_settings(deployment: Deployment) -> list[Row]:
