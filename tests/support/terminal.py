@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -21,6 +22,7 @@ PATIENCE = 20.0
 """Seconds that something may take to be shown on a busy machine."""
 
 _SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|\r\n|\r|\n|[^\x1b\r\n]")
+_BEGUN = re.compile(r"\x1b(\[\??[0-9;]*)?\Z")
 
 
 class Picture:
@@ -76,6 +78,9 @@ class Terminal:
         self.picture = Picture()
         self.output = ""
         self._master = master
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = ""
+        """Of a control sequence whose rest has not come yet."""
 
     def resize(self, columns: int, lines: int) -> None:
         """Give the terminal another size; the program gets SIGWINCH."""
@@ -117,11 +122,13 @@ class Terminal:
         if not ready:
             return False
         try:
-            text = os.read(self._master, 65_536).decode("utf-8", "replace")
+            text = self._decoder.decode(os.read(self._master, 65_536))
         except OSError:  # nobody has the other end any more
             return False
         self.output += text
-        self.picture.take(text)
+        text = self._begun + text
+        self._begun = begun[0] if (begun := _BEGUN.search(text)) else ""
+        self.picture.take(text.removesuffix(self._begun))
         return True
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pallas_common.problems import counted
 from pallas_control.errors import ControlError
 from pallas_control.mcp.errors import CallError, TooLargeError
 from pallas_control.mcp.messages import Question
@@ -95,9 +94,9 @@ class _Session:
             except TooLargeError:
                 if not (left_out := self.conversation.shorten()):
                     raise
+                oldest = "oldest turn is" if left_out == 1 else f"{left_out} oldest turns are"
                 note(
-                    f"the conversation has become too long for one request: its oldest {counted(left_out, 'turn')} "
-                    "will be left out from now on"
+                    f"the conversation has become too long for one request: its {oldest} left out from now on"
                 )
 
 
