@@ -85,7 +85,8 @@ def page_routes(facts: Callable[[], Awaitable[DeploymentFacts]], now: Callable[[
 
     async def whole(request: Request) -> Response:
         facts, shown = await viewer.look()
-        return _answer(request, _Document(page(facts, shown.body.decode(), build).encode(), "text/html"))
+        body = await asyncio.to_thread(page, facts, shown.body.decode(), build)
+        return _answer(request, _Document(body.encode(), "text/html"))
 
     async def part(request: Request) -> Response:
         _, shown = await viewer.look()
@@ -93,7 +94,8 @@ def page_routes(facts: Callable[[], Awaitable[DeploymentFacts]], now: Callable[[
 
     async def connect(request: Request) -> Response:
         facts, _ = await viewer.look()
-        return _answer(request, _Document(connect_page(facts, build).encode(), "text/html"))
+        body = await asyncio.to_thread(connect_page, facts, build)
+        return _answer(request, _Document(body.encode(), "text/html"))
 
     def static(asset: _Document) -> Callable[[Request], Coroutine[None, None, Response]]:
         async def answer(request: Request) -> Response:

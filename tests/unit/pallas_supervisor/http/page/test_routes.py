@@ -173,3 +173,17 @@ def test_it_is_compressed_for_those_who_take_that(tmp_path: Path, monkeypatch: p
         assert "content-encoding" not in plain.headers
 
     on_rig(tmp_path, do)
+
+
+def test_how_to_connect_is_a_page_of_its_own_and_below_the_fleet(tmp_path: Path) -> None:
+    async def do(_: Rig, client: httpx.AsyncClient) -> None:
+        alone = await client.get("/page/connect")
+        assert alone.headers["content-type"] == "text/html; charset=utf-8"
+        assert "default-src 'none'" in alone.headers["content-security-policy"]
+        for body in (alone.text, (await client.get("/")).text):
+            assert body.count("claude mcp add --transport http library http://localhost:") == 2
+        assert "claude mcp add" not in (await client.get("/page/view")).text, "it is not sent again and again"
+        again = await client.get("/page/connect", headers={"if-none-match": alone.headers["etag"]})
+        assert again.status_code == 304
+
+    on_rig(tmp_path, do)

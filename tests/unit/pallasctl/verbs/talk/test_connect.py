@@ -32,6 +32,11 @@ def test_without_a_client_they_are_listed_and_nobody_is_asked(tmp_path: Path) ->
     assert "pallasctl connect CLIENT AGENT" in result.stderr
 
 
+def test_the_help_names_every_client() -> None:
+    said = "".join(run("connect", "--help").stdout.split())
+    assert [client for client in CLIENTS if client not in said] == []
+
+
 def test_stdout_has_the_snippet_alone(deployed: FakeControl) -> None:
     result = deployed.run("connect", "cursor")
     assert result.exit_code == 0
