@@ -94,3 +94,13 @@ def views(manager: AgentManager) -> list[AgentView]:
             )
         )
     return found
+
+
+def print_nothing_more() -> None:
+    """Lead stdout and stderr of this process to the null device; its log is open."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(null, number)
+    os.close(null)

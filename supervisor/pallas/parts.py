@@ -17,7 +17,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pallas.console import open_console, open_terminal
+from pallas.console import open_console, open_terminal, print_nothing_more
 from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
@@ -156,6 +156,8 @@ async def take_parts(
     stack.callback(traces.close, manager.engine.agents)
     if public_listener is not None:
         servers.append(_public_server(manager, feed, public_listener))
+    if assignment.background:
+        print_nothing_more()
     return SupervisorParts(manager=manager, reloading=reloading, servers=servers, socket_path=socket_path)
 
 

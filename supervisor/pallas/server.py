@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 VERBS: Mapping[str, str] = {
     "init": "pallas.commands.init",
+    "up": "pallas.commands.up",
+    "down": "pallas.commands.down",
+    "install-service": "pallas.commands.install_service",
     "check": "pallasctl.verbs.configuration.check",
     "schema": "pallas.commands.schema",
     "completion": "pallas.commands.completion",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SOCKET_VARIABLE = "PALLAS_CONTROL_SOCKET"
 SYSTEM_SOCKET = Path("/run/pallas/control.sock")
-"""Where the systemd unit has it."""
+"""Where the systemd unit has it; one that `pallas install-service` has written, in a folder beside it."""
 
 _DIRECTORY_VARIABLES = ("PALLAS_RUNTIME_DIR", "RUNTIME_DIRECTORY")
 _PROBE_TIMEOUT = 2.0
@@ -72,6 +72,11 @@ def living_sockets(deployment: str, environ: Mapping[str, str]) -> list[Path]:
     return _look_around(environ, deployment)[0]
 
 
+def system_sockets() -> list[Path]:
+    """The places of services' sockets; one of them need not live."""
+    return [SYSTEM_SOCKET, *sorted(SYSTEM_SOCKET.parent.glob(f"*/{SYSTEM_SOCKET.name}"))]
+
+
 def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
     """What the supervisor finds in its environment when it is started here."""
     from pallas_common.problems import ConfigurationError
@@ -116,7 +121,7 @@ def _look_around(
 
     of_this_user = runtime_directory("any", environ).parent
     living, forbidden = [], None
-    for path in [*sorted(of_this_user.glob(f"*/{SOCKET_NAME}")), SYSTEM_SOCKET]:
+    for path in [*sorted(of_this_user.glob(f"*/{SOCKET_NAME}")), *system_sockets()]:
         try:
             status = Control(path).get("/v1/status", timeout=_PROBE_TIMEOUT)
         except ForbiddenError as failure:

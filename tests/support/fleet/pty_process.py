@@ -40,7 +40,7 @@ class PtyProcess:
         *,
         directory: Path,
         env: Mapping[str, str],
-        columns: int = 100,
+        columns: int = 250,
     ) -> None:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))

@@ -74,6 +74,7 @@ class Story:
         self.summarised = False
         """Whether the start is over and has been summed up."""
         self.stopping = False
+        self._seen_starting = False
 
     def open(self, deployment: DeploymentView, now: float) -> list[Say]:
         """The first lines."""
@@ -154,7 +155,7 @@ class Story:
             known.begun = now
         left = sum(known.view.state not in ("stopped", "failed") for known in self._agents.values())
         agents = f" {counted(left, 'agent')}" if left else ""
-        return [*self._repeats.finish(now), Say(f"Stopping{agents} (Ctrl-C again kills what is left)")]
+        return [Say(f"Stopping{agents} (Ctrl-C again kills what is left)"), *self._repeats.finish(now)]
 
     def stopped(self, now: float) -> list[Say]:
         """The supervisor has stopped."""
@@ -199,7 +200,9 @@ class Story:
             for view in wanted
             if view.state == "waiting"
         ]
-        text = f"{len(ready)} of {len(wanted)} ready in {now - self._began:.1f} s"
+        text = f"{len(ready)} of {len(wanted)} ready"
+        if self._seen_starting:
+            text += f" in {now - self._began:.1f} s"
         if unwell := sum(view.health in ("degraded", "error") for view in ready):
             text += f", {unwell} of them not well"
         if len(ready) < len(wanted):
@@ -208,7 +211,7 @@ class Story:
         if ready:
             most = max(ready, key=lambda view: len(view.needs))
             said.append(Say(f'{self._way_out} Ask an agent: pallasctl ask {most.name} "Hello"'))
-        return [*said, Say("")]
+        return said
 
     def _moved(self, known: _Known, before: AgentView, view: AgentView, now: float) -> list[Say]:
         said: list[Say] = []
@@ -232,6 +235,11 @@ class Story:
                 known.told = ""
                 again, known.was_ready = known.was_ready, True
                 note = f"{'again after' if again else 'in'} {now - known.begun:.1f} s"
+                if (
+                    before.generation == 0 and before.state == "stopped"
+                ):  # it was ready when it was first seen
+                    note = ""
+                self._seen_starting = self._seen_starting or bool(note)
                 return [Say(view.url or f"process {view.pid}", "ready", "good", name, note)]
             case "backoff":
                 return [Say(view.message, "crashed", "warn", name, "", self._last_lines(known), problem=True)]
@@ -287,4 +295,4 @@ def _still(view: AgentView, seconds: float) -> Say:
         "stopping": f"finishes its calls, {seconds:.0f} s so far",
         "killing": f"process {view.pid} does not end, {seconds:.0f} s so far",
     }
-    return Say(texts[view.state], view.state, "warn", view.name, problem=view.state != "waiting")
+    return Say(texts[view.state], view.state, "warn", view.name, problem=view.state == "killing")

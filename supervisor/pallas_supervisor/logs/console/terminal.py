@@ -56,7 +56,7 @@ class Screen:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._stream: TextIO | None = stream
-        self._colours = colours_wanted(environ)
+        self._colours = stream.isatty() and colours_wanted(environ)
         self._names = min(max([len(SELF), *map(len, names)]), LONGEST_NAME)
         self._quiet = quiet
         self._clock = clock
@@ -74,7 +74,8 @@ class Screen:
 
     def over(self) -> None:
         """Begin at the left again: the terminal has just written `^C` there."""
-        self._writer.put(b"\r")
+        if not self._quiet:
+            self._writer.put(b"\r")
 
     def close(self) -> None:
         """Write what waits, for a moment at most."""

@@ -76,7 +76,6 @@ jarvis    ready     http://localhost:24202/mcp  (in 1.1 s)
 
 2 of 2 ready in 2.1 s
 Ctrl-C stops all. Ask an agent: pallasctl ask jarvis "Hello"
-
 """
 
 
@@ -120,7 +119,6 @@ jarvis    crashed   exit status 9; restarting in 2 s, failure 1/5
 
 1 of 2 ready in 2.0 s, 1 of them not well; `pallasctl status` shows the rest
 Ctrl-C stops all. Ask an agent: pallasctl ask research "Hello"
-
 jarvis    failed    agents/jarvis.py:1: ModuleNotFoundError: No module named 'nothing_that_exists'
                     once it is mended: pallasctl start jarvis
                     more: pallasctl logs jarvis
@@ -151,7 +149,7 @@ def test_the_summary_waits_a_moment_for_what_ready_agents_say_of_their_health() 
     told.new()
     assert told.story.due == 2.5
     told.at(2.5)
-    assert "1 of 1 ready in 2.5 s\n" in told.new()
+    assert "1 of 1 ready\n" in told.new()
     told.at(3.0, agent("research", "ready", generation=1, health="degraded", message=OFFLINE))
     assert told.said[-1] == Say(OFFLINE, "degraded", "warn", "research", problem=True)
 
