@@ -9,7 +9,7 @@ from pallas_control.mcp.event_stream import EventStream
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\nevent: message\r\ndata: one\r\n\r\n"
-    b"id: 7\ndata:two\ndata:  more\n\n"
+    b"id: 7\r\ndata:two\r\ndata:  more\r\n\r\n"
     b"retry: 5\rdata\r\r"
     b"event: empty\n\n"
     b"data: \xe2\x80\xa8 is no line end\n\n"
