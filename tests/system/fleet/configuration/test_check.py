@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +14,7 @@ import jsonschema
 import psutil
 import pytest
 
+from fakes.llm_stub import run_llm_stub
 from support.fleet.deployment import Deployment, make_deployment
 from support.fleet.fleet import BIN, PATIENCE, Fleet
 from support.ports import free_ports
@@ -258,8 +258,10 @@ def test_a_start_says_the_same(deployment: Deployment, document: Document) -> No
     fleet.environment = environment(deployment.directory)
     with fleet:
         fleet.await_that(
-            lambda: all(each["state"] in ("ready", "failed") for each in fleet.status()["agents"]),
-            "all agents are ready or failed",
+            lambda: all(
+                each["state"] == "failed" or each["health"] != "unknown" for each in fleet.status()["agents"]
+            ),
+            "all agents have failed, or are ready and know their health",
         )
         states = {each["name"]: each for each in fleet.status()["agents"]}
         warned = [record for record in fleet.records() if record["level"] == "WARNING"]
@@ -272,28 +274,34 @@ def test_a_start_says_the_same(deployment: Deployment, document: Document) -> No
             assert finding["level"] == "error"
             assert finding["message"] == message
             continue
-        said = {record["message"] for record in warned if record.get("agent") == name}
+        said = {record["message"] for record in warned if record.get("agent") == name} | {state["message"]}
         for finding in found:
             assert any(finding["message"] in message for message in said), (name, said)
 
 
-def test_good_agents_ports_and_their_own_running_deployment(tmp_path: Path) -> None:
+def test_servers_and_providers_are_asked_online_of_a_deployment_that_runs(tmp_path: Path) -> None:
     deployment = make_deployment(tmp_path / "fleet", "one")
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", deployment.agents["one"]["port"]))
-        holder.listen()
-        taken = check(deployment.directory)
-    assert taken.returncode == 1
-    port = deployment.agents["one"]["port"]
-    assert f"agents.one.port: port {port} (one) is taken by " in taken.stderr
-    assert f"(pid {os.getpid()}); free it or choose another in agents.yaml" in taken.stderr
-    with Fleet(deployment) as fleet:
-        fleet.wait()
-        running = check(deployment.directory, program="pallasctl")
-        assert (running.returncode, running.stderr) == (0, "")
-        assert running.stdout.splitlines()[-1] == (
-            "agents.yaml: good: deployment test-fleet with 1 agent (one)"
-        )
+    with run_llm_stub(models=["present"]) as stub:
+        deployment.settings = {"openai": {"api_key": "sk-of-the-tests", "base_url": stub.openai_url}}
+        deployment.servers = {"one": {"transport": "http", "url": deployment.url("one")}}
+        for name in ("two", "three"):
+            deployment.add(name, servers=("one",))
+            model = "openai.present" if name == "two" else "openai.absent"
+            source = agent(model=model, servers=["one"])
+            (deployment.directory / "agents" / f"{name}.py").write_text(source)
+        with Fleet(deployment) as fleet:
+            fleet.wait()
+            answer = check(deployment.directory, "--online", program="pallasctl")
+    assert answer.returncode == 1, answer.stderr
+    _, *rows = answer.stdout.splitlines()
+    assert re.fullmatch(r"one +ok +fast-agent\.passthrough +- +-", rows[0])
+    assert re.fullmatch(r"two +ok +openai\.present \(openai \d+ ms\) +one \d+ ms +a", rows[1])
+    assert re.fullmatch(r"three +error +openai\.absent \(openai down\) +one \d+ ms +a", rows[2])
+    summary, problem = answer.stderr.splitlines()
+    assert summary == "pallasctl: agents.yaml: one problem"
+    assert re.fullmatch(
+        r"  agents.yaml:\d+: agents.three: LLM provider openai is down: model 'absent' not found", problem
+    )
 
 
 def test_an_interpreter_without_pallas(tmp_path: Path) -> None:
