@@ -59,7 +59,6 @@ SHAPES: Mapping[str, Shape] = {
     "another name for the FastAgent": Shape(
         {"a.py": application(fast="crew") + agent("crew")},
         {"scout": "module: a.py:crew = scout"},
-        starts=True,
     ),
     "two names for one FastAgent": Shape(
         {"a.py": application(fast="crew") + "fast = crew\n" + agent("crew")},
@@ -117,7 +116,6 @@ SHAPES: Mapping[str, Shape] = {
     "a module of a package": Shape(
         {"crew/__init__.py": "", "crew/scout.py": application() + agent()},
         {"scout": "module: crew.scout = scout"},
-        starts=True,
     ),
     "a folder without __init__": Shape(
         {
@@ -238,7 +236,6 @@ SHAPES: Mapping[str, Shape] = {
             + agent(name="miner", more=", default=True", function="dig")
         },
         {"miner": "module: a.py = miner"},
-        starts=True,
     ),
     "an orchestrator": Shape(
         {
@@ -248,7 +245,6 @@ SHAPES: Mapping[str, Shape] = {
             + '@fast.orchestrator(name="boss", agents=["scout", "miner"])\nasync def lead() -> None: ...\n'
         },
         {"boss": "module: a.py = boss"},
-        starts=True,
     ),
     "a chain of workflows": Shape(
         {
@@ -302,7 +298,6 @@ SHAPES: Mapping[str, Shape] = {
     "no name at all": Shape(
         {"lookout.py": application() + "@fast.agent()\nasync def run() -> None: ...\n"},
         {"lookout": "module: lookout.py = default"},
-        starts=True,
     ),
     "one name in two files": Shape(
         {"north.py": application() + agent(), "south.py": application() + agent()},
@@ -311,7 +306,6 @@ SHAPES: Mapping[str, Shape] = {
     "a card": Shape(
         {"agents/scout.md": "---\nname: scout\ndescription: Looks around\n---\nYou look around.\n"},
         {"scout": "card: agents/scout.md = scout"},
-        starts=True,
     ),
     "a card in YAML": Shape(
         {"scout.yaml": "type: agent\ninstruction: You look around.\n"}, {"scout": "card: scout.yaml = scout"}
