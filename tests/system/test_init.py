@@ -56,8 +56,10 @@ def test_a_first_project_runs(tmp_path: Path) -> None:
 def test_what_is_proposed_starts(shape: str, tmp_path: Path) -> None:
     write(SHAPES[shape], tmp_path)
     (entry,) = propose(read_tree(tmp_path), "x", is_free=lambda port: True).entries
-    source = {entry.source.key: entry.source.value}
-    with run_worker(tmp_path, agent=entry.name, **source) as worker:
+    value = entry.source.value
+    is_card = entry.source.key == "card"
+    module, card = ("", value) if is_card else (value, None)
+    with run_worker(tmp_path, agent=entry.name, module=module, card=card) as worker:
         failed, text = anyio.run(lambda: call(worker.url, "send_message", message="Hello"))
         assert not failed, text
 
