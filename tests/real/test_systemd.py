@@ -331,3 +331,29 @@ def test_a_wrong_configuration_is_not_tried_again(service: Service) -> None:
         "NRestarts": "0",
     }
     assert "agents.yaml:" in machine.journal_text()
+
+
+def test_the_unit_that_install_service_writes_serves_and_is_stopped_by_its_manager(service: Service) -> None:
+    machine = service.machine
+    service.deployment.document.pop("colour", None)
+    service.write()
+    unit, own = "pallas-test-fleet.service", "/run/pallas/test-fleet/control.sock"
+    install = "cd /srv/pallas && pallas install-service --system --run-as pallas"
+    written = machine.run("sh", "-c", install).stdout
+    assert written.startswith(f"/etc/systemd/system/{unit}: written\n")
+    shutil.copytree(
+        machine.path(f"/etc/systemd/system/{UNIT}.d"), machine.path(f"/etc/systemd/system/{unit}.d")
+    )
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "start", unit)
+    machine.run("pallasctl", "--socket", own, "wait", "--all", "--timeout", "60")
+    assert machine.run("systemctl", "show", "-P", "StatusText", unit).stdout.endswith("agents ready\n")
+    machine.run("systemctl", "reload", unit)
+    down = machine.run("env", f"PALLAS_CONTROL_SOCKET={own}", "pallas", "down", check=False)
+    assert (down.returncode, down.stderr) == (
+        1,
+        f"pallas: {unit} runs it: stop it with `systemctl stop {unit}`\n",
+    )
+    machine.run("systemctl", "stop", unit)
+    assert machine.run("systemctl", "show", "-P", "Result", unit).stdout == "success\n"
+    assert machine.listening() == []
