@@ -11,7 +11,7 @@ import click
 import pytest
 
 from pallasctl.live import cut, picture, require_live_terminal
-from support.terminal import Terminal, terminal
+from support.fleet.terminal import Terminal, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

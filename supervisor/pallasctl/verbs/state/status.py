@@ -58,8 +58,8 @@ def status(ctx: click.Context, agents: tuple[str, ...], *, live: bool, output: s
     """
     if live:
         _require_screen(output)
-    asked = control()
     try:
+        asked = control()
         document: StatusDocument = asked.get("/v1/status")
     except ControlError as error:
         raise StatusUnknown(error.message, details=error.details) from error

@@ -13,7 +13,7 @@ import pytest
 
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import BIN, Fleet
-from support.terminal import terminal
+from support.fleet.terminal import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

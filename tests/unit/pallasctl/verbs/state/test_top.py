@@ -13,7 +13,7 @@ import pytest
 from pallasctl import text
 from pallasctl.verbs.state import top as module
 from pallasctl.verbs.state.top_table import ORDERS, Shares, shares, table_lines
-from support.terminal import terminal
+from support.fleet.terminal import terminal
 
 if TYPE_CHECKING:
     from fakes.control_server import FakeControl
