@@ -11,13 +11,13 @@ import pytest
 
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import BIN, PATIENCE, Fleet
-from support.terminal import terminal
+from support.fleet.terminal import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.fleet.fleet import LogStream
-    from support.terminal import Picture, Terminal
+    from support.fleet.terminal import Picture, Terminal
 
 HOLDS = """\
 import asyncio
