@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
-from support.fuzz.targets import TARGETS
-from support.fuzz.watched_fleet import WatchedFleet
+from support.faults.fuzz.targets import TARGETS
+from support.faults.fuzz.watched_fleet import WatchedFleet
 
 
 @click.command()

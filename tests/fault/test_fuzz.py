@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.fuzz.targets import TARGETS
-from support.fuzz.watched_fleet import WatchedFleet
+from support.faults.fuzz.targets import TARGETS
+from support.faults.fuzz.watched_fleet import WatchedFleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

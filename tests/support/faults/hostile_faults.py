@@ -13,8 +13,8 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from support.faults.campaign import LEAVES, Fault
-from support.fuzz.material import EXPENSIVE_TEXTS, lines
-from support.fuzz.pipes import RECORDS, REPORTS, open_pipe, write_to
+from support.faults.fuzz.material import EXPENSIVE_TEXTS, lines
+from support.faults.fuzz.pipes import RECORDS, REPORTS, open_pipe, write_to
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

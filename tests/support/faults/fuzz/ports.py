@@ -8,9 +8,9 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
+from support.faults.fuzz.material import MARK, deep, expensive_text, hostile_value, mangled, mutated, one_line
+from support.faults.fuzz.watched_fleet import VICTIMS, WatchedFleet
 from support.fleet.fleet import PATIENCE
-from support.fuzz.material import MARK, deep, expensive_text, hostile_value, mangled, mutated, one_line
-from support.fuzz.watched_fleet import VICTIMS, WatchedFleet
 
 if TYPE_CHECKING:
     import random

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from support.faults.fuzz.material import MARK
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.fleet.log_reader import LogReader
 from support.fleet.process_tree import descendants
-from support.fuzz.material import MARK
 from support.ports import free_ports
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from support.faults.fuzz.material import HOSTILE_NUMBERS, deep, hostile_value, mangled, mutated, one_line
+from support.faults.fuzz.watched_fleet import BrokenError, WatchedFleet
 from support.fleet.fleet import BIN, PATIENCE
-from support.fuzz.material import HOSTILE_NUMBERS, deep, hostile_value, mangled, mutated, one_line
-from support.fuzz.watched_fleet import BrokenError, WatchedFleet
 
 if TYPE_CHECKING:
     import random

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from support.fuzz.metrics_files import attack_metrics
-from support.fuzz.pipes import attack_output, attack_records, attack_report
-from support.fuzz.ports import attack_absent_agent_port, attack_agent_port, attack_control, attack_registry
-from support.fuzz.surroundings import attack_configuration, attack_environment
+from support.faults.fuzz.metrics_files import attack_metrics
+from support.faults.fuzz.pipes import attack_output, attack_records, attack_report
+from support.faults.fuzz.ports import (
+    attack_absent_agent_port,
+    attack_agent_port,
+    attack_control,
+    attack_registry,
+)
+from support.faults.fuzz.surroundings import attack_configuration, attack_environment
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from support.fuzz.watched_fleet import WatchedFleet
+    from support.faults.fuzz.watched_fleet import WatchedFleet
 
 
 TARGETS: dict[str, Callable[[WatchedFleet, random.Random], None]] = {

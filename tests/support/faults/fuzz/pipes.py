@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.fuzz.material import MARK, lines
-from support.fuzz.watched_fleet import VICTIMS, WatchedFleet
+from support.faults.fuzz.material import MARK, lines
+from support.faults.fuzz.watched_fleet import VICTIMS, WatchedFleet
 
 if TYPE_CHECKING:
     import random

@@ -11,9 +11,9 @@ import stat
 import struct
 from typing import TYPE_CHECKING
 
+from support.faults.fuzz.material import MARK, deep, mangled, mutated
+from support.faults.fuzz.watched_fleet import VICTIMS, BrokenError, WatchedFleet
 from support.fleet.fleet import PATIENCE
-from support.fuzz.material import MARK, deep, mangled, mutated
-from support.fuzz.watched_fleet import VICTIMS, BrokenError, WatchedFleet
 
 if TYPE_CHECKING:
     import random
