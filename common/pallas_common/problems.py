@@ -99,7 +99,7 @@ def no_such_agent(names: Iterable[str], known: Iterable[str]) -> str:
         known: the agents that there are.
     """
     wanted, agents = list(names), list(known)
-    said = f"there is no agent {', '.join(map(quoted, wanted))}"
+    said = f"there {'is no agent' if len(wanted) == 1 else 'are no agents'} {', '.join(map(quoted, wanted))}"
     if len(wanted) == 1 and (near := did_you_mean(wanted[0], agents)):
         return f"{said}; did you mean {near!r}?"
     return f"{said}; the agents are: {', '.join(agents) or 'none'}"

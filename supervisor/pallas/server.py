@@ -14,6 +14,7 @@ import click
 
 from pallas_common import __version__
 from pallasctl.groups import LazyGroup
+from pallasctl.main import VERBS as PALLASCTL_VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,7 @@ VERBS: Mapping[str, str] = {
 @click.group(
     cls=LazyGroup,
     verbs=VERBS,
+    elsewhere=("pallasctl", PALLASCTL_VERBS),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -35,7 +35,9 @@ MOST_OUTPUT_LINES = 10
 """Of what an agent has printed, the last ones."""
 LONGEST_OUTPUT_LINE = 500
 
-_IN_CODE = re.compile(r"(?P<file>[^\s:]{1,300}\.py)(?::(?P<line>\d{1,9}))?: (?P<message>.*)", re.DOTALL)
+_IN_CODE = re.compile(
+    r"(?P<file>[^\s:]{1,300}\.(?:py|md|markdown|ya?ml))(?::(?P<line>\d{1,9}))?: (?P<message>.*)", re.DOTALL
+)
 _LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 _SOURCE = ("module", "card")
 """The keys of an agent's entry that say where its code is."""
@@ -123,7 +125,7 @@ def _failure(end: InspectionEnd, failed: FailedReport | None, stage: str | None,
         if end.status == EXIT_FAILURE
         else "ends the process, such as os._exit"
     )
-    return f"its process ended ({how}) without a word: {doing}; look for what {search}"
+    return f"its process ended ({how}) without a message: {doing}; look for what {search}"
 
 
 _WHILE = {"importing": "it was importing", "creating": "it was making its first instance"}

@@ -15,7 +15,7 @@ from pallas_control.errors import ControlError, UnknownAgentError
 from pallasctl.failures import EXIT_INTERRUPTED, Failure, NoSuchAgent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 
 class LazyGroup(click.Group):
@@ -23,11 +23,19 @@ class LazyGroup(click.Group):
 
     Args:
         verbs: verb → the module that holds the click command of that name, hyphens as underscores.
+        elsewhere: another program, and its verbs, which people look for here.
     """
 
-    def __init__(self, *args: Any, verbs: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        verbs: Mapping[str, str],
+        elsewhere: tuple[str, Collection[str]] = ("", ()),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.verbs = verbs
+        self.elsewhere = elsewhere
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -47,8 +55,13 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # Click suggests among commands that are loaded; here they are loaded only when they are used.
         if (name := args[0]) not in self.verbs and not name.startswith("-") and not ctx.resilient_parsing:
-            near = did_you_mean(name, self.verbs)
-            way_out = f"did you mean {near!r}?" if near else f"the verbs are: {', '.join(self.verbs)}"
+            program, others = self.elsewhere
+            if name in others:
+                way_out = f"did you mean `{program} {name}`?"
+            elif near := did_you_mean(name, self.verbs):
+                way_out = f"did you mean {near!r}?"
+            else:
+                way_out = f"the verbs are: {', '.join(self.verbs)}"
             ctx.fail(f"there is no verb {quoted(name)}; {way_out}")
         return super().resolve_command(ctx, args)
 

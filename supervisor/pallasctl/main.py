@@ -36,7 +36,16 @@ VERBS: Mapping[str, str] = {
 """Verb → the module that holds the click command of that name."""
 
 
-@click.group(cls=LazyGroup, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+_OF_PALLAS = ("init", "up", "down", "install-service", "schema", "completion")
+"""The verbs of `pallas`, which people look for here."""
+
+
+@click.group(
+    cls=LazyGroup,
+    verbs=VERBS,
+    elsewhere=("pallas", _OF_PALLAS),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @socket_option
 @click.version_option(package_name="pallas-mcp", message="pallasctl %(version)s")
 def pallasctl() -> None:

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT = 90.0
 
+
+class _Seconds(click.FloatRange):
+    """A time that is longer than nothing, called by what it is where it is refused."""
+
+    name = "number of seconds"
+
+
+SECONDS = _Seconds(min=0, min_open=True)
+
 _SOCKET = "pallasctl.socket"
 
 
@@ -84,7 +93,7 @@ def timeout_option(help_: str) -> Option:
     """`--timeout SECONDS` of a verb that waits."""
     return click.option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=SECONDS,
         default=DEFAULT_TIMEOUT,
         show_default=True,
         metavar="SECONDS",

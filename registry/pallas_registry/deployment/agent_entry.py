@@ -169,7 +169,7 @@ def _dependencies(name: str, fields: Fields, agents: Collection[str]) -> tuple[s
         elif dependency not in agents:
             near = fields.near(dependency, agents)
             remedy = (
-                f"did you mean `{near}`?"
+                f"did you mean {near!r}?"
                 if near not in (None, name)
                 else "describe it under `agents:`, or remove it"
             )

@@ -135,7 +135,8 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
         namespace = f"local.{name}"
         if complaint := rules.namespace(namespace):
             message = f"no namespace is given, and {complaint.message}"
-            fields.refuse("name", message, "set `namespace:`, as in `namespace: com.example.project`")
+            remedy = "use letters, digits, `.` and `-`, as in `my-project`, or set `namespace:` as well"
+            fields.refuse("name", message, remedy)
             namespace = None
     default_port = None if "registry_port" in fields else DEFAULT_REGISTRY_PORT
     registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
@@ -241,5 +242,6 @@ def _read(path: Path) -> bytes:
     here = f"run it in the folder that holds {DEFAULT_FILE}, or set {PATH_VARIABLE} to the file's path"
     data = read_file(path, here)
     if data is None:
-        raise ConfigurationError([Problem(str(path), None, "", "there is no such file", here)])
+        remedy = f"`pallas init` writes one for the project in a folder; else {here}"
+        raise ConfigurationError([Problem(str(path), None, "", "there is no such file", remedy)])
     return data

@@ -120,7 +120,11 @@ class Fields:
             return None
         node = self._entries[key].value
         if not isinstance(node, yaml.ScalarNode) or kind_of(node) != "text":
-            remedy = f'put it in quotes: "{shortened(node.value)}"' if _quotable(node) else "write a text"
+            remedy = (
+                f'put it in quotes: "{shortened(node.value)}"'
+                if _quotable(node)
+                else "write one value, as text"
+            )
             self._wrong_kind(key, "text", remedy)
             return None
         value = str(node.value)
@@ -210,7 +214,7 @@ class Fields:
             return value
         near = self.near(value, choices)
         remedy = f"did you mean `{near}`?" if near else f"use one of {', '.join(choices)}"
-        self.refuse(key, f"{quoted(value)} is not one of {', '.join(choices)}", remedy)
+        self.refuse(key, f"{quoted(value)} is not a known value", remedy)
         return None
 
     def truth(self, key: str) -> bool | None:

@@ -92,12 +92,20 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
         mark = error.problem_mark or error.context_mark
         line = min(mark.line, text.count("\n")) + 1 if mark else 1  # libyaml's end may be a line too far
         message = " ".join(part for part in (error.context, error.problem) if part)
+        if "cannot start any token" in message and mark and _at(text, mark.line, mark.column) == "\t":
+            message = "while scanning for the next token found a tab character"
         remedy = next((remedy for part, remedy in _REMEDIES if part in message), "correct the YAML there")
         raise refuse(line, f"not valid YAML: {message}", remedy) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         remedy = "check the escapes inside double quotes, and the %YAML line if there is one"
         raise refuse(None, f"not valid YAML: {error}", remedy) from None
     return root
+
+
+def _at(text: str, line: int, column: int) -> str:
+    """The character there, both counted from 0; nothing beyond the end."""
+    lines = text.splitlines()
+    return lines[line][column : column + 1] if line < len(lines) else ""
 
 
 class TooMuchError(yaml.YAMLError):

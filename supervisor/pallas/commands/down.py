@@ -19,6 +19,7 @@ from pallas_common.terminal_text import terminal_line
 from pallas_control.client import Control
 from pallas_control.errors import ControlError, ForbiddenError
 from pallasctl.failures import EXIT_INTERRUPTED, Failure
+from pallasctl.options import SECONDS
 
 if TYPE_CHECKING:
     from pallas.commands.background.process import SupervisorProcess
@@ -40,7 +41,7 @@ AGAIN = 0.2
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     default=DEFAULT_TIMEOUT,
     show_default=True,
     metavar="SECONDS",

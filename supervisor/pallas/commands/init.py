@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pallas_common.problems import quoted
 from pallas_common.terminal_text import terminal_line
 from pallasctl.failures import Failure, InvalidConfiguration
 from pallasctl.text import Cell, table
@@ -114,9 +115,10 @@ def _check_name(name: str | None) -> None:
 
     if name is None:
         return
-    if complaint := rules.deployment_name(name) or rules.namespace(f"local.{name}"):
+    if rules.deployment_name(name) or rules.namespace(f"local.{name}"):
         raise click.BadParameter(
-            f"{complaint.message}; use letters, digits, `.` and `-`, as in `my-project`", param_hint="--name"
+            f"{quoted(name)} cannot name a deployment; use letters, digits, `.` and `-`, as in `my-project`",
+            param_hint="--name",
         )
 
 

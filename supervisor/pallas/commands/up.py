@@ -18,6 +18,7 @@ from pallas_common.terminal_text import terminal_line
 from pallas_control.client import Control
 from pallas_control.errors import ControlError, ForbiddenError, UnreachableError
 from pallasctl.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, Failure
+from pallasctl.options import SECONDS
 from pallasctl.text import format_duration
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _STOP = "`pallas down` stops all."
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     default=DEFAULT_TIMEOUT,
     show_default=True,
     metavar="SECONDS",

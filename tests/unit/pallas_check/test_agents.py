@@ -108,14 +108,17 @@ def test_what_failed_has_its_place(message: str, text: str, around: Surroundings
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        (end(status=0), "(exit status 0) without a word: it had not begun; look for what ends the process"),
+        (
+            end(status=0),
+            "(exit status 0) without a message: it had not begun; look for what ends the process",
+        ),
         (end(IMPORTING, status=70), "it was importing; look for what closes descriptors"),
         (end(IMPORTING, status=None, signal=11), "its process ended (killed by SIGSEGV): it was importing"),
         (end(IMPORTING, status=71), "(exit status 71 (out of memory))"),
         (end(IMPORTING, status=None, signal=9, timed_out=True), "not ready within 60 s: it was importing"),
         # An answer that came after its time, and one that is none.
         (end(lines_of(), timed_out=True), "not ready within 60 s"),
-        (end('[[[[\n{"kind": 1}\n\udcff\n{}\n' + "[" * 100_000), "(exit status 0) without a word"),
+        (end('[[[[\n{"kind": 1}\n\udcff\n{}\n' + "[" * 100_000), "(exit status 0) without a message"),
     ],
 )
 def test_how_it_ended_where_it_says_nothing(ended: InspectionEnd, words: str, around: Surroundings) -> None:

@@ -60,3 +60,9 @@ def test_unknown_verb() -> None:
     result = run("sttus")
     assert result.exit_code == 2
     assert "sttus" in result.stderr
+
+
+def test_the_verbs_of_pallas_are_known_to_who_looks_for_them_here() -> None:
+    assert set(_OF_PALLAS) == {*PALLAS_VERBS} - {*VERBS}
+    [line] = [line for line in CliRunner().invoke(pallasctl, ["up"]).stderr.splitlines() if "Error" in line]
+    assert line == "Error: there is no verb 'up'; did you mean `pallas up`?"

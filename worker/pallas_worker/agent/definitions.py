@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.core.validation import get_agent_dependencies
 from fast_agent.types import RequestParams
 
+from pallas_common.problems import did_you_mean, quoted
 from pallas_worker.interface.errors import AgentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 def served_agent(entry: str, agents: Mapping[str, Any]) -> str:
@@ -52,6 +53,16 @@ def refuse_void_filters(agents: Mapping[str, Any]) -> None:
                 "because the server's name has `__` in it: rename the server",
                 permanent=True,
             )
+
+
+def undefined_agents(agents: Mapping[str, Any]) -> Iterator[str]:
+    """A warning for each agent that another one names and that is not defined: fast-agent leaves most of them out."""
+    for name, data in agents.items():
+        for child in sorted(get_agent_dependencies(data)):
+            if child not in agents:
+                near = did_you_mean(child, list(agents))
+                remedy = f"did you mean {near!r}?" if near else "define it, or remove it there"
+                yield f"agent {quoted(name)} names the agent {quoted(child)}, which is not defined; {remedy}"
 
 
 def needed_by(agent: str, agents: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from fast_agent.core.exceptions import (
     EnvironmentStartupError,
     FastAgentError,
+    ModelConfigError,
     ProviderKeyError,
+    ServerConfigError,
     format_fast_agent_error,
 )
 
@@ -21,6 +23,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.llm import ModelCapabilities
 from pallas_common.protocol.reports import StageReport
 from pallas_common.secrets.values import secrets_in
+from pallas_worker.agent.definitions import undefined_agents
 from pallas_worker.agent.models.capabilities import model_reference, register_model
 from pallas_worker.agent.models.keys import key_remedy
 from pallas_worker.agent.models.providers import forget_unresolved, provider_of, settle_addresses
@@ -73,7 +76,7 @@ async def load_code(spec: WorkerSpec, report: Callable[[Report], None]) -> Loade
     report(StageReport(stage="importing"))
     code = UserCode(spec.directory, spec.source)
     loaded = await load_agents(spec.source, code, report)
-    for warning in loaded.warnings:
+    for warning in (*loaded.warnings, *undefined_agents(loaded.fast.agents)):
         _log.warning(warning)
     for told in code_reports(code, loaded.files):
         report(told)
@@ -120,7 +123,9 @@ async def try_instance(
     tools: Mapping[str, Sequence[str]] = {}
     for server in runtime.downstreams:
         for header, variable in unset_variables(server):
-            _log.warning(f"server {server.name}: the header {header} names {variable}, which is not set")
+            _log.warning(
+                f"server {server.name}: the header {header} names {variable}, which is not set: set it in .env"
+            )
     try:
         async with making as instance:
             for name, remedy, needed in instance.missing_keys():
@@ -187,4 +192,11 @@ def _advice(error: FastAgentError) -> str:
             "or model= in the agent's decorator"
         )
         return f"{error.message}: {remedy}"
-    return format_fast_agent_error(error)
+    remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), "")
+    return f"{format_fast_agent_error(error).rstrip('.')}{remedy}"
+
+
+_REMEDIES: Mapping[type[FastAgentError], str] = {
+    ServerConfigError: "; define it below `mcp: servers:` in fastagent.config.yaml",
+    ModelConfigError: "; correct the agent's model, or default_model in fastagent.config.yaml",
+}

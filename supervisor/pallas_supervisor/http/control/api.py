@@ -209,7 +209,7 @@ class _ControlApi:
                 async with asyncio.timeout(verb.timeout):  # which, at 0, still sees what holds already
                     done = await self._operations.wait(targets, goal, beyond=beyond)
             except TimeoutError:
-                status, error = 504, f"not {goal} within {verb.timeout:g} s"
+                status, error = 504, f"not {goal} within {round(verb.timeout, 1):g} s"
         agents = self._status.entries(name for name in targets if name in self._status.agents)
         body: dict[str, Any] = {"done": done, "agents": agents}
         if error is not None:

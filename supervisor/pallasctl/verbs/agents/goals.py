@@ -75,8 +75,9 @@ def report(document: VerbDocument, goal: str, *, waited: bool) -> None:
         if agent not in failed:
             click.echo(_line(agent))
     if not done:
+        named = " ".join(agent["name"] for agent in failed)
         raise Failure(
-            f"not {goal}: `pallasctl logs AGENT` says more", details=[_line(agent) for agent in failed]
+            f"not {goal}: `pallasctl logs {named}` says more", details=[_line(agent) for agent in failed]
         )
 
 

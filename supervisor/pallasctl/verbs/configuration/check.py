@@ -16,7 +16,7 @@ import click
 from pallas_common.problems import ConfigurationError, counted
 from pallas_common.terminal_text import terminal_json, terminal_text
 from pallasctl.failures import EXIT_INTERRUPTED, Failure, InvalidConfiguration
-from pallasctl.options import output_option
+from pallasctl.options import SECONDS, output_option
 from pallasctl.text import Cell, one_line, table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "MADE OF")
 @click.option("--online", is_flag=True, help="Ask the agents' servers and LLM providers, too.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="SECONDS",
     help="For each agent  [default: its start_timeout, at most 60]",
 )

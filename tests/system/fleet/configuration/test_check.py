@@ -100,7 +100,7 @@ AS_A_START = {
 """What a start finds as well."""
 
 HOSTILE = {
-    "quits": Case("import os\nos._exit(0)\n", "error", "its process ended (exit status 0) without a word"),
+    "quits": Case("import os\nos._exit(0)\n", "error", "its process ended (exit status 0) without a message"),
     "killed": Case(
         "import os\nos.kill(os.getpid(), 9)\n",
         "error",

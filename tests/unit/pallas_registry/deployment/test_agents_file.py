@@ -312,7 +312,7 @@ def test_a_dependency_twice() -> None:
 def test_a_slip_in_a_dependency_is_guessed() -> None:
     agents = "  a: {module: m, port: 1, depends_on: [reserch]}\n  research: {module: m, port: 2}\n"
     [problem] = problems(f"name: d\nagents:\n{agents}")
-    assert problem.remedy == "did you mean `research`?"
+    assert problem.remedy == "did you mean 'research'?"
 
 
 @pytest.mark.parametrize("missing", ["module", "port"])
@@ -370,8 +370,8 @@ def test_a_file_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_deployment(tmp_path / "agents.yaml")
     assert str(caught.value) == (
-        f"{tmp_path}/agents.yaml: there is no such file; run it in the folder that holds agents.yaml, "
-        "or set PALLAS_AGENTS_CONFIG to the file's path"
+        f"{tmp_path}/agents.yaml: there is no such file; `pallas init` writes one for the project in a folder; "
+        "else run it in the folder that holds agents.yaml, or set PALLAS_AGENTS_CONFIG to the file's path"
     )
 
 

@@ -17,7 +17,7 @@ def test_a_number_of_things(number: int, said: str) -> None:
     [
         (["jarvs"], ["jarvis", "research"], "there is no agent 'jarvs'; did you mean 'jarvis'?"),
         (["x"], ["jarvis", "research"], "there is no agent 'x'; the agents are: jarvis, research"),
-        (["jarvs", "x"], ["jarvis"], "there is no agent 'jarvs', 'x'; the agents are: jarvis"),
+        (["jarvs", "x"], ["jarvis"], "there are no agents 'jarvs', 'x'; the agents are: jarvis"),
         (["x"], [], "there is no agent 'x'; the agents are: none"),
         (["a\u202eb\n"], ["c"], r"there is no agent 'a\u202eb\n'; the agents are: c"),
     ],

@@ -25,7 +25,8 @@ def test_unknown_agents_are_named_with_those_that_there_are(
 ) -> None:
     async def do(rig: Rig) -> None:
         with pytest.raises(
-            UnknownAgentError, match="there is no agent 'jarvis', 'nobody'; the agents are: library, research"
+            UnknownAgentError,
+            match="there are no agents 'jarvis', 'nobody'; the agents are: library, research",
         ):
             rig.operations.start(["nobody", "research", "jarvis"])
         assert set(rig.states().values()) == {"stopped"}

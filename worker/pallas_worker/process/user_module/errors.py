@@ -115,7 +115,7 @@ class UserCode:
         if error.name.partition(".")[0] == "mcp_agent":
             return f"; it is called `fast_agent` now: {self._new_import(error)}"
         if self._module is None or not f"{self._module}.".startswith(f"{error.name}."):
-            return ""
+            return self._where_it_may_be(error.name)
         path = Path(self.directory, *error.name.split("."))
         if (hyphened := _hyphened(path)) is not None:
             what = "folder" if hyphened.is_dir() else "file"
@@ -126,6 +126,21 @@ class UserCode:
             )
         missing = f"{self.short(str(path))}{'.py' if error.name == self._module else '/'}"
         return f"; there is no {missing}: write it, or mend `module:` in agents.yaml"
+
+    def _where_it_may_be(self, name: str) -> str:
+        """What to do about a module, not the agent's own, that was imported and is not there."""
+        folder = self._folder or (self._module or "").rpartition(".")[0].replace(".", "/")
+        beside = Path(folder, *name.split("."))
+        if folder and any(Path(self.directory, f"{beside}{end}").exists() for end in (".py", "/__init__.py")):
+            found = ".".join(beside.parts)
+            return f"; modules are looked for in the working directory: import it as `{found}`"
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names:
+            return ""
+        return (
+            f"; install the package that has it into {sys.prefix}, or give the agent an environment of its own: "
+            "`python:` in agents.yaml"
+        )
 
     def _new_import(self, error: BaseException) -> str:
         """The edit of the line that imports from fast-agent's old name."""
