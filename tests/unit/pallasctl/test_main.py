@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from fakes.control_server import FakeControl, run
-from pallasctl.main import VERBS
+from pallas.server import VERBS as PALLAS_VERBS
+from pallasctl.main import _OF_PALLAS, VERBS, pallasctl
 
 
 def test_an_error_without_words(fake: FakeControl) -> None:

@@ -53,7 +53,7 @@ AGENT_PROBLEMS = [
     (["depends_on:", "  - x", "  - y"], 7, ".depends_on", "there is no agent 'y'"),
     (["restart: sometimes"], 5, ".restart", "use one of always, on-failure, never"),
     (["restart: on_failure"], 5, ".restart", "did you mean `on-failure`?"),
-    (["on_dependency_loss: stop"], 5, ".on_dependency_loss", "not one of keep, restart"),
+    (["on_dependency_loss: stop"], 5, ".on_dependency_loss", "not a known value; use one of keep, restart"),
     (["start_timeout: 0"], 5, ".start_timeout", "not a time; use a number of seconds above 0"),
     (["start_timeout: -1"], 5, ".start_timeout", "not a time"),
     (["start_timeout: .inf"], 5, ".start_timeout", "'.inf' is not a number"),

@@ -58,7 +58,7 @@ def test_a_goal_that_cannot_be_reached(fake: FakeControl) -> None:
     assert result.exit_code == 1
     assert result.stdout == "research: ready (pid 4008)\n"
     assert result.stderr.splitlines() == [
-        "pallasctl: not ready: `pallasctl logs research` says more",
+        "pallasctl: not ready: `pallasctl logs jarvis` says more",
         "  jarvis: failed: ModuleNotFoundError: No module named 'agents.jarvis'",
     ]
 
