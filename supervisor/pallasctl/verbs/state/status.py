@@ -13,7 +13,7 @@ import click
 from pallas_common.problems import counted, no_such_agent
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import ControlError
-from pallasctl.failures import EXIT_INTERRUPTED, EXIT_NOT_RUNNING, StatusUnknown
+from pallasctl.failures import EXIT_INTERRUPTED, EXIT_NOT_RUNNING, NoSuchAgent, StatusUnknown
 from pallasctl.options import agents_argument, control, output_option, socket_option
 from pallasctl.text import (
     HEALTH_COLOURS,
@@ -53,8 +53,8 @@ _WIDE = ("WANTED", "FAILURES", "STARTS", "MEMORY", "SINCE", "LAST EXIT", "DEPEND
 def status(ctx: click.Context, agents: tuple[str, ...], *, live: bool, output: str) -> None:
     """Show what runs, and why not.
 
-    Exit status: 0 everything that should run is ready, 3 something is not, 4 unknown, as no supervisor
-    answers or it has no such agent. An agent that is named should run.
+    Exit status: 0 everything that should run is ready, 2 wrong usage or no such agent, 3 something is not
+    ready, 4 unknown, as no supervisor answers. An agent that is named should run.
     """
     if live:
         _require_screen(output)
@@ -114,7 +114,7 @@ def _choose(known: Sequence[AgentStatus], names: Sequence[str]) -> list[AgentSta
         return list(known)
     by_name = {agent["name"]: agent for agent in known}
     if unknown := [name for name in dict.fromkeys(names) if name not in by_name]:
-        raise StatusUnknown(no_such_agent(unknown, by_name))
+        raise NoSuchAgent(no_such_agent(unknown, by_name))
     return [by_name[name] for name in dict.fromkeys(names)]
 
 

@@ -144,7 +144,7 @@ def test_exit_status(fake: FakeControl, states: list[str], names: list[str], cod
 def test_unknown_agent(fake: FakeControl) -> None:
     fake.answer("/v1/status", status(agent("research")))
     result = fake.run("status", "reserch")
-    assert result.exit_code == 4
+    assert result.exit_code == 2
     assert result.stderr == "pallasctl: there is no agent 'reserch'; did you mean 'research'?\n"
     assert result.stdout == ""
 
