@@ -18,6 +18,8 @@ from pallas_registry.projects.code.cards import read_card
 from pallas_registry.projects.code.facts import Card, Notes, without_model
 from pallas_registry.projects.model import Entry, Proposal
 from pallas_registry.projects.servers import read_settings
+from pallas_registry.reading.rules import Complaint
+from pallas_registry.reading.sources import card_source, module_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -54,6 +56,7 @@ def propose(
     sources, loaded, left_out = module_sources(tree, cards, notes, is_installed)
     free_cards = [card for card in cards if card.definition.file not in loaded]
     sources += card_sources(free_cards, tree.files.keys(), notes, left_out)
+    sources = [source for source in sources if _can_be_written(source, left_out)]
     if len(sources) > MOST_ENTRIES:
         left_out.append(f"{len(sources) - MOST_ENTRIES} more sources: there are more than {MOST_ENTRIES}")
         del sources[MOST_ENTRIES:]
@@ -73,6 +76,17 @@ def propose(
     if tree.cut_short:
         notes.unknown.append(f"what else there is: {tree.cut_short}, not all were looked at")
     return proposal
+
+
+def _can_be_written(source: Source, left_out: list[str]) -> bool:
+    """Whether agents.yaml has a way to say where it is: not of a path with a colon, which separates a name there."""
+    read = module_source if source.key == "module" else card_source
+    if isinstance(read(source.value), Complaint):
+        left_out.append(
+            f"{source.file}: agents.yaml cannot name a path like this one; rename the file or its folder"
+        )
+        return False
+    return True
 
 
 def _require_model(proposal: Proposal, file: str) -> None:

@@ -12,20 +12,22 @@ import sys
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import Problem, counted
-from pallas_registry.projects.code.facts import Application, Definition, Source, served
-from pallas_registry.projects.code.python_file import PythonFile, read_python
+from pallas_registry.projects.code.constants import Room
+from pallas_registry.projects.code.facts import Application, Definition, PythonFile, Source, served
+from pallas_registry.projects.code.python_file import read_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from pallas_registry.projects.code.facts import Card, Notes
+    from pallas_registry.projects.code.facts import Card, Factory, Notes
     from pallas_registry.projects.code.files import Tree
-    from pallas_registry.projects.code.python_file import Factory
 
 MAXIMUM_IMPORT_DEPTH = 40
 """Files that import each other in a row; what is deeper is not followed."""
 
 _MENTIONED = re.compile(rb"FastAgent|fast_agent|mcp_agent")
+_WORD = re.compile(rb"[\w\x80-\xff]+")
 _SOURCE_FOLDERS = ("", "src")
 """Where the top level of the module path may be."""
 
@@ -37,6 +39,7 @@ class Sources:
         self._files = tree.files
         self._read: dict[str, PythonFile] = {}
         self._depth = 0
+        self.room = Room()
         self.dotted: dict[str, str] = {}
         """Paths of files → the dotted path by which another file imports them."""
         for path, data in tree.files.items():
@@ -89,19 +92,22 @@ class Sources:
     def _read_importers(self) -> None:
         """Reads the files that take a FastAgent from another one, without a word of fast-agent themselves."""
         stems = {
-            posixpath.basename(
-                posixpath.dirname(path) if path.endswith("__init__.py") else path
-            ).removesuffix(".py")
+            posixpath.basename(posixpath.dirname(path) if path.endswith("__init__.py") else path)
+            .removesuffix(".py")
+            .encode()
             for path, found in self._read.items()
             if found.applications or found.factories
         }
-        if not (words := [re.escape(stem.encode()) for stem in stems if stem]):
+        if not stems:
             return
-        stem = rb"\b(?:%b)\b" % b"|".join(words)
-        importing = re.compile(rb"import[^\n]*%b|%b[^\n]*\bimport" % (stem, stem))
         for path, data in self._files.items():
-            if path.endswith(".py") and path not in self._read and importing.search(data):
+            if path.endswith(".py") and path not in self._read and _may_import(data, stems):
                 self.file(path)
+
+
+def _may_import(data: bytes, stems: AbstractSet[bytes]) -> bool:
+    """Whether a line has the word `import` and one of these. One pass over each line, whatever its length."""
+    return any(b"import" in line and not stems.isdisjoint(_WORD.findall(line)) for line in data.splitlines())
 
 
 def module_sources(

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 20_000
 MOST_ITEMS = 1_000
 MAXIMUM_DEPTH = 60
+MOST_BITS = 64
+"""Of a number: Python refuses to write one with thousands of digits, which a hexadecimal literal may have."""
+
+
+MOST_KEPT = 64 << 20
+"""Of all files of a project together, about in bytes."""
+_COST = 100
+"""Bytes of a name with a value that has none of its own."""
 
 
 class Unknown:
@@ -30,6 +38,18 @@ UNKNOWN: Final = Unknown()
 
 type Value = object
 """A text, a number, a truth value, None, a list or a mapping of such, or UNKNOWN. A path is a text."""
+
+
+class Room:
+    """What is left of the memory for all that is known of a project: names that are imported, and put together."""
+
+    def __init__(self, size: int = MOST_KEPT) -> None:
+        self._left = size
+
+    def take(self, value: Value = None) -> bool:
+        """Take the room of one more name with this value; whether there was enough."""
+        self._left -= _COST + (len(value) if isinstance(value, str | list | dict) else 0)
+        return self._left >= 0
 
 
 def fold(node: ast.expr | None, names: Mapping[str, Value], file: str, depth: int = 0) -> Value:
@@ -122,6 +142,8 @@ def _call(function: ast.expr, arguments: list[Value], inner: Callable[[ast.expr 
 
 def _bounded(value: Value) -> Value:
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        return UNKNOWN
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
         return UNKNOWN
     if isinstance(value, list) and len(value) > MOST_ITEMS:
         return UNKNOWN

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pallas_common.problems import Problem
+    from pallas_registry.projects.code.constants import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,32 @@ class Application:
     docstring: str | None = None
     own_settings: bool = False
     """It names its settings file or its home itself."""
+
+
+@dataclass(slots=True)
+class Factory:
+    """A function that returns a FastAgent."""
+
+    application: Application
+    required: tuple[str, ...]
+    """Arguments without a default."""
+    line: int
+
+
+@dataclass(slots=True)
+class PythonFile:
+    """What importing the file does, as far as agents are concerned."""
+
+    path: str
+    applications: dict[str, Application] = field(default_factory=dict)
+    """FastAgents by the names that the module has for them, its own and those that it imports."""
+    factories: dict[str, Factory] = field(default_factory=dict)
+    constants: dict[str, Value] = field(default_factory=dict)
+    members: dict[str, list[str]] = field(default_factory=dict)
+    """By class, the names of its constants: `Class.attribute` among the `constants`."""
+    imports: set[str] = field(default_factory=set)
+    """Paths of the project's files that it imports."""
+    problems: list[Problem] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import warnings
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from pallas_common.problems import Problem
-from pallas_registry.projects.code.constants import UNKNOWN, Value, fold, text, texts
-from pallas_registry.projects.code.facts import Application, Definition
+from pallas_registry.projects.code.constants import UNKNOWN, Room, Value, fold, text, texts
+from pallas_registry.projects.code.facts import Application, Definition, Factory, PythonFile
 from pallas_registry.projects.code.python_syntax import (
     KINDS,
     OLD_PACKAGE,
@@ -36,32 +35,11 @@ type Function = ast.FunctionDef | ast.AsyncFunctionDef
 class Importer(Protocol):
     """Other files of the project, by what an import statement says."""
 
+    room: Room
+    """For what all files know."""
+
     def module(self, name: str, level: int, file: str) -> PythonFile | None:
         """The module that `from name import …` in `file` reads, or None if it is none of the project."""
-
-
-@dataclass(slots=True)
-class Factory:
-    """A function that returns a FastAgent."""
-
-    application: Application
-    required: tuple[str, ...]
-    """Arguments without a default."""
-    line: int
-
-
-@dataclass(slots=True)
-class PythonFile:
-    """What importing the file does, as far as agents are concerned."""
-
-    path: str
-    applications: dict[str, Application] = field(default_factory=dict)
-    """FastAgents by the names that the module has for them, its own and those that it imports."""
-    factories: dict[str, Factory] = field(default_factory=dict)
-    constants: dict[str, Value] = field(default_factory=dict)
-    imports: set[str] = field(default_factory=set)
-    """Paths of the project's files that it imports."""
-    problems: list[Problem] = field(default_factory=list)
 
 
 def read_python(data: bytes, path: str, importer: Importer, known: PythonFile | None = None) -> PythonFile:
@@ -85,7 +63,11 @@ def read_python(data: bytes, path: str, importer: Importer, known: PythonFile | 
             Problem(path, None, "", f"cannot be read: {reason}", "see whether it is Python")
         )
         return found
-    _Reading(found, importer, tree).run()
+    try:
+        _Reading(found, importer, tree).run()
+    except RecursionError:  # functions that call each other on and on
+        message = "cannot be read: its functions call each other too deeply"
+        found.problems.append(Problem(path, None, "", message, "see whether it can be imported"))
     return found
 
 
@@ -151,7 +133,9 @@ class _Reading:
             self.classes.add(node.name)
         for inner in node.body:
             if isinstance(inner, ast.Assign) and isinstance(inner.targets[0], ast.Name):
-                self.found.constants[f"{node.name}.{inner.targets[0].id}"] = self.fold(inner.value)
+                attribute = inner.targets[0].id
+                self.found.members.setdefault(node.name, []).append(attribute)
+                self.keep(f"{node.name}.{attribute}", self.fold(inner.value))
 
     def imported(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -191,16 +175,31 @@ class _Reading:
             names[here] = other.applications[name]
         if name in other.factories:
             self.found.factories.setdefault(here, other.factories[name])
-        for key, value in other.constants.items():
-            if key == name or key.startswith(f"{name}."):
-                self.found.constants[here + key[len(name) :]] = value
+        if name in other.constants:
+            self.keep(here, other.constants[name])
+        for attribute in other.members.get(name, ()):
+            self.keep(f"{here}.{attribute}", other.constants.get(f"{name}.{attribute}", UNKNOWN))
 
     def star(self, module: str, other: PythonFile | None, names: dict[str, Application]) -> None:
         if module == "fast_agent":
             self.origins["FastAgent"] = "fast_agent.FastAgent"
-        if other is not None:
-            names.update(other.applications)
-            self.found.constants.update(other.constants)
+        if other is None:
+            return
+        for name, application in other.applications.items():
+            if not self.importer.room.take():
+                return
+            names[name] = application
+        for name, value in other.constants.items():
+            if not self.keep(name, value):
+                return
+
+    def keep(self, name: str, value: Value) -> bool:
+        """Note a constant; whether there was room for it."""
+        if self.importer.room.take(value):
+            self.found.constants[name] = value
+            return True
+        self.found.constants.pop(name, None)
+        return False
 
     def origin(self, node: ast.expr) -> str:
         """The dotted name of what an expression stands for, imports followed."""
@@ -253,7 +252,7 @@ class _Reading:
                 names[target.id] = made
             else:
                 self.expression(value, names)
-            self.found.constants[target.id] = UNKNOWN if made else self.fold(value)
+            self.keep(target.id, UNKNOWN if made else self.fold(value))
 
     def expression(self, node: ast.expr, names: dict[str, Application]) -> None:
         """An expression that is evaluated for what it does: `fast.agent(…)(function)`, `fast.load_agents(…)`."""

@@ -171,3 +171,12 @@ def test_the_comments_name_other_agents_of_the_source() -> None:
     two = agent(name="scout") + agent(name="miner", function="dig")
     text = agents_text(proposed({**MODEL, "a.py": application() + two}))
     assert "# also defined there, each served by an entry of its name: miner" in text
+
+
+@pytest.mark.parametrize("path", ["a:b.py", "~/a.py", "a: b/c.py"])
+def test_a_path_that_agents_yaml_cannot_name_is_left_out(path: str) -> None:
+    proposal = proposed({path: application() + agent(), "good.py": application() + agent("good")})
+    assert [entry.name for entry in proposal.entries] == ["good"]
+    assert proposal.left_out == [
+        f"{path}: agents.yaml cannot name a path like this one; rename the file or its folder"
+    ]
