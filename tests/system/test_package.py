@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGES = {
     "pallas",
+    "pallas_check",
     "pallas_common",
     "pallas_control",
     "pallas_registry",

@@ -88,7 +88,7 @@ def test_the_status_document(tmp_path: Path) -> None:
         assert set(library) == {
             "name", "state", "desired", "pid", "port", "url", "restarts", "failures", "max_failures", "since", "health",
             "message", "last_exit", "generation", "depends_on", "resident_memory",
-            "outdated", "replacement",
+            "outdated", "changed_code", "replacement",
         }  # fmt: skip
 
     on_bench(tmp_path, do)
@@ -382,6 +382,7 @@ def test_reload(tmp_path: Path) -> None:
             "removed": ["research"],
             "changed": [{"agent": "library", "fields": ["title"], "action": "respawn"}],
             "unchanged": [],
+            "older_code": {},
         }
         assert await bench.post("/v1/reload", {"dry_run": True}) == expected
         assert await bench.post("/v1/reload") == {**expected, "dry_run": False}
