@@ -45,6 +45,8 @@ def card_sources(
         names = {each.name for each in definitions}
         crowded = _crowded(folder, definitions, files)
         chosen = outermost(definitions)
+        if not chosen and (circle := [each for each in definitions if not each.tool_only]):
+            notes.mend.append(_circle(circle))
         together = [each for each in chosen if each.parts]
         alone = [] if together else [each for each in chosen if each.name not in used]
         found += [_source(each.file, each, [each]) for each in alone]
@@ -87,6 +89,13 @@ def _crowded(folder: str, definitions: Sequence[Definition], files: Collection[s
 def _parts(each: Definition, definitions: Sequence[Definition]) -> set[str]:
     every = reach(each.name or "", definitions)
     return {part for found in definitions if found.name in every for part in found.parts}
+
+
+def _circle(definitions: Sequence[Definition]) -> Problem:
+    names = ", ".join(quoted(each.name or "") for each in definitions[:3]) + ", …" * (len(definitions) > 3)
+    message = f"these agents use each other in a circle, which fast-agent refuses: {names}"
+    remedy = "remove one of them from what another one uses"
+    return Problem(definitions[0].file, None, "", message, remedy)
 
 
 def _missing(each: Definition, missing: str, elsewhere: dict[str | None, str]) -> Problem:

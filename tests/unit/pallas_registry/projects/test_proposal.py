@@ -175,8 +175,17 @@ def test_the_comments_name_other_agents_of_the_source() -> None:
 
 @pytest.mark.parametrize("path", ["a:b.py", "~/a.py", "a: b/c.py"])
 def test_a_path_that_agents_yaml_cannot_name_is_left_out(path: str) -> None:
-    proposal = proposed({path: application() + agent(), "good.py": application() + agent("good")})
+    proposal = proposed({path: application() + agent(), "good.py": application() + agent(name="good")})
     assert [entry.name for entry in proposal.entries] == ["good"]
     assert proposal.left_out == [
         f"{path}: agents.yaml cannot name a path like this one; rename the file or its folder"
+    ]
+
+
+def test_cards_that_use_each_other_in_a_circle_are_said() -> None:
+    card = "---\ntype: agent\nname: {}\nagents: [{}]\n---\nYou help.\n"
+    proposal = proposed({"agents/a.md": card.format("a", "b"), "agents/b.md": card.format("b", "a")})
+    assert proposal.entries == []
+    assert [problem.message for problem in proposal.notes.mend] == [
+        "these agents use each other in a circle, which fast-agent refuses: 'a', 'b'"
     ]
