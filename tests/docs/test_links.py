@@ -20,7 +20,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 CODE = re.compile(r"```.*?```|^ {4}.*$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"`([\w./-]+/[\w.-]+\.py)`")
-OF_USERS = {"agents/jarvis.py", "agents/my-jarvis.py"}
+OF_USERS = {"agents/helper.py", "agents/jarvis.py", "agents/my-jarvis.py"}
 """Files that a deployment has, and this repository does not."""
 
 
