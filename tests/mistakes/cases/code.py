@@ -56,6 +56,8 @@ AGENTS: Mapping[str, BadAgent] = {
         source="def main() -> None:\n    from fast_agent import FastAgent\n\n    fast = FastAgent('x')\n"
     ),
     "missing_package": BadAgent(source="import pandaz\n\n" + agent("missing_package")),
+    "module_beside": BadAgent(source="import helper\n", files={"agents/helper.py": ""}),
+    "missing_helper": BadAgent(source="import agents.nothing\n"),
     "missing_module": BadAgent(entry="module: agents.nowhere"),
     "old_import": BadAgent(
         source=agent("old_import").replace("fast_agent import", "mcp_agent.core.fastagent import")

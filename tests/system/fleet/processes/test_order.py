@@ -55,7 +55,7 @@ def test_a_dependency_that_failed_is_named_and_its_dependents_wait(tmp_path: Pat
         waiting = fleet.agent("needing")
         assert waiting["state"] == "waiting"
         why = "agents/needed.py:1: ModuleNotFoundError: No module named 'nothing_that_exists'"
-        assert waiting["message"] == f"waiting for needed (failed: {why})"
+        assert waiting["message"].startswith(f"waiting for needed (failed: {why}")
         (deployment.directory / "agents" / "needed.py").write_text(
             (deployment.directory / "agents" / "bystander.py").read_text()
         )

@@ -245,5 +245,6 @@ def test_a_header_with_an_unset_variable_is_warned_of(tmp_path: Path) -> None:
         headers = {"Authorization": "Bearer ${NO_SUCH_VARIABLE}"}
         servers = {"argos": {"transport": "http", "url": server.url, "headers": headers}}
         with run_worker(project(tmp_path, servers=servers)) as worker:
-            expected = "server argos: the header Authorization names NO_SUCH_VARIABLE, which is not set"
+            unset = "NO_SUCH_VARIABLE, which is not set: set it in .env"
+            expected = f"server argos: the header Authorization names {unset}"
             worker.wait_until(lambda it: expected in it.messages("WARNING"))

@@ -197,7 +197,7 @@ def test_variables_in_headers(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         source = CHATTY.format(servers=list(servers))
         directory = project(tmp_path, agents=source, servers=servers)
         with run_worker(directory, environment={"ARGOS_TOKEN": KEY}) as worker:
-            told = "server unset: the header {} names {}, which is not set"
+            told = "server unset: the header {} names {}, which is not set: set it in .env"
             expected = {told.format("authorization", "NO_SUCH_VARIABLE"), told.format("X-Also", "NOR_THIS")}
             worker.wait_until(lambda it: expected <= set(it.messages("WARNING")))
             for name in servers:

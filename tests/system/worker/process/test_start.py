@@ -42,7 +42,7 @@ def failure(worker: RunningWorker) -> FailedReport:
     [
         (
             "\nimport nothing_like_this\n",
-            "agents/demo.py:2: ModuleNotFoundError: No module named 'nothing_like_this'",
+            "agents/demo.py:2: ModuleNotFoundError: No module named 'nothing_like_this'; install the package *",
         ),
         (
             "from mcp_agent.core.fastagent import FastAgent\n",

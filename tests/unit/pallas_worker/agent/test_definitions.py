@@ -8,7 +8,7 @@ from fast_agent.agents.agent_types import AgentConfig
 from fast_agent.core.fastagent import FastAgent
 from fast_agent.types import RequestParams
 
-from pallas_worker.agent.definitions import copies_for_call, needed_by
+from pallas_worker.agent.definitions import copies_for_call, needed_by, undefined_agents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,3 +50,18 @@ def test_only_what_the_served_agent_is_made_of_is_made(
 
     assert list(needed_by("top", fast.agents)) == ["leaf", "middle", "top"]
     assert list(needed_by("other", fast.agents)) == ["other"]
+
+
+def test_agents_that_others_name_and_nobody_defines() -> None:
+    fast = FastAgent("test", parse_cli_args=False, quiet=True)
+
+    @fast.agent(name="one", agents=["two", "twoo", "nobody"])
+    async def one() -> None: ...
+
+    @fast.agent(name="two")
+    async def two() -> None: ...
+
+    assert list(undefined_agents(fast.agents)) == [
+        "agent 'one' names the agent 'nobody', which is not defined; define it, or remove it there",
+        "agent 'one' names the agent 'twoo', which is not defined; did you mean 'two'?",
+    ]

@@ -135,6 +135,8 @@ class UserCode:
             found = ".".join(beside.parts)
             return f"; modules are looked for in the working directory: import it as `{found}`"
         top = name.partition(".")[0]
+        if Path(self.directory, top).is_dir():
+            return f"; there is no {name.replace('.', '/')}.py: write it, or mend the import"
         if top in sys.stdlib_module_names:
             return ""
         return (
