@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/architecture.md").read_text()
 
 def layers(package: str) -> list[list[str]]:
     """The page's rooms of a package, from those that know least: rooms of a layer stand between two arrows."""
-    found = re.search(rf"^    {package}   (.*?)(?=^    \w|^$)", PAGE, re.DOTALL | re.MULTILINE)
+    found = re.search(rf"^{package}   (.*?)(?=^\w|^```)", PAGE, re.DOTALL | re.MULTILINE)
     assert found is not None
     listed = re.sub(r"\(.*?\)", "", found[1])
     return [re.findall(r"\w+", layer) for layer in listed.split("←") if layer.strip()]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
-CODE = re.compile(r"```.*?```|^ {4}.*$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"`([\w./-]+/[\w.-]+\.py)`")
-OF_USERS = {"agents/helper.py", "agents/jarvis.py", "agents/my-jarvis.py"}
+OF_USERS = {"agents/dates.py", "agents/helper.py", "agents/jarvis.py", "agents/my-jarvis.py"}
 """Files that a deployment has, and this repository does not."""
 
 
@@ -65,7 +65,11 @@ def fault_of(link: str, page: Path, root: Path = ROOT) -> str | None:
 
 def is_there(name: str, page: Path) -> bool:
     """Whether a file of code is where a page says: seen from the repository, the page, or a package."""
-    bases = (ROOT, page.parent, *map(folder_of, PACKAGES))
+    bases = (
+        ROOT,
+        page.parent,
+        *(base for package in PACKAGES for base in (folder_of(package), folder_of(package).parent)),
+    )
     return any((base / name).is_file() for base in bases)
 
 

@@ -42,3 +42,9 @@ def blocks_of(page: Path) -> list[Block]:
         content = re.sub(rf"^{indent}", "", content, flags=re.MULTILINE)
         found.append(Block(language, info.strip(), content, text.count("\n", 0, match.start()) + 1))
     return found
+
+
+def commands_of(page: Path) -> list[str]:
+    """The lines of a page's commands, also of those that are not run."""
+    blocks = [block for block in blocks_of(page) if block.language == "bash"]
+    return [line for block in blocks for line in block.text.splitlines() if line]
