@@ -30,6 +30,9 @@ HEADERS: Mapping[str, str] = {
 LONGEST_MESSAGE = 4_000
 """Characters that are kept of an error's message and of a progress message."""
 
+MOST_CONTAINERS = 1_000_000
+"""Brackets and braces in a message, those in its texts included: two bytes can become an object of a hundred."""
+
 _ID = 1
 """Of the request, and its progress token: a connection carries one call."""
 
@@ -119,7 +122,13 @@ def read_message(data: bytes) -> Progress | Answer | None:
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
-    """A JSON object, or None if it is anything else."""
+    """A JSON object, or None if it is anything else.
+
+    Raises:
+        WrongAnswerError: it has more parts than any answer that makes sense.
+    """
+    if data.count(b"[") + data.count(b"{") > MOST_CONTAINERS:
+        raise WrongAnswerError("what came has more parts than any answer that makes sense")
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):

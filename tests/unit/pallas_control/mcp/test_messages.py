@@ -10,6 +10,7 @@ import pytest
 from pallas_control.mcp.errors import RefusedCallError, WrongAnswerError
 from pallas_control.mcp.messages import (
     LONGEST_MESSAGE,
+    MOST_CONTAINERS,
     Answer,
     ImageDocument,
     Progress,
@@ -143,3 +144,9 @@ def test_a_result_of_another_shape(given: object) -> None:
 def test_a_result_that_asks_for_something() -> None:
     with pytest.raises(WrongAnswerError, match="not complete"):
         result(resultType="input_required")
+
+
+def test_a_message_of_very_many_parts_is_refused_before_it_takes_memory() -> None:
+    parts = b"[]," * (MOST_CONTAINERS + 1)
+    with pytest.raises(WrongAnswerError, match="more parts"):
+        read_message(b'{"jsonrpc": "2.0", "id": 1, "result": {"content": [' + parts + b"0]}}")
