@@ -25,6 +25,9 @@ MOST_FILES = 500
 LONGEST_PATH = 500
 """Characters of a path."""
 
+LONGEST_MARK = 64
+"""Characters of what a file was, and of its digest: more than two numbers and 16 bytes take."""
+
 MOST_NAMED = 20
 """Changed files of a worker that are named."""
 
@@ -50,7 +53,7 @@ class LoadedCode:
         """Note what a worker says that it has loaded, beside what it said before."""
         known = self._told.setdefault(name, {}).setdefault(generation, {})
         for file in files:
-            if len(known) < MOST_FILES and _is_within(file.path):
+            if len(known) < MOST_FILES and _is_within(file.path) and _is_mark(file):
                 known.setdefault(file.path, file)
 
     def keep_only(self, name: str, generations: Iterable[int]) -> None:
@@ -119,3 +122,7 @@ class LoadedCode:
 
 def _is_within(path: str) -> bool:
     return 0 < len(path) <= LONGEST_PATH and not path.startswith("/") and ".." not in path.split("/")
+
+
+def _is_mark(file: FileMark) -> bool:
+    return max(len(file.state), len(file.digest or "")) <= LONGEST_MARK

@@ -6,6 +6,7 @@ Knows the frozen facts and where they stand in `agents.yaml`; values of variable
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.agent_settings import effects
@@ -66,13 +67,23 @@ def deployment_settings(deployment: Deployment) -> list[Row]:
 _ORDER = ("name", "version", "namespace", "host", "hosts", "bind", "registry_port", "max_surge")
 
 
+_MAY_BE_SECRET = re.compile(r"(?i)_headers$|(?:^|_)(?:auth|pwd|pass|pw|dsn)(?:_|$)")
+"""Names that are too short a sign for a text to be struck out of every log, and enough not to print a value here."""
+
+_IS_OPAQUE = re.compile(
+    r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+=]{20,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+)
+"""What people do not write by hand: a key, whatever its name; not names of models, which have hyphens or dots."""
+
+
 def variables(agent: Agent, secrets: KnownSecrets) -> list[Row]:
     """The variables of the agent's `env`; `value` is None and `hidden` true where it may be a secret."""
     rows = []
     for name, value in agent.env.items():
         hidden = (
             is_secret_name(name)
-            or name.upper().endswith("_HEADERS")
+            or _MAY_BE_SECRET.search(name) is not None
+            or _IS_OPAQUE.fullmatch(value) is not None
             or redact(value) != value
             or secrets.strike(value) != value
         )

@@ -90,11 +90,13 @@ class _Page:
             pid = "" if replacement["pid"] is None else f", pid {replacement['pid']}"
             said = f"start {replacement['generation']} is {replacement['state']}{pid}"
             yield from self._row("Second worker", said)
-        if outdated := status.get("outdated"):
-            files = ", ".join(outdated)
-            yield from self._row(
-                "Outdated", f"{files} changed since its start: `pallasctl reload` replaces it"
-            )
+        changed = status.get("changed_code", [])
+        if older := [file for file in status.get("outdated", []) if file not in changed]:
+            said = f"{', '.join(older)} changed since its start: `pallasctl reload` replaces it"
+            yield from self._row("Outdated", said)
+        elif changed:  # else the new process for the configuration has the new code as well
+            said = f"{', '.join(changed)} changed since its start: `pallasctl restart {status['name']}` takes it over"
+            yield from self._row("Outdated", said)
         source = document["source"]
         yield from self._row("Source", f"{source['kind']} {source['value']}, in {source['directory']}")
         if source["python"]:

@@ -99,6 +99,13 @@ def test_whatever_is_told_nothing_waits_and_nothing_fails(
     assert changed(code) == (path,)
 
 
+@pytest.mark.parametrize("field", ["state", "digest"])
+def test_a_mark_is_short(code: LoadedCode, field: str) -> None:
+    mark = {"path": "a.py", "state": "", "digest": ""} | {field: "x" * 60_000}
+    code.take("a", 1, [FileMark(**mark)])
+    assert changed(code) == ()
+
+
 def test_there_are_not_too_many(code: LoadedCode) -> None:
     for part in range(3):
         code.take("a", 1, [FileMark(path=f"{part}/{at}", state="") for at in range(MOST_FILES)])

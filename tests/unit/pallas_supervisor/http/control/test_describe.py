@@ -42,11 +42,27 @@ SICK = HealthReport(
 )
 
 
+SHOWN = {
+    "MODE": "fast",
+    "AUTHOR": "Jane",
+    "MODEL": "claude-sonnet-4-5-20250929",
+    "DATA": "/var/lib/data/2026/archive",
+    "COUNT": "12345678901234567890",
+}
+HIDDEN = {
+    "API_TOKEN": "hunter22hunter22",
+    "AUTH": "dXNlcjpwYXNz",
+    "PWD_DB": "geheim",
+    "SERPER": "0a1b2c3d4e5f60718293",
+    "PINECONE": "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+}
+
+
 def asked(directory: Path, do: Callable[[Rig, Ask], Awaitable[None]], **fields: Any) -> None:
     async def run() -> None:
         library, research = free_ports(2)
         agents: dict[str, dict[str, Any]] = {
-            "library": {"port": library, "env": {"MODE": "fast", "API_TOKEN": "hunter22hunter22"}},
+            "library": {"port": library, "env": SHOWN | HIDDEN},
             "research": {"port": research, "depends_on": ["library"], "max_failures": 2},
         }
         async with rig(directory, agents, **fields) as made:
@@ -89,8 +105,8 @@ def test_no_document_holds_a_secret(tmp_path: Path, path: str) -> None:
         document = await ask(path)
         [agent, *_rest] = document.get("agents", [document])
         rows = by_name(agent["env"])
-        assert (rows["MODE"]["value"], rows["MODE"]["hidden"]) == ("fast", False)
-        assert (rows["API_TOKEN"]["value"], rows["API_TOKEN"]["hidden"]) == (None, True)
+        assert {name: row["value"] for name, row in rows.items() if not row["hidden"]} == SHOWN
+        assert {name: row["value"] for name, row in rows.items() if row["hidden"]} == dict.fromkeys(HIDDEN)
         assert "hunter22" not in str(document)
 
     asked(tmp_path, do)

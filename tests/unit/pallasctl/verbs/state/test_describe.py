@@ -171,6 +171,23 @@ def test_an_agent_that_never_ran() -> None:
     assert "Variables" not in shown
 
 
+@pytest.mark.parametrize(
+    ("outdated", "said"),
+    [
+        ([], "agents/research.py changed since its start: `pallasctl restart research` takes it over"),
+        ([".env"], ".env changed since its start: `pallasctl reload` replaces it"),
+    ],
+)
+def test_code_that_has_changed_is_for_a_restart(outdated: list[str], said: str) -> None:
+    found = document()
+    found["status"] |= {
+        "name": "research",
+        "outdated": [*outdated, "agents/research.py"],
+        "changed_code": ["agents/research.py"],
+    }
+    assert f"Outdated      {said}" in "\n".join(lines(found, None))
+
+
 def test_what_others_wrote_is_escaped() -> None:
     found = document(description="a\x1b[2Jb")
     found["status"]["message"] = "x\x1b]0;owned\x07"
