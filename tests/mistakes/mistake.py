@@ -176,7 +176,7 @@ class Place:
 
 
 _VARYING = (
-    (re.compile(r"taken by python[\d.]*"), "taken by python"),
+    (re.compile(r"taken by .+? \(pid"), "taken by python (pid"),
     (re.compile(r"\bprocess \d+"), "process 4711"),
     (re.compile(r"\bpid \d+"), "pid 4711"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"), "2026-01-01T12:00:00Z"),
