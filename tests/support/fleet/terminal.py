@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-PATIENCE = 20.0
-"""Seconds that something may take to be shown on a busy machine."""
+PATIENCE = 120.0
+"""Seconds after which something that has to be shown is not; on a busy machine a program takes long to start."""
 
 _SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|\r\n|\r|\n|[^\x1b\r\n]")
 _BEGUN = re.compile(r"\x1b(\[\??[0-9;]*)?\Z")

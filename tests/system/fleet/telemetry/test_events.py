@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.fleet.deployment import make_deployment
-from support.fleet.fleet import BIN, Fleet
+from support.fleet.fleet import BIN, PATIENCE, Fleet
 from support.fleet.terminal import terminal
 
 if TYPE_CHECKING:
@@ -165,4 +165,4 @@ def test_a_follower_goes_on_with_the_next_supervisor(fleet: Fleet) -> None:
         assert (started["event"], started["seq"], started["pid"]) == ("started", 1, fleet.pid)
         assert gap["epoch"] > epoch
         os.kill(followed.process.pid, signal.SIGINT)
-        assert followed.process.wait(20) == 130
+        assert followed.process.wait(PATIENCE) == 130

@@ -67,7 +67,7 @@ def test_a_start_a_crash_and_the_restart(tmp_path: Path) -> None:
         }
         assert (killing["exit"], last["health"], last["kind"]) == ("killed by SIGKILL", "error", "agent")
         assert "killed by SIGKILL; restarting" in last["message"]
-        assert told(rig, "research")[0]["message"] == "waiting for library (waiting)"
+        assert told(rig, "research")[0]["message"] == "waiting for library (starting)"
 
     on_rig(tmp_path, two_agents(), do)
 
