@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.logs.levels import levels
-from pallas_common.problems import ConfigurationError, Problem, collect
+from pallas_common.problems import ConfigurationError, Problem, collect, shortened
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL, probe_interval
+from pallas_common.references import referred
 from pallas_registry.deployment.agents_file import deployment_path, read_deployment
 from pallas_registry.environment.credentials import load_credentials
 from pallas_registry.environment.dotenv import load_dotenv
@@ -110,6 +111,8 @@ def read_configuration(
         # What is wrong with that one, `read_model_settings` has noted already.
         found = [] if other == in_use else problems
         warnings += _literal_keys(other, _KEY_IN_SETTINGS, found)
+    if deployment is not None:
+        warnings += _references(deployment, file)
     if problems or deployment is None or settings is None or chosen is None or interval is None:
         raise ConfigurationError(problems)
     return Configuration(
@@ -138,6 +141,22 @@ def _narrowed(deployment: Deployment, path: Path, only: str | None) -> Deploymen
             [Problem(str(path), None, "agents", message, f"there are {known}; start another one")]
         )
     return alone(deployment, only)
+
+
+def _references(deployment: Deployment, file: Path) -> list[Problem]:
+    """Values of `env:` that are written as if something were put into them, as other programs do."""
+    return [
+        Problem(
+            str(file),
+            agent.places["env"].line if "env" in agent.places else None,
+            f"agents.{agent.name}.env.{name}",
+            f"`${{{shortened(references[0])}}}` stays as it is written: nothing is put in here",
+            "write the value, or put the variable into .env, whose variables every agent gets",
+        )
+        for agent in deployment.agents.values()
+        for name, value in agent.env.items()
+        if (references := referred(value))
+    ]
 
 
 def _literal_keys(path: Path, remedy: str, problems: list[Problem]) -> list[Problem]:

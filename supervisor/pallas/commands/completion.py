@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print what makes a shell complete verbs, options and agents.
+    r"""Print what makes a shell complete the commands.
 
     \b
     bash:  eval "$(pallas completion bash)"          in ~/.bashrc

@@ -50,9 +50,9 @@ AGAIN = 0.2
 @click.option("--now", is_flag=True, help="Kill the agents, whatever they are doing.")
 @click.pass_context
 def down(ctx: click.Context, *, config: Path | None, timeout: float, now: bool) -> None:
-    """Stop the deployment of this directory: agents finish their calls, and nothing is left.
+    """Stop the deployment of this directory.
 
-    A deployment that a service manager runs is its to stop. Ctrl-C ends the waiting; the stop goes on.
+    Agents finish their calls, and nothing is left. A deployment that a service manager runs is its to stop. Ctrl-C ends the waiting; the stop goes on.
 
     Exit status: 0 nothing runs any more, or did not run; 1 something is left, or is not yours to stop; 2 wrong usage.
     """

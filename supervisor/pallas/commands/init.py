@@ -36,9 +36,9 @@ MOST_LINES = 20
 @click.option("--name", metavar="NAME", help="What the deployment is called [default: after the project].")
 @click.option("--dry-run", is_flag=True, help="Print agents.yaml, and write nothing.")
 def init(directory: Path | None, name: str | None, dry_run: bool) -> None:
-    """Write an agents.yaml for the fast-agent project in DIRECTORY, by default the working directory.
+    """Write an agents.yaml for a fast-agent project.
 
-    Finds the FastAgents in the Python files, the functions that return one, and agent cards, by reading them:
+    DIRECTORY is the working directory, unless given. Finds the FastAgents in the Python files, the functions that return one, and agent cards, by reading them:
     nothing of the project is run, and no file of it is changed. Where there is no agent, a first project with two
     small ones is written, which runs without a model or a key.
 

@@ -60,7 +60,9 @@ class _Refused(Failure):
 def install_service(
     *, scope: str | None, name: str | None, run_as: str | None, config: Path | None, dry_run: bool
 ) -> None:
-    """Write a systemd unit for this deployment, which starts it at boot and again after a crash.
+    """Write a systemd unit for this deployment.
+
+    It starts the deployment at boot, and again after a crash.
 
     The unit runs this installation of Pallas in this folder. Another file in its place is not overwritten. Nothing is
     started: the commands for that are printed.

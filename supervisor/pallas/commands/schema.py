@@ -9,9 +9,9 @@ import click
 
 @click.command()
 def schema() -> None:
-    r"""Print the JSON schema of agents.yaml, for editors that complete and check it.
+    r"""Print the JSON schema of agents.yaml.
 
-    Write it beside agents.yaml, and begin that file with a line that names it:
+    Editors complete and check the file with it. Write it beside agents.yaml, and begin that file with a line that names it:
 
     \b
         pallas schema > agents.schema.json

@@ -61,7 +61,7 @@ def up(
     quiet: bool,
     in_background: bool,
 ) -> None:
-    """Serve the deployment here and now, or with -d in the background.
+    """Serve the deployment, or with -d in the background.
 
     With -d, agents that fail leave the others running: `pallas down` stops all. If the deployment runs already,
     nothing is started, and what it says of its agents is shown. Ctrl-C ends the waiting, and all goes on.

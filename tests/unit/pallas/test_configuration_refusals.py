@@ -307,6 +307,17 @@ def test_a_literal_key_is_a_warning_with_its_place_and_never_shown(key: str, fol
     assert key not in check.output
 
 
+def test_a_variable_that_nothing_is_put_in_for_is_a_warning(folder: Path) -> None:
+    (folder / "agents.yaml").write_bytes(GOOD.replace(b"}", b",\n    env: {A: b$, TOKEN: '${MY_TOKEN}'}}"))
+    check = CliRunner().invoke(pallasctl, ["check", "--offline"])
+    assert check.exit_code == 0
+    (warning,) = check.stderr.splitlines()
+    assert warning.endswith(
+        "agents.yaml:4: agents.one.env.TOKEN: `${MY_TOKEN}` stays as it is written: nothing is put in here; "
+        "write the value, or put the variable into .env, whose variables every agent gets"
+    )
+
+
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(
     "text",

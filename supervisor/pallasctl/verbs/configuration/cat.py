@@ -36,7 +36,9 @@ class _Line(NamedTuple):
 @output_option("yaml", "json")
 @socket_option
 def cat(agents: tuple[str, ...], output: str) -> None:
-    """Print the configuration in effect, as the supervisor last took it over.
+    """Print the configuration in effect.
+
+    It is what the supervisor last took over.
 
     All settings of all agents, or of those that are named, with the line of agents.yaml that each comes from.
     It is a valid agents.yaml again, with one exception: variables in `env` that may be secrets are left out,

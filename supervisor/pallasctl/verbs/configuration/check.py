@@ -43,7 +43,7 @@ HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "MADE OF")
 )
 @output_option("table", "json")
 def check(file: Path | None, offline: bool, online: bool, timeout: float | None, output: str) -> None:
-    """Find what is wrong with a deployment before it is started.
+    """Find what is wrong before a start.
 
     FILE is the agents.yaml that `pallas` would read here, unless given; .env and fastagent.config.yaml are
     those of its folder. The files are read as at a start. If they are good, ports are tried, and each agent's

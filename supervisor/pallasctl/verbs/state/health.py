@@ -27,7 +27,9 @@ _WIDE = ("AGENT", "KIND", "NAME", "UP", "SINCE", "CHECKED", "LATENCY", "LAST ERR
 @socket_option
 @click.pass_context
 def health(ctx: click.Context, output: str) -> None:
-    """Show the health of the deployment and of each agent; `-o wide` also that of what each agent uses.
+    """Show the health of the deployment and of each agent.
+
+    With `-o wide` also that of what each agent uses.
 
     Exit status: 0 ok or degraded, 1 error: nothing that should run can serve.
     """

@@ -50,7 +50,7 @@ FIRST_LOOK = 1.0
 @output_option("table", "json")
 @socket_option
 def top(*, interval: float, rounds: int | None, once: bool, order: str, output: str) -> None:
-    """Show what each agent uses and does, again and again: CPU, memory, calls.
+    """Show what each agent uses and does, as it changes.
 
     CPU is of the time since the refresh before, 100% is one core; calls and errors are of the last minute, and
     P50 and P95 say within how many seconds half of the calls, and 95 of 100, have ended since the supervisor's

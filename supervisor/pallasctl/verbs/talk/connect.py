@@ -45,9 +45,9 @@ def _complete_client(_: click.Context, __: click.Parameter, incomplete: str) -> 
 @optional_agent_argument
 @socket_option
 def connect(client: str | None, agent: str | None) -> None:
-    """Print what to paste into an MCP client to reach AGENT, or all agents.
+    """Print what to paste into an MCP client.
 
-    CLIENT is claude-code, claude-desktop, cursor, vscode, inspector, fast-agent, python or typescript;
+    It reaches AGENT, or all agents. CLIENT is claude-code, claude-desktop, cursor, vscode, inspector, fast-agent, python or typescript;
     without one, the clients are listed. The snippet goes to stdout, explanations go to stderr:
     `pallasctl connect cursor > .cursor/mcp.json` writes the file.
     """
