@@ -52,7 +52,8 @@ AGAIN = 0.2
 def down(ctx: click.Context, *, config: Path | None, timeout: float, now: bool) -> None:
     """Stop the deployment of this directory.
 
-    Agents finish their calls, and nothing is left. A deployment that a service manager runs is its to stop. Ctrl-C ends the waiting; the stop goes on.
+    Agents finish their calls, and nothing is left. A deployment that a service manager runs is its to stop.
+    Ctrl-C ends the waiting; the stop goes on.
 
     Exit status: 0 nothing runs any more, or did not run; 1 something is left, or is not yours to stop; 2 wrong usage.
     """

@@ -38,9 +38,10 @@ MOST_LINES = 20
 def init(directory: Path | None, name: str | None, dry_run: bool) -> None:
     """Write an agents.yaml for a fast-agent project.
 
-    DIRECTORY is the working directory, unless given. Finds the FastAgents in the Python files, the functions that return one, and agent cards, by reading them:
-    nothing of the project is run, and no file of it is changed. Where there is no agent, a first project with two
-    small ones is written, which runs without a model or a key.
+    DIRECTORY is the working directory, unless given. Finds the FastAgents in the Python files, the functions
+    that return one, and agent cards, by reading them: nothing of the project is run, and no file of it is
+    changed. Where there is no agent, a first project with two small ones is written, which runs without a
+    model or a key.
 
     Exit status: 0 it is written, 1 it could not be, 2 there is an agents.yaml already, or no agent can be served.
     """

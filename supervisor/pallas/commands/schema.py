@@ -11,7 +11,8 @@ import click
 def schema() -> None:
     r"""Print the JSON schema of agents.yaml.
 
-    Editors complete and check the file with it. Write it beside agents.yaml, and begin that file with a line that names it:
+    Editors complete and check the file with it. Write it beside agents.yaml, and begin that file with a line
+    that names it:
 
     \b
         pallas schema > agents.schema.json

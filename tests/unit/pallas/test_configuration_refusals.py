@@ -341,7 +341,7 @@ def test_no_problem_quotes_a_key(text: str, key: str, folder: Path) -> None:
 
 def test_references_and_plain_words_are_no_keys(folder: Path) -> None:
     (folder / "agents.yaml").write_bytes(
-        GOOD.replace(b"}", b", description: task-force, env: {A: '${KEY}'}}")
+        GOOD.replace(b"}", b", description: task-force, env: {A: ask-one-two-three}}")
     )
     (folder / "fastagent.config.yaml").write_text("openai: {api_key: '${OPENAI_API_KEY}'}\n")
     assert CliRunner().invoke(pallasctl, ["check", "--offline"]).stderr == ""
