@@ -39,7 +39,7 @@ _IN_CODE = re.compile(
     r"(?P<file>[^\s:]{1,300}\.(?:py|md|markdown|ya?ml))(?::(?P<line>\d{1,9}))?: (?P<message>.*)", re.DOTALL
 )
 _LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
-_SOURCE = ("module", "card")
+SOURCE = ("module", "card")
 """The keys of an agent's entry that say where its code is."""
 
 
@@ -74,7 +74,7 @@ def judge(
     if inspection is None or end.timed_out:
         inspection = None
         message = _failure(end, failed, stage, timeout)
-        findings.append(_finding(name, message, around, keys=_SOURCE, output=_output(end, around.secrets)))
+        findings.append(_finding(name, message, around, keys=SOURCE, output=_output(end, around.secrets)))
     else:
         servers = tuple(
             replace(server, up=None, latency=None, trouble=None)
@@ -134,7 +134,9 @@ _WHILE = {"importing": "it was importing", "creating": "it was making its first 
 def _degradations(name: str, inspection: Inspection, around: Surroundings) -> list[Finding]:
     """What is wrong with an agent that can be started."""
     findings = [_finding(name, inspection.failure, around)] if inspection.failure else []
-    findings += [_finding(name, warning, around, level="warning") for warning in inspection.warnings]
+    findings += [
+        _finding(name, warning, around, level="warning") for warning in dict.fromkeys(inspection.warnings)
+    ]
     troubles = [(server.trouble, server.up) for server in inspection.servers]
     if not inspection.failure:  # which is why its provider is of no use
         troubles += [

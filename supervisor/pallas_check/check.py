@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pallas_check.agents import Surroundings, judge
+from pallas_check.agents import SOURCE, Surroundings, judge
 from pallas_check.findings import CheckedAgent, CheckReport, Finding, worst
 from pallas_check.inspectors import Inspector, InspectorError
 from pallas_check.machine import machine_findings
@@ -216,15 +216,25 @@ class _Checking:
         order = InspectionOrder(depth="online" if self._around.online else "local", timeout=timeout)
         try:
             version = await inspector.version()
-            end = await inspector.inspect(spec, order)
         except InspectorError as error:
             return self._without_inspector(agent, error)
+        try:
+            end = await inspector.inspect(spec, order)
+        except InspectorError as error:
+            return self._not_inspected(agent, error)
         checked, findings = judge(agent.name, end, timeout, self._around)
         if version != __version__:
             what = f"its interpreter has Pallas {version}, and this is {__version__}"
             problem = self._around.places.of_agent(agent.name, ("python",), what, "install the same version")
             findings.append(Finding(problem=problem, level="warning", agent=agent.name))
         return _Checked(checked, findings)
+
+    def _not_inspected(self, agent: Agent, error: InspectorError) -> _Checked:
+        """What to say of an agent whose guard has not told how it ended: only the agent's own code is near it."""
+        remedy = "look in its code for what kills or stops processes that are not its own"
+        problem = self._around.places.of_agent(agent.name, SOURCE, str(error), remedy)
+        checked = CheckedAgent(name=agent.name, result="error", seconds=0.0, inspection=None)
+        return _Checked(checked, [Finding(problem=problem, agent=agent.name)])
 
     def _without_inspector(self, agent: Agent, error: InspectorError) -> _Checked:
         """What to say of an agent in whose interpreter nothing can be tried."""

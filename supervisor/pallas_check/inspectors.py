@@ -37,6 +37,8 @@ MARGIN = 15.0
 """Seconds beyond an inspection's own time after which its guard does not work."""
 FAREWELL = 6.0
 """Seconds that guards may take to end what they guard, once they are not wanted any more."""
+_AGAIN = 0.02
+"""Seconds between two looks whether the inspector has ended."""
 MOST_COMPLAINT = 16 * 1024
 """Bytes of what an inspector prints that are looked at."""
 
@@ -91,11 +93,18 @@ class Inspector:
         if self._open:  # each ends when nothing is left of its inspection
             await asyncio.wait(self._open, timeout=FAREWELL)
         if self._pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)  # noqa: ASYNC222 - it has just been killed
+            await self._end(self._pid)
         self._output.close()
+
+    async def _end(self, pid: int) -> None:
+        """Wait until the inspector has ended what outlived its guard, or end it."""
+        with contextlib.suppress(ChildProcessError):
+            for _ in range(round(FAREWELL / _AGAIN)):
+                if os.waitpid(pid, os.WNOHANG) != (0, 0):  # noqa: ASYNC222 - it does not wait
+                    return
+                await asyncio.sleep(_AGAIN)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)  # noqa: ASYNC222 - it has just been killed
 
     async def version(self) -> str:
         """Which version of Pallas it has, once it is ready.

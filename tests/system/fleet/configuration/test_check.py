@@ -125,6 +125,15 @@ HOSTILE = {
     "detaches": Case(
         f"{agent()}import os\nos.closerange(900, 100000)\n", "error", "look for what closes descriptors"
     ),
+    "kills": Case(
+        "import ctypes, os, subprocess, sys\n"
+        "ctypes.CDLL(None).prctl(1, 0)  # stays when its parent ends\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', {SLEEP!r}])\n"
+        "os.kill(os.getppid(), 9)\n"
+        "while True: pass\n",
+        "error",
+        "the process that inspects it was ended",
+    ),
     "lies": Case(agent() + LIES, "ok", ""),
     "secret": Case(
         f"{FAST}print('it is sk-abcdefghijklmnop')\nraise ValueError('with my-own-password')\n",
@@ -349,6 +358,7 @@ def hanging(tmp_path: Path) -> Path:
     (deployment.directory / "agents" / "one.py").write_text(
         "import os, signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.path.exists('stop'): os.kill(os.getppid(), signal.SIGSTOP)\n"
         f"sleep = [sys.executable, '-c', 'import time; time.sleep(600)', {SLEEP!r}]\n"
         "started = subprocess.Popen(sleep, start_new_session=True)\n"
         "with open('at-work', 'w') as fifo:\n"
@@ -450,3 +460,8 @@ SCHEMA = _object(
         ),
     }
 )
+
+
+def test_what_stops_its_guard_ends_with_the_check(hanging: Path) -> None:
+    (hanging / "stop").touch()
+    assert interrupted(hanging, signal.SIGKILL) == (-signal.SIGKILL, [])

@@ -12,7 +12,9 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import setproctitle
 
@@ -25,8 +27,11 @@ from pallas_common.protocol.inspection import (
     encode,
 )
 from pallas_worker.process.inspection.agent import inspect_agent
-from pallas_worker.process.inspection.guard import guard
+from pallas_worker.process.inspection.guard import SWEEP, adopt_orphans, children, guard
 from pallas_worker.process.zygote import preload
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 def main() -> None:
@@ -34,22 +39,42 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setproctitle.setproctitle("pallas-inspector")
+    adopt_orphans()  # of guards that the agent's code has killed
     preload()
     gc.disable()
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards say themselves how they end
     channel.send(encode(InspectorReady(version=__version__)))
+    guards: set[int] = set()
     while True:
         packet, numbers, _, _ = socket.recv_fds(channel, 1024, len(InspectionDescriptors._fields))
         if not packet:
-            return
+            _end_orphans(guards)
+            os._exit(0)
         descriptors = InspectionDescriptors(*numbers)
-        if _fork() == 0:
+        guards.add(forked := _fork())
+        if forked == 0:
             channel.close()
             guard(decode(InspectionOrder, packet), descriptors, inspect_agent)
         for descriptor in descriptors:
             os.close(descriptor)  # with which an order that could not be carried out has its end of file
+
+
+def _end_orphans(guards: Collection[int]) -> None:
+    """End what an agent's code has kept from its guard: by killing that one, or by stopping it.
+
+    Guards end what is theirs by themselves as soon as the lifeline has ended, once they run.
+    """
+    until = time.monotonic() + SWEEP
+    while (left := children()) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGCONT if pid in guards else signal.SIGKILL)
+        time.sleep(0.01)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _fork() -> int:

@@ -66,7 +66,7 @@ class _Guard:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         setproctitle.setproctitle("pallas-inspection-guard")
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        adopt_orphans()
         self._lifeline = lifeline
         self._timeout = timeout
         self._lines, self._output = bytearray(), bytearray()
@@ -149,7 +149,7 @@ class _Guard:
         code = 0
         until = time.monotonic() + SWEEP
         while time.monotonic() < until:
-            for pid in _children():
+            for pid in children():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                     # At once with those that it goes on to fork; its number is its own until it is reaped below.
@@ -163,6 +163,11 @@ class _Guard:
                 break
             time.sleep(0.001)
         return code
+
+
+def adopt_orphans() -> None:
+    """Have descendants whose parent ends become children of this process."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _be_inspected(inspect: Callable[[int], object], lines: int, output: int) -> NoReturn:
@@ -187,7 +192,8 @@ def _be_inspected(inspect: Callable[[int], object], lines: int, output: int) -> 
         os._exit(status)
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
+    """The children of this process, those that it has adopted included."""
     process = os.getpid()
     with contextlib.suppress(OSError):
         return [*map(int, Path(f"/proc/{process}/task/{process}/children").read_bytes().split())]
