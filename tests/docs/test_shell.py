@@ -61,6 +61,9 @@ def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
         ("NAME  STATE\n…\nlast", "NAME   STATE\na\nb\nlast", True),
         ("ready", "not rea dy", False),
         ("a.b", "axb", False),
+        ("ready", "ready\nand more", False),
+        ("ready\n…", "ready\nand more", True),
+        ("… ready", "not ready", True),
     ],
 )
 def test_outputs_are_compared(expected: str, printed: str, same: bool) -> None:

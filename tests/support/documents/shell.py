@@ -85,6 +85,6 @@ class Shell:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether something was printed as a page shows it, where `…` stands for anything and spaces may differ."""
+    """Whether just that was printed which a page shows, where `…` stands for anything and spaces may differ."""
     parts = (r"\s+".join(map(re.escape, part.split())) for part in expected.split("…"))
-    return re.search(r"[\s\S]*?".join(parts), printed.strip()) is not None
+    return re.fullmatch(r"\s*" + r"[\s\S]*?".join(parts) + r"\s*", printed) is not None
