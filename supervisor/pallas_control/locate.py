@@ -117,11 +117,12 @@ def _look_around(
 
     And the failure of a place that this user may not look into.
     """
-    from pallas_registry.environment.runtime_directory import SOCKET_NAME, runtime_directory
+    from pallas_registry.environment.runtime_directory import SOCKET_NAME, is_own, runtime_directory
 
     of_this_user = runtime_directory("any", environ).parent
+    own = sorted(of_this_user.glob(f"*/{SOCKET_NAME}")) if is_own(of_this_user) else []
     living, forbidden = [], None
-    for path in [*sorted(of_this_user.glob(f"*/{SOCKET_NAME}")), *system_sockets()]:
+    for path in [*own, *system_sockets()]:
         try:
             status = Control(path).get("/v1/status", timeout=_PROBE_TIMEOUT)
         except ForbiddenError as failure:

@@ -49,9 +49,10 @@ def control_socket(deployment_name: str, environ: Mapping[str, str]) -> Path:
     """The path of the deployment's control socket: `control.sock` in its runtime directory.
 
     Raises:
-        ConfigurationError: the path is longer than a unix socket's may be.
+        ConfigurationError: the path is longer than a unix socket's may be, or another user has made its folder.
     """
     path = runtime_directory(deployment_name, environ) / SOCKET_NAME
+    _check_shared(path.parent.parent)
     length = len(os.fsencode(path))
     if length > SOCKET_PATH_BYTES:
         message = f"the path has {length} bytes, a unix socket allows {SOCKET_PATH_BYTES}"
@@ -81,6 +82,15 @@ def ensure_private(directory: Path) -> None:
         raise _refused(Path(error.filename or directory), message, _REMEDY) from None
 
 
+def is_own(directory: Path) -> bool:
+    """Whether the folder of all this user's runtime directories is not another user's, if it is there."""
+    try:
+        _check_shared(directory)
+    except ConfigurationError:
+        return False
+    return True
+
+
 def path_name(name: str) -> str:
     """The name as one path component of `[A-Za-z0-9._-]`; different names stay different."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_SLUG_LENGTH]
@@ -88,6 +98,12 @@ def path_name(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{plain}-{digest}" if plain else digest
+
+
+def _check_shared(directory: Path) -> None:
+    """Where every user may make a folder, such as /tmp, one may have made that of another, with a false socket."""
+    if directory.name == f"pallas-{os.getuid()}" and os.path.lexists(directory):
+        _check(directory, {os.getuid(), 0})
 
 
 def _check(path: Path, owners: set[int]) -> None:

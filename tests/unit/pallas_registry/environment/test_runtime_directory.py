@@ -14,6 +14,7 @@ from pallas_common.problems import ConfigurationError
 from pallas_registry.environment.runtime_directory import (
     control_socket,
     ensure_private,
+    is_own,
     path_name,
     runtime_directory,
 )
@@ -133,3 +134,16 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ConfigurationError, match=r"(?i)not a directory"):
             ensure_private(path)
+
+
+def test_a_folder_that_others_may_have_made_is_not_looked_for_a_socket(tmp_path: Path) -> None:
+    environ = {"TMPDIR": str(tmp_path)}
+    folder = tmp_path / f"pallas-{os.getuid()}"
+    assert is_own(folder)
+    (folder / "fleet").mkdir(parents=True)
+    folder.chmod(0o777)
+    assert not is_own(folder)
+    with pytest.raises(ConfigurationError, match="writable for every user"):
+        control_socket("fleet", environ)
+    folder.chmod(0o700)
+    assert control_socket("fleet", environ) == folder / "fleet" / "control.sock"
