@@ -9,7 +9,6 @@ import pytest
 
 from support.documents.blocks import Block, blocks_of, commands_of
 from support.documents.pages import (
-    IN_THE_REPOSITORY,
     INSTALL,
     READERS,
     Folder,
@@ -98,20 +97,11 @@ def test_the_commands_of_a_page_about_what_runs(page: str, running: Reader) -> N
     running.follows(page)
 
 
-@pytest.mark.parametrize("page", sorted(IN_THE_REPOSITORY))
-def test_the_commands_of_a_page_about_the_repository(page: str, tmp_path: Path) -> None:
-    commands = [
-        block.text for block in blocks_of(ROOT / page) if block.language == "bash" and not block.not_run
-    ]
-    assert commands
-    Shell(ROOT, tmp_path).run(commands)
-
-
 def test_no_command_is_left_out() -> None:
     """A page with commands has a reader, is an example with programs of others, or says why they are not run."""
     examples = {page: re.fullmatch(r"examples/(.+)/README\.md", page) for page in pages()}
     others = {page for page, match in examples.items() if match and f'"{match[1]}"' in RUN_WITH_OTHERS}
-    assert {page for page in pages() if is_run(page)} == {*READERS, *others, *IN_THE_REPOSITORY}
+    assert {page for page in pages() if is_run(page)} == {*READERS, *others}
 
 
 def test_the_first_answer_takes_six_commands_and_the_first_page_of_all_has_the_same() -> None:

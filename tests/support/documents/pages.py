@@ -44,9 +44,6 @@ READERS: Mapping[str, Folder] = {
 }
 """Pages with commands. Those of the other examples need programs of others: tests/real/test_examples.py."""
 
-IN_THE_REPOSITORY = {"CONTRIBUTING.md"}
-"""Pages whose commands are run in this repository itself, and change nothing in it."""
-
 _INSTALLATION = re.compile(r"^(\S*pip) install -c (\S+)/constraints\.txt (\S+)$", re.MULTILINE)
 _INIT = re.compile(r"^(?:\S*/)?pallas init$", re.MULTILINE)
 
