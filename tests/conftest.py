@@ -6,11 +6,17 @@
 from __future__ import annotations
 
 import functools
+import signal
 from unittest import mock
 
 import httpx
 import httpx2
 from hypothesis import HealthCheck, settings
+
+# What a shell starts in the background ignores SIGINT, and hands that down to all that it starts itself; programs under
+# test are to be as one that a person starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says what else the machine is doing.
 settings.register_profile(

@@ -96,9 +96,9 @@ class Terminal:
         return bool(flags & termios.ECHO and flags & termios.ICANON)
 
     def until(self, reached: Callable[[Picture], bool]) -> Picture:
-        """Read what the program writes until the picture is as wanted."""
+        """Read what the program writes until the picture is as wanted, and whole where the program says what is."""
         deadline = time.monotonic() + PATIENCE
-        while not reached(self.picture):
+        while self.picture.modes.get("2026") or not reached(self.picture):
             if not self._read(deadline):
                 raise AssertionError(f"it shows {self.picture.lines}, after {self.output[-2000:]!r}")
         return self.picture

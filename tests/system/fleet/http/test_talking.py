@@ -82,15 +82,10 @@ def test_ask(fleet: Fleet) -> None:
 
 def test_ctrl_c_cancels_the_call(fleet: Fleet) -> None:
     command = [str(BIN / "pallasctl"), "ask", "holds", HOLD]
-    # What a shell starts in the background ignores SIGINT, and hands that down to all that it starts itself.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with fleet.follow() as log:
-        try:
-            asking = subprocess.Popen(
-                command, env=fleet.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        finally:
-            signal.signal(signal.SIGINT, before)
+        asking = subprocess.Popen(
+            command, env=fleet.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         until_said(log, "held")
         asking.send_signal(signal.SIGINT)
         assert asking.communicate(timeout=PATIENCE) == ("", "")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -64,11 +65,16 @@ def following(fleet: Fleet) -> Iterator[Following]:
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        late = threading.Timer(
+            PATIENCE, process.kill
+        )  # then what reads it fails, instead of waiting for ever
+        late.start()
         try:
             followed = Following(process)
             followed.until(lambda _: True)  # the newest there was: from here on it follows
             yield followed
         finally:
+            late.cancel()
             process.kill()
 
 
@@ -92,6 +98,7 @@ def test_a_kill_a_restart_and_a_reload_are_told_in_order(fleet: Fleet) -> None:
         fleet.deployment.write()
         fleet.ctl("reload")
         followed.until(lambda event: event["event"] == "changed")
+        followed.until(lambda event: event.get("replacement") == "gone")
         numbers = [event["seq"] for event in followed.events]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         seen = [
@@ -122,8 +129,11 @@ def test_who_comes_back_goes_on_where_they_were(fleet: Fleet) -> None:
     position = fleet.status()["events"]
     fleet.kill("library")
     after = fleet.get(f"/v1/events?epoch={position['epoch']}&seq={position['seq']}").text.splitlines()
-    first, *_ = [json.loads(line) for line in after]
-    assert (first["seq"], first["name"], first["state"]) == (position["seq"] + 1, "library", "killing")
+    events = [json.loads(line) for line in after]
+    assert [event["seq"] for event in events] == [position["seq"] + 1 + n for n in range(len(events))]
+    # Probes of health come when they come.
+    states = [event["state"] for event in events if event["event"] == "state" and event["name"] == "library"]
+    assert states[:2] == ["killing", "backoff"]
 
 
 def test_the_watched_status_is_drawn_when_something_happens(fleet: Fleet) -> None:

@@ -153,12 +153,7 @@ def test_unknown_agent(fake: FakeControl) -> None:
 
 def follow(fake: FakeControl) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pallasctl", "--socket", str(fake.socket), "logs", "-f"]
-    # What a shell starts in the background ignores SIGINT, and hands that down to all that it starts itself.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_following_shows_records_at_once_and_ends_with_ctrl_c(fake: FakeControl) -> None:
