@@ -90,7 +90,10 @@ def columns(text: str) -> int:
 
 
 def _wrapped(text: str, width: int, lead: int) -> Iterator[str]:
-    """The text in lines of that width at most; beside a long lead there is `LEAST`. Addresses stay whole."""
+    """The text in lines of that width at most; beside a long lead there is `LEAST`.
+
+    Addresses and paths stay whole, so that they can be copied.
+    """
     width = max(width, LEAST if lead else 1)
     cut = len(text) > LONGEST_TEXT
     line, number = "", 1
@@ -110,7 +113,7 @@ def _wrapped(text: str, width: int, lead: int) -> Iterator[str]:
 
 def _pieces(words: list[str], width: int) -> Iterator[str]:
     for word in words:
-        if columns(word) <= width or "://" in word:
+        if columns(word) <= width or "://" in word or word.startswith("/"):
             yield word
             continue
         while columns(word) > width:

@@ -22,6 +22,12 @@ def test_no_line_is_wider_than_the_terminal_and_addresses_are_whole(width: int) 
     assert len(drawn.splitlines()) <= MOST_LINES + 1
 
 
+def test_a_path_that_is_longer_than_a_line_stays_whole() -> None:
+    path = "/" + "a-long-folder/" * 12 + "agents.yaml"
+    lines = Layout(80, colours=False).draw(Say(f"Pallas 1.2.3: demo, 1 agent of {path}")).splitlines()
+    assert lines == ["Pallas 1.2.3: demo, 1 agent of", path]
+
+
 def test_a_long_text_ends_after_some_lines() -> None:
     drawn = Layout(80, colours=False, names=8).draw(Say("word " * 5_000, "error", "bad", "research"))
     assert len(drawn.splitlines()) == MOST_LINES
