@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from pallas_common.protocol.reports import HealthReport, Heartbeat, PartReport, ReadyReport, StageReport
+from pallas_common.protocol.reports import (
+    CodeReport,
+    HealthReport,
+    Heartbeat,
+    PartReport,
+    ReadyReport,
+    StageReport,
+)
 from support.data.image_data import PNG
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, ask, call, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from mcp.client import Client
 
@@ -81,8 +88,11 @@ def test_the_stages_of_the_start(worker: RunningWorker) -> None:
             parts=(PartReport(name="demo", kind="agent", model="fast-agent.passthrough"),),
         ),
     ]
-    assert worker.reports[: len(stages)] == stages
-    assert {type(report) for report in worker.reports[len(stages) :]} <= {HealthReport, Heartbeat}
+    code = [report for report in worker.reports if isinstance(report, CodeReport)]
+    assert [Path(mark.path).name for report in code for mark in report.files] == ["__init__.py", "demo.py"]
+    others = [report for report in worker.reports if not isinstance(report, CodeReport)]
+    assert others[: len(stages)] == stages
+    assert {type(report) for report in others[len(stages) :]} <= {HealthReport, Heartbeat}
 
 
 @pytest.mark.parametrize("mode", MODES)
