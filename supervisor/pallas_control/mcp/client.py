@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import signal
 import socket
 import ssl
 import threading
@@ -139,6 +140,9 @@ class _Exchange(threading.Thread):
 
     def run(self) -> None:
         """Ask, and read to the end."""
+        # Signals are for the main thread, which waits for a key or for us: the system may give one to any thread that
+        # takes it, and a read of the main one would go on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGWINCH})
         try:
             self._exchange()
         except CallError as error:

@@ -172,7 +172,9 @@ def test_a_person(fleet: Fleet, columns: int) -> None:
         lines = chat.until(prompts(5)).lines
         assert lines[-6:-2] == ["> typed \\", "… text", "typed", "text"]
         until_said(log, "4 history rows")
-        chat.type("given up\x03")
+        chat.type("given up")
+        chat.until(lambda picture: picture.lines[-1].endswith("given up"))
+        chat.type("\x03")
         chat.until(prompts(6))
         chat.type("/quit\r")
         assert chat.end() == 0

@@ -46,7 +46,13 @@ if TYPE_CHECKING:
 SECRET = "sk-secret-of-the-environment-1234567890"
 BEARER = "token-of-the-caller-1234567890"
 LEAKS = re.compile(rf"Traceback|\.py\b|site-packages|pydantic|<class|object at 0x|{SECRET}|{BEARER}")
-"""What no answer may have in it."""
+"""What no answer may have in it, unless it was in the request: what is not known there may be quoted."""
+
+
+def leaked(answer: str, request: bytes) -> list[str]:
+    """What the answer tells that nobody sent."""
+    return [found for found in LEAKS.findall(answer) if found.encode() not in request]
+
 
 CORPUS = table()
 EXAMPLES = 50
@@ -108,7 +114,7 @@ def check(worker: RunningWorker, attempt: Attempt) -> Answer:
         worker.port, Attempt(attempt.name, expected, attempt.body, bearing, attempt.method, attempt.raw)
     )
     assert answer.status == expected.status, (attempt, answer)
-    assert not LEAKS.search(answer.text), (attempt, answer)
+    assert not leaked(answer.text, attempt.body), (attempt, answer)
     if expected.codes:
         assert answer.code in expected.codes, (attempt, answer)
         assert answer.message["error"]["message"], (attempt, answer)
@@ -269,7 +275,7 @@ def test_methods_and_params_of_any_kind(
     bearing = (*headers(era, "tools/call", None), ("Authorization", f"Bearer {BEARER}"))
     answer = send(worker.port, Attempt("fuzzed request", Expected(200), encode(message), bearing))
     assert answer.status in (200, 400, 404), (message, answer)
-    assert not LEAKS.search(answer.text), (message, answer)
+    assert not leaked(answer.text, encode(message)), (message, answer)
     theirs = (METHOD_NOT_FOUND, INVALID_PARAMS, HEADER_MISMATCH, UNSUPPORTED_VERSION)
     assert "result" in answer.message or answer.code in theirs, (message, answer)
     check_good(worker)
