@@ -7,7 +7,6 @@ Knows the names of the verbs and the options before them, and nothing of what th
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,9 +14,11 @@ import click
 from pallas_common import __version__
 from pallasctl.groups import LazyGroup
 from pallasctl.main import VERBS as PALLASCTL_VERBS
+from pallasctl.options import config_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 VERBS: Mapping[str, str] = {
     "init": "pallas.commands.init",
@@ -39,12 +40,7 @@ VERBS: Mapping[str, str] = {
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--agent", metavar="NAME", help="Run this agent alone: no registry, no dependencies.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
-)
+@config_option
 @click.option("-q", "--quiet", is_flag=True, help="Print problems alone.")
 @click.version_option(__version__, prog_name="pallas")
 @click.pass_context

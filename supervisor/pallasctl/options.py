@@ -5,6 +5,7 @@ Knows click and where to find the control socket; no verb, and of documents only
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,6 +86,13 @@ conversation_option = click.option(
 optional_agent_argument = click.argument(
     "agent", required=False, metavar="[AGENT]", shell_complete=complete_agent
 )
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
+)
+"""Of the verbs of `pallas`, which need no supervisor to find the deployment."""
 agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=complete_agent)
 all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
 

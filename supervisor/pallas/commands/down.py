@@ -19,7 +19,7 @@ from pallas_common.terminal_text import terminal_line
 from pallas_control.client import Control
 from pallas_control.errors import ControlError, ForbiddenError
 from pallasctl.failures import EXIT_INTERRUPTED, Failure
-from pallasctl.options import SECONDS
+from pallasctl.options import SECONDS, config_option
 
 if TYPE_CHECKING:
     from pallas.commands.background.process import SupervisorProcess
@@ -33,12 +33,7 @@ AGAIN = 0.2
 
 
 @click.command()
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
-)
+@config_option
 @click.option(
     "--timeout",
     type=SECONDS,

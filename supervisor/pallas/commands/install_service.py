@@ -19,6 +19,7 @@ import click
 
 from pallas_common.terminal_text import terminal_line, terminal_text
 from pallasctl.failures import EXIT_USAGE, Failure
+from pallasctl.options import config_option
 
 if TYPE_CHECKING:
     from pallas.service.unit import Service
@@ -50,12 +51,7 @@ class _Refused(Failure):
     metavar="USER",
     help="With --system: whom it runs as [default: who owns the folder, else pallas].",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
-)
+@config_option
 @click.option("--dry-run", is_flag=True, help="Print the unit and write nothing.")
 def install_service(
     *, scope: str | None, name: str | None, run_as: str | None, config: Path | None, dry_run: bool

@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -18,10 +17,12 @@ from pallas_common.terminal_text import terminal_line
 from pallas_control.client import Control
 from pallas_control.errors import ControlError, ForbiddenError, UnreachableError
 from pallasctl.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, Failure
-from pallasctl.options import SECONDS
+from pallasctl.options import SECONDS, config_option
 from pallasctl.text import format_duration
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pallas.commands.background.start import BackgroundSupervisor
     from pallas_control.documents import StatusDocument
     from pallas_registry.source import Configuration
@@ -34,12 +35,7 @@ _STOP = "`pallas down` stops all."
 @click.command()
 @click.option("-d", "--detach", is_flag=True, help="In the background; return when the agents are up.")
 @click.option("--agent", metavar="NAME", help="Run this agent alone: no registry, no dependencies.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The deployment [default: $PALLAS_AGENTS_CONFIG, else agents.yaml].",
-)
+@config_option
 @click.option(
     "--timeout",
     type=SECONDS,
