@@ -412,6 +412,7 @@ while True:
             found = page(store.families(), TEXT).decode()
             assert 'jobs_done_total{agent="jarvis"} 5.0' in found
         hostile.kill()
-    file.unlink()
+    # Not unlinked: a file system may give the inode's number to the next file, which would then be taken for this one.
+    file.rename(file.with_name(f"{file.name}.damaged"))
     file.write_bytes(sound)
     assert 'jobs_done_total{agent="research"} 2.0' in series(store)
