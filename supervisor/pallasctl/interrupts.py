@@ -1,7 +1,7 @@
 """Ctrl-C that is never missed, for a command that may wait without end.
 
 Knows signals and one thread. Python raises KeyboardInterrupt between two steps of a program: a SIGINT that comes just
-before a read begins to block would be noticed only when there is something to read.
+before a read begins to block, or in another thread, would be noticed only when there is something to read.
 """
 
 from __future__ import annotations
@@ -16,15 +16,34 @@ from typing import TYPE_CHECKING
 from pallasctl.failures import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 GRACE = 0.2
-"""Seconds in which a KeyboardInterrupt may still end the command in the usual way."""
+"""Seconds in which a KeyboardInterrupt may still leave the block in the usual way."""
 
 
 @contextlib.contextmanager
 def ending_on_interrupt() -> Iterator[None]:
     """Within the block, SIGINT ends the process with `EXIT_INTERRUPTED`, whatever it is waiting for."""
+    with _insisting(lambda: os._exit(EXIT_INTERRUPTED)):
+        yield
+
+
+@contextlib.contextmanager
+def waking_on_interrupt() -> Iterator[None]:
+    """Within the block, SIGINT raises KeyboardInterrupt even where readline has just begun to wait for a key.
+
+    SIGWINCH is what readline has a handler for and what changes nothing: it ends the wait, and Python looks.
+    """
+    main = threading.main_thread().ident
+    assert main is not None
+    with _insisting(lambda: signal.pthread_kill(main, signal.SIGWINCH)):
+        yield
+
+
+@contextlib.contextmanager
+def _insisting(react: Callable[[], None]) -> Iterator[None]:
+    """After a SIGINT that does not end the block, call this again and again until the block has ended."""
     if threading.current_thread() is not threading.main_thread():  # only that one gets signals
         yield
         return
@@ -33,9 +52,10 @@ def ending_on_interrupt() -> Iterator[None]:
     done = threading.Event()
 
     def watch() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGWINCH})
         while number := reader.recv(1):
-            if number[0] == signal.SIGINT and not done.wait(GRACE):
-                os._exit(EXIT_INTERRUPTED)
+            while number[0] == signal.SIGINT and not done.wait(GRACE):
+                react()
 
     watching = threading.Thread(target=watch, name="interrupts", daemon=True)
     before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)

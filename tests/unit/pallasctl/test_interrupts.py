@@ -1,4 +1,4 @@
-"""A SIGINT ends the command even if the program never gets to raise KeyboardInterrupt."""
+"""A SIGINT ends the command, or the prompt, even where Python does not come to look by itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
+from support.fleet.terminal import terminal
 
 BLOCKED = """
 import os, signal
@@ -29,6 +30,30 @@ def test_a_read_that_never_returns_does_not_keep_it() -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == EXIT_INTERRUPTED
+
+
+PROMPT = """
+import signal, threading
+from pallasctl.verbs.talk.terminal.line_input import typed_messages
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()  # takes the signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+try:
+    typed_messages([])()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_prompt_that_waits_already_is_left() -> None:
+    """As if the signal had come between Python's last look and readline's wait: another thread takes it."""
+    with terminal([sys.executable, "-c", PROMPT]) as prompt:
+        prompt.until(lambda picture: picture.lines == [">"])
+        prompt.type("begun")
+        prompt.until(lambda picture: picture.lines == ["> begun"])
+        prompt.type("\x03")
+        prompt.until(lambda picture: any("interrupted" in line for line in picture.lines))
+        assert prompt.end() == 0
 
 
 def test_nothing_of_it_is_left_afterwards() -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pallasctl.interrupts import waking_on_interrupt
 from pallasctl.verbs.talk.terminal.message_text import LONGEST_TEXT, UnreadableError, decoded
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ def typed_messages(commands: Sequence[str]) -> Callable[[], str | None]:
 
     def ask() -> str | None:
         try:
-            lines = [input(first)]
-            while lines[-1].endswith(CONTINUES):
-                lines[-1] = lines[-1].removesuffix(CONTINUES)
-                lines.append(input(more))
+            with waking_on_interrupt():
+                lines = [input(first)]
+                while lines[-1].endswith(CONTINUES):
+                    lines[-1] = lines[-1].removesuffix(CONTINUES)
+                    lines.append(input(more))
         except EOFError:
             return None
         return decoded(os.fsencode("\n".join(lines)), "the message")
