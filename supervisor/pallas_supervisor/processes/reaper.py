@@ -104,6 +104,10 @@ class Reaper:
             return worker.launch_info.group.holds(pid)
         if owner == UNASSIGNED or owner in self._workers or owner in self.starting:
             return False
+        if owner is None and self.starting and procfs.is_ending(pid):
+            # It may be what is being started and has failed at once. Who starts it has to find it, and its exit
+            # status; if it is nobody's, it is reaped with all that have ended once nothing is being started.
+            return False
         inherited = procfs.pipes(pid)
         others = [other for other in self._workers.values() if other is not worker]
         if any(session == other.pid or inherited & other.launch_info.pipes for other in others):

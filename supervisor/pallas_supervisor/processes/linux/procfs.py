@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SIZE = 8192
+_PF_EXITING = 0x4
+"""The flag of a task that is on its way out (include/linux/sched.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,14 @@ def state(pid: int) -> str:
         return _stat(pid)[0].decode()
     except (OSError, IndexError):
         return ""
+
+
+def is_ending(pid: int) -> bool:
+    """Whether the process has begun to end, or has ended and is not reaped: it has no title and no environment."""
+    try:
+        return bool(int(_stat(pid)[6]) & _PF_EXITING)
+    except (OSError, IndexError, ValueError):
+        return False
 
 
 def parent(pid: int) -> int | None:
