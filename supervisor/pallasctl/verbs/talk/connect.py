@@ -47,9 +47,9 @@ def _complete_client(_: click.Context, __: click.Parameter, incomplete: str) -> 
 def connect(client: str | None, agent: str | None) -> None:
     """Print what to paste into an MCP client.
 
-    It reaches AGENT, or all agents. CLIENT is claude-code, claude-desktop, cursor, vscode, inspector, fast-
-    agent, python or typescript; without one, the clients are listed. The snippet goes to stdout, explanations
-    go to stderr: `pallasctl connect cursor > .cursor/mcp.json` writes the file.
+    It reaches AGENT, or all agents. CLIENT is claude-code, claude-desktop, cursor, vscode, inspector,
+    fast-agent, python or typescript; without one, the clients are listed. The snippet goes to stdout,
+    explanations go to stderr: `pallasctl connect cursor > .cursor/mcp.json` writes the file.
     """
     if client is None:
         click.echo(
