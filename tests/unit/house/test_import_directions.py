@@ -103,9 +103,9 @@ ROOMS = {
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
-    "pallas_worker.agent": ". agent.models downstreams fastagent interface telemetry",
+    "pallas_worker.agent": ". agent.models downstreams fastagent interface",
     "pallas_worker.process.user_module": "fastagent interface",
-    "pallas_worker.calls": ". agent agent.models downstreams interface telemetry",
+    "pallas_worker.calls": ". agent agent.models downstreams fastagent interface telemetry",
     "pallas_worker.http": "calls downstreams health interface telemetry",
     "pallas_worker.process": (
         ". agent agent.models calls downstreams fastagent health http interface link process.user_module "

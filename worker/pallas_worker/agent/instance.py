@@ -16,7 +16,7 @@ from pallas_worker.agent.failed_models import FailedModels
 from pallas_worker.agent.models.agent_kinds import messages_for, models_needed, turn_behind
 from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
-from pallas_worker.agent.usage import Turn, turn_of
+from pallas_worker.agent.usage import turn_of
 from pallas_worker.fastagent.application import host_of
 from pallas_worker.interface.errors import CallError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pallas_worker.agent.progress import Progress
     from pallas_worker.downstreams.reachability import Attachments
+    from pallas_worker.interface.turn import ModelUsage
 
 LISTING_TIMEOUT = 2.0
 """Seconds in which an agent says which tools it has."""
@@ -105,7 +106,7 @@ class Instance:
         """The messages that led to an answer of `generate`."""
         return turn_behind(answer, self._agent)
 
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[ModelUsage]:
         """The LLM round-trips so far: of all agents of this instance, and those that servers have asked for."""
         accumulators = (getattr(agent, "usage_accumulator", None) for agent in self._agents.values())
         asked = (*accumulators, *self._attachments.sampled)

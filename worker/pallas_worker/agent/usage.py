@@ -5,28 +5,19 @@ Knows fast-agent's public usage records; must not know where they are counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fast_agent.llm.usage_tracking import UsageSchema
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from pallas_worker.interface.turn import ModelUsage
 
+if TYPE_CHECKING:
     from fast_agent.llm.usage_tracking import TurnUsage
 
-    from pallas_worker.telemetry.metrics import TokenKind
+    from pallas_worker.interface.turn import TokenKind
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One round-trip to an LLM provider: the model's own name, and tokens by kind; no kind has none."""
-
-    model: str
-    tokens: Mapping[TokenKind, int]
-
-
-def turn_of(usage: TurnUsage) -> Turn:
+def turn_of(usage: TurnUsage) -> ModelUsage:
     """One usage record of fast-agent; what the provider did not say counts as none.
 
     Anthropic's `input` leaves out what came from the cache, as its own figure does; everyone else's cached
@@ -41,4 +32,4 @@ def turn_of(usage: TurnUsage) -> Turn:
         "cache_write": prompt.cache_write,
         "reasoning": completion.reasoning,
     }
-    return Turn(usage.model, {kind: n for kind, n in tokens.items() if n})
+    return ModelUsage(usage.model, {kind: n for kind, n in tokens.items() if n})

@@ -96,11 +96,16 @@ class Admission:
         if not self._refusing:
             self._refusing = True
             _log.warning(f"{refusal}; calls are refused until there is room")
-        raise BusyError(f"{refusal}; {self._patience()}")
+        seconds = self._patience()
+        when = (
+            "later: no call has ended yet, so that nobody can say how soon"
+            if seconds is None
+            else f"in about {seconds} s, by what the last calls took"
+        )
+        raise BusyError(f"{refusal}; try again {when}", seconds)
 
-    def _patience(self) -> str:
-        """How long it may take until a call that comes now would have its turn."""
+    def _patience(self) -> int | None:
+        """Seconds until a call that comes now would have its turn; None as long as no call has ended."""
         if self._duration is None:
-            return "try again later: no call has ended yet, so that nobody can say how soon"
-        seconds = math.ceil(self._duration * (self._waiting + 1) / self._max_running)
-        return f"try again in about {max(seconds, 1)} s, by what the last calls took"
+            return None
+        return max(1, math.ceil(self._duration * (self._waiting + 1) / self._max_running))

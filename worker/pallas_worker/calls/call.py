@@ -1,4 +1,4 @@
-"""One `send_message` call: a fresh instance, the history, the answer, the figures, and always disposal.
+"""One turn: a fresh instance, the history, the answer, the figures, and always disposal.
 
 Knows what a call is made of; must not know transports or fast-agent's internals.
 """
@@ -8,35 +8,35 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fast_agent.core.exceptions import FastAgentError, ProviderKeyError
-from mcp_types import CallToolResult, TextContent
 
 from pallas_common.logs.setup import get_logger
 from pallas_worker.agent.models.failures import failure_of
 from pallas_worker.agent.models.keys import unset_key
 from pallas_worker.agent.progress import Progress
 from pallas_worker.downstreams.bearer import offered_to_llm
-from pallas_worker.interface.errors import ArgumentError, BusyError, CallError
+from pallas_worker.fastagent.current_call import CurrentCall, as_current
+from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
 from pallas_worker.interface.messages import history_messages, result_content, user_turn
-from pallas_worker.interface.tools import parse_send_message
+from pallas_worker.interface.turn import TurnResult
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.correlation import bound
 from pallas_worker.telemetry.tracing import set_outcome, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from mcp_types import ContentBlock
+    from collections.abc import Callable
 
     from pallas_worker.agent.instance import Instance
     from pallas_worker.agent.models.failures import ModelFailure
     from pallas_worker.agent.progress import Send
     from pallas_worker.agent.runtime import AgentRuntime
     from pallas_worker.calls.admission import Admission
-    from pallas_worker.interface.tools import SendMessage
+    from pallas_worker.interface.errors import FailureKind
+    from pallas_worker.interface.turn import TurnEvent, TurnRequest
     from pallas_worker.interface.vision import Vision
 
 _log = get_logger("pallas.worker.calls")
@@ -48,8 +48,32 @@ _OPERATIONS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": 
 """fast-agent's operation types in the words of the metrics reference; in others, `/` becomes `-`."""
 
 
+def _to_nobody(_: TurnEvent) -> None:
+    """Where a caller does not ask what happens meanwhile."""
+
+
+async def _no_progress(_: float, _total: float | None = None, _message: str | None = None) -> None:
+    """Where a surface has no such notifications."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks for a turn, and who is told what happens meanwhile."""
+
+    surface: str
+    """What the call is called in log and traces."""
+    request_id: str
+    """Of the inbound request; all log records of the call bear it."""
+    bearer: str | None = None
+    """The token of the inbound request, if it had one."""
+    send_progress: Send = _no_progress
+    """Sends one progress notification of MCP."""
+    tell: Callable[[TurnEvent], None] = _to_nobody
+    """Takes what happens, as it happens."""
+
+
 class Calls:
-    """Answers `send_message` calls of one agent."""
+    """Answers the calls of one agent."""
 
     def __init__(
         self,
@@ -68,16 +92,15 @@ class Calls:
         self._model_called = model_called
         self._creations = asyncio.Semaphore(MAX_CREATIONS)
 
-    async def send_message(
-        self, arguments: Mapping[str, object] | None, bearer: str | None, request_id: str, send_progress: Send
-    ) -> CallToolResult:
-        """The result of one call; every failure that is not the client's going away is an `isError` result.
+    async def turn(self, read: Callable[[], TurnRequest], caller: Caller) -> TurnResult:
+        """What one turn ends with.
 
         Args:
-            arguments: as the client sent them.
-            bearer: the token of the inbound request, if it had one.
-            request_id: of the inbound request; all log records of the call bear it.
-            send_progress: sends one progress notification.
+            read: checks what the client has sent; runs within the call, so that its refusals are counted and logged.
+            caller: who asks, and who is told.
+
+        Raises:
+            FailedTurn: there is no answer; every failure that is not the client's going away.
         """
         began = time.monotonic()
         outcome: metrics.Outcome = "error"
@@ -85,45 +108,62 @@ class Calls:
             stack.callback(
                 lambda: metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
             )
-            stack.enter_context(known.during(bearer))
-            stack.enter_context(bound(request=request_id))
+            stack.enter_context(known.during(caller.bearer))
+            stack.enter_context(bound(request=caller.request_id))
             try:
-                request = parse_send_message(arguments)
+                request = read()
                 stack.enter_context(bound(conversation=request.conversation_id))
-                called = stack.enter_context(span("send_message", agent=self._agent, request_id=request_id))
+                called = stack.enter_context(
+                    span(caller.surface, agent=self._agent, request_id=caller.request_id)
+                )
                 stack.callback(lambda: set_outcome(called, outcome))
-                _announce(request)
+                _announce(request, caller.surface)
                 self._vision.refuse(request.images)
                 async with self._admission.place():
-                    content = await self._run(request, bearer, Progress(send_progress))
+                    result = await self._run(request, caller)
+            except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
+                failed = self._failed(error, caller)
+                failed.__cause__ = error
+            else:
                 outcome = "ok"
                 self._model_called(None)
-                return CallToolResult(content=content)
-            except (ArgumentError, BusyError) as error:
-                return _failed(str(error))
-            except CallError as error:
-                self._report_failure(error, bearer)
-                _log.warning(f"the model gave no answer: {redact(str(error))}")
-                return _failed(str(error))
-            except FastAgentError as error:
-                self._report_failure(error, bearer)
-                _log.warning(f"the agent could not be made or run: {error.message}", exc_info=error)
-                return _failed(f"{type(error).__name__}: {error.message}")
-            except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
-                self._report_failure(error, bearer)
-                _log.exception("the call failed")
-                return _failed(
-                    f"the call failed inside the worker ({type(error).__name__}); "
-                    f"its log has the details, request_id {request_id}"
-                )
+                return result
+        raise failed  # out here, because a span would note it, with what the caller has sent
 
-    async def _run(self, request: SendMessage, bearer: str | None, progress: Progress) -> list[ContentBlock]:
-        with offered_to_llm(bearer):
+    def _failed(self, error: Exception, caller: Caller) -> FailedTurn:
+        """What the caller gets to read of an error; what it says of the LLM and of the agent is reported and logged."""
+        kind: FailureKind
+        match error:
+            case ForbiddenError():
+                return FailedTurn("forbidden", redact(str(error)), error)
+            case ArgumentError():
+                return FailedTurn("argument", redact(str(error)), error)
+            case BusyError():
+                return FailedTurn("busy", redact(str(error)), error)
+            case CallError():
+                kind, message = "model", str(error)
+                _log.warning(f"the model gave no answer: {redact(message)}")
+            case FastAgentError():
+                kind, message = "agent", f"{type(error).__name__}: {error.message}"
+                _log.warning(f"the agent could not be made or run: {error.message}", exc_info=error)
+            case _:
+                kind = "internal"
+                message = (
+                    f"the call failed inside the worker ({type(error).__name__}); "
+                    f"its log has the details, request_id {caller.request_id}"
+                )
+                _log.exception("the call failed", exc_info=error)
+        self._report_failure(error, caller.bearer)
+        return FailedTurn(kind, redact(message), error)
+
+    async def _run(self, request: TurnRequest, caller: Caller) -> TurnResult:
+        progress = Progress(caller.send_progress)
+        with offered_to_llm(caller.bearer), as_current(CurrentCall(request, caller.tell)):
             async with AsyncExitStack() as stack:
                 with span("prepare instance"):
                     async with self._creations:
                         instance = await stack.enter_async_context(
-                            self._runtime.instance(bearer, self.observe)
+                            self._runtime.instance(caller.bearer, self.observe)
                         )
                 stack.callback(self._count, instance)
                 instance.load_history(history_messages(request.history.rows, self._vision))
@@ -131,7 +171,10 @@ class Calls:
                     answer = await instance.generate(user_turn(request.message, request.images), progress)
                 finally:
                     await progress.close()
-                return result_content(instance.turn_behind(answer), answer)
+                return TurnResult(
+                    content=result_content(instance.turn_behind(answer), answer),
+                    usage=instance.turns(),
+                )
 
     def _report_failure(self, error: Exception, bearer: str | None) -> None:
         """Report what the call's failure says of the LLM; nothing for other calls where the caller brings the key."""
@@ -155,14 +198,10 @@ class Calls:
         metrics.observe_tool_call(self._agent, server, named, "ok" if well else "error", seconds)
 
 
-def _failed(text: str) -> CallToolResult:
-    return CallToolResult(is_error=True, content=[TextContent(type="text", text=redact(text))])
-
-
-def _announce(request: SendMessage) -> None:
+def _announce(request: TurnRequest, surface: str) -> None:
     """Log that the call has begun, and what of the history is not used."""
     history = request.history
-    _log.info(f"send_message: {len(history.rows)} history rows")
+    _log.info(f"{surface}: {len(history.rows)} history rows")
     for fault in history.left_out:
         what = "images left out" if fault.images_only else "skipped"
         _log.warning(f"history[{fault.index}] {what}: {fault.reason}")

@@ -30,11 +30,18 @@ from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.agent_info import agent_families
+from pallas_worker.calls.call import Caller
 from pallas_worker.downstreams.bearer import inbound_bearer
 from pallas_worker.health.assessment import health_document
 from pallas_worker.http.single_message import OneMessage
-from pallas_worker.interface.errors import ArgumentError
-from pallas_worker.interface.tools import GET_HEALTH, history_prompt, list_tools, refuse_arguments
+from pallas_worker.interface.errors import ArgumentError, FailedTurn
+from pallas_worker.interface.tools import (
+    GET_HEALTH,
+    history_prompt,
+    list_tools,
+    parse_send_message,
+    refuse_arguments,
+)
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.correlation import request_id
 from pallas_worker.telemetry.tracing import continue_trace
@@ -130,9 +137,17 @@ class WorkerApp:
         if params.name == GET_HEALTH:
             return await self._get_health(params.arguments)
         headers = context.request.headers if context.request is not None else {}
-        return await self._calls.send_message(
-            params.arguments, inbound_bearer(headers), request_id(headers), context.session.report_progress
+        caller = Caller(
+            surface="send_message",
+            request_id=request_id(headers),
+            bearer=inbound_bearer(headers),
+            send_progress=context.session.report_progress,
         )
+        try:
+            result = await self._calls.turn(lambda: parse_send_message(params.arguments), caller)
+        except FailedTurn as error:
+            return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
+        return CallToolResult(content=list(result.content))
 
     async def _get_health(self, arguments: Mapping[str, object] | None) -> CallToolResult:
         try:

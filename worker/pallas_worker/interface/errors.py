@@ -5,6 +5,11 @@ Knows no library and no protocol; must not carry secrets or tracebacks.
 
 from __future__ import annotations
 
+from typing import Literal
+
+type FailureKind = Literal["argument", "forbidden", "busy", "model", "agent", "internal"]
+"""Whose matter the failure of a turn is: the caller's, or his rights, the load's, the LLM's, the agent's, or ours."""
+
 
 class AgentError(Exception):
     """The agent cannot be served. Its text is one line for people, without secrets."""
@@ -16,7 +21,16 @@ class AgentError(Exception):
 
 
 class ArgumentError(ValueError):
-    """An argument of a tool call does not fit. Its text says which one and why, for the caller to read."""
+    """An argument of a call does not fit. Its text says which one and why, for the caller to read."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        """Which one, for programs."""
+
+
+class ForbiddenError(ArgumentError):
+    """The caller has no right to what the argument asks for."""
 
 
 class CallError(Exception):
@@ -30,3 +44,20 @@ class CallError(Exception):
 
 class BusyError(Exception):
     """So many calls run and wait that one more is refused. Its text says how long that may last."""
+
+    def __init__(self, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds until there may be room, at least 1; None where nobody can say."""
+
+
+class FailedTurn(Exception):  # noqa: N818 - it is how a turn ends, and no fault of the program
+    """A turn has ended without an answer. Its text is for the caller: redacted, in one line or a few."""
+
+    def __init__(self, kind: FailureKind, message: str, cause: Exception) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.field = cause.field if isinstance(cause, ArgumentError) else None
+        """The argument that does not fit, where it is one."""
+        self.retry_after = cause.retry_after if isinstance(cause, BusyError) else None
+        """Seconds after which to try again, where that can be said."""

@@ -6,15 +6,15 @@ server checks no argument against a schema, so that this is the place where it i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_types import Prompt, Tool
 
 from pallas_common.protocol.images import MIME_TYPES
 from pallas_worker.interface.errors import ArgumentError
-from pallas_worker.interface.history import History, parse_history
-from pallas_worker.interface.images import Image, parse_images
+from pallas_worker.interface.history import parse_history
+from pallas_worker.interface.images import parse_images
+from pallas_worker.interface.turn import TurnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,16 +65,6 @@ SEND_MESSAGE_SCHEMA = {
 GET_HEALTH_SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessage:
-    """The checked arguments of one `send_message` call."""
-
-    message: str
-    images: tuple[Image, ...] = ()
-    history: History = field(default_factory=History)
-    conversation_id: str | None = None
-
-
 def list_tools(agent: str, title: str, description: str) -> tuple[Tool, ...]:
     """`send_message`, the same under the agent's name (LLMs pick tools by name), and `get_health`."""
     tools = [
@@ -106,7 +96,7 @@ def history_prompt(agent: str) -> Prompt:
     )
 
 
-def parse_send_message(arguments: Mapping[str, object] | None) -> SendMessage:
+def parse_send_message(arguments: Mapping[str, object] | None) -> TurnRequest:
     """The arguments of a `send_message` call; an optional one that is null counts as absent.
 
     Raises:
@@ -125,7 +115,7 @@ def parse_send_message(arguments: Mapping[str, object] | None) -> SendMessage:
     if not message and not images:
         raise ArgumentError("message is empty and there are no images")
     history = parse_history(arguments.get("history"))
-    return SendMessage(message=message, images=images, history=history, conversation_id=conversation_id)
+    return TurnRequest(message=message, images=images, history=history, conversation_id=conversation_id)
 
 
 def refuse_arguments(arguments: Mapping[str, object] | None) -> None:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pallas_common.metrics.exposition import Family
+    from pallas_worker.interface.turn import TokenKind
 
 Outcome = Literal["ok", "error"]
-TokenKind = Literal["input", "output", "cache_read", "cache_write", "cache_hit", "reasoning"]
 
 MESSAGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 """Upper bounds in seconds: from an agent without a model to a long loop."""
