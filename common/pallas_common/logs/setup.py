@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from pallas_common.logs.levels import level_of
+from pallas_common.logs.levels import level_number, level_of
 from pallas_common.logs.own_loggers import ROOT, give_handler, own_logger
 from pallas_common.logs.records import LAST_KEY, render
 from pallas_common.secrets.values import KnownSecrets
@@ -60,12 +60,21 @@ def configure_logging(
     for other in root.handlers[:]:
         root.removeHandler(other)
     root.addHandler(handler)
-    root.setLevel(limits.root)
-    logging.getLogger(ROOT).setLevel(limits.pallas)  # one of that name may be an agent's
+    set_level(root, level_number(limits.root))
+    set_level(logging.getLogger(ROOT), level_number(limits.pallas))  # one of that name may be an agent's
     give_handler(handler, limits.pallas)
     for name in THIRD_PARTY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+        set_level(logging.getLogger(name), logging.WARNING)
     _configure_structlog()
+
+
+def set_level(logger: logging.Logger, level: int) -> None:
+    """Have the logger pass records from that level on; what is so already costs nothing.
+
+    Why: the standard library answers each change by clearing what every logger of the process has remembered.
+    """
+    if logger.level != level:
+        logger.setLevel(level)
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -22,12 +22,14 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import httpx2
+from fast_agent.config import Settings
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.llm import fastagent_llm
 from fast_agent.mcp import client_gateway, mcp_connection_manager
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.tools import function_tool_loader
 from mcp.client.session import ClientSession
+from pydantic_settings import DotEnvSettingsSource, EnvSettingsSource, PydanticBaseSettingsSource
 
 from pallas_common.logs.setup import get_logger
 from pallas_worker.downstreams.tls import shared_context
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from fast_agent.types import RequestParams
+    from pydantic.fields import FieldInfo
+    from pydantic_settings import BaseSettings
 
 MAX_VALIDATORS = 256
 """Output schemas whose validators are kept."""
@@ -64,6 +68,11 @@ def take_shortcuts(*, debug: bool = False) -> None:
     _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
     for model in COPIED:
         _replace(model, "__deepcopy__", deepcopy)
+
+
+def take_shortcuts_at_start() -> None:
+    """The same for what fast-agent does once in a process, before the agent's source is loaded."""
+    _replace(Settings, "_without_ambiguous_home_source", staticmethod(_source_of_settings))
 
 
 def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
@@ -176,3 +185,51 @@ def _merge_request_params(defaults: RequestParams, given: RequestParams) -> Requ
 
 
 _merge_deeply: Any = getattr(fastagent_llm, "merge_request_params", None)
+
+
+def _source_of_settings(source: PydanticBaseSettingsSource) -> PydanticBaseSettingsSource:
+    """What the environment, or `.env`, says of the settings; found at once where none of its variables is a setting's.
+
+    pydantic-settings would take apart the types of all settings, each several times, at every start.
+    """
+    if isinstance(source, EnvSettingsSource) and _says_nothing(source):
+        # fast-agent keeps what a `.env` says beyond its settings.
+        others = source.env_vars.items() if isinstance(source, DotEnvSettingsSource) else ()
+        return _Extras(source.settings_cls, {name: value for name, value in others if value})
+    return _settings_source(source)  # type: ignore[no-any-return]
+
+
+_settings_source: Any = getattr(Settings, "_without_ambiguous_home_source", None)
+
+
+def _says_nothing(source: EnvSettingsSource) -> bool:
+    """Whether none of the variables is called as a setting, or as a part of one; False if that cannot be told."""
+    fields, delimiter = source.settings_cls.model_fields, source.env_nested_delimiter
+    if source.env_prefix or source.case_sensitive or not delimiter:
+        return False
+    if isinstance(source, DotEnvSettingsSource):
+        if source.dotenv_filtering or source.config.get("extra") != "allow":
+            return False
+        ignored = set()
+    else:
+        ignored = {"home"}  # which everybody has, and fast-agent does not take
+    if any(field.validation_alias is not None for field in fields.values()):
+        return False
+    names = {name.partition(delimiter)[0] for name in source.env_vars}
+    return names.isdisjoint(fields.keys() - ignored)
+
+
+class _Extras(PydanticBaseSettingsSource):
+    """Says what it is given."""
+
+    def __init__(self, settings: type[BaseSettings], values: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self._values = values
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Nothing: no setting is among them."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Them."""
+        return self._values

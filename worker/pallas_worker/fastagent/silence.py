@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from fast_agent.ui import console
 
+from pallas_common.logs.setup import set_level
+
 if TYPE_CHECKING:
     from fast_agent.config import Settings
 
@@ -32,10 +34,10 @@ def join_logging() -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-        logger.setLevel(logging.NOTSET)
+        set_level(logger, logging.NOTSET)
     for name in ("httpx2", "httpcore2"):
         # By these names fast-agent and the SDK use httpx and httpcore, which are pinned as the reference says.
-        logging.getLogger(name).setLevel(logging.WARNING)
+        set_level(logging.getLogger(name), logging.WARNING)
     for terminal in (console.console, console.error_console, console.server_console):
         terminal.quiet = True
 

@@ -25,6 +25,7 @@ from pallas_common.tracing.settings import tracing_settings
 from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.double_fork import fork_adopted
 from pallas_worker.process.prefork import PreforkedWorker, become_worker
+from pallas_worker.process.user_module.loaded_code import pass_over_libraries
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -90,6 +91,7 @@ def main() -> None:
     setproctitle.setproctitle("pallas-zygote")
     wake_on_parent_death()  # stopped, it could not see its channel's end
     preload()
+    pass_over_libraries()
     gc.disable()
     gc.collect()
     gc.freeze()

@@ -7,6 +7,7 @@ is read when it is needed, and may be newer than the rest anyway.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import stat
@@ -31,6 +32,19 @@ LONGEST_PATH = 1000
 MAXIMUM_BYTES = 1 << 20
 """Of a file whose content is looked at; of a larger one, size and time count."""
 
+_last_library: str | None = None
+"""The newest of the modules that are known to be no user's; None if nothing is known."""
+
+
+def pass_over_libraries() -> None:
+    """Count nothing of what is imported by now, here and in all processes that are forked from this one.
+
+    For a zygote, before it imports a module of a user's. Why: to look at each of thousands of modules writes to the
+    memory that they share with the zygote, which was a third of all pages that a worker copied at its start.
+    """
+    global _last_library
+    _last_library = next(reversed(sys.modules))
+
 
 def code_reports(code: UserCode, files: Iterable[Path]) -> Iterator[CodeReport]:
     """What was loaded below the working directory: modules of no library, and `files`."""
@@ -41,11 +55,19 @@ def code_reports(code: UserCode, files: Iterable[Path]) -> Iterator[CodeReport]:
 
 def _loaded(code: UserCode, files: Iterable[Path]) -> list[str]:
     found = dict.fromkeys(str(file) for file in files)
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
+    for name in _names():
+        file = getattr(sys.modules.get(name), "__file__", None)
         if isinstance(file, str):
             found[file] = None
     return [file for file in found if code.owns(file)]
+
+
+def _names() -> list[str]:
+    """The modules that are no zygote's, in the order of their import."""
+    if _last_library is None:
+        return list(sys.modules)
+    # Of the newest first, and in C alone: a thread that imports meanwhile cannot come between.
+    return list(itertools.takewhile(_last_library.__ne__, reversed(sys.modules)))[::-1]
 
 
 def _mark(code: UserCode, file: str) -> FileMark | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
+from pallas_worker.fastagent.shortcuts import take_shortcuts_at_start
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.user_module.cards import load_cards
 from pallas_worker.process.user_module.import_position import reporting_position
@@ -51,6 +52,7 @@ async def load_agents(source: AgentSource, code: UserCode, report: Callable[[Fai
     """
     check_names()
     disable_implicit_sources()
+    take_shortcuts_at_start()
     # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not for it.
     sys.argv = [source.path]
     try:

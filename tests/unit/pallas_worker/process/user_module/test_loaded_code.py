@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.reports import CodeReport, decode_report, encode_report
+from pallas_worker.process.user_module import loaded_code
 from pallas_worker.process.user_module.errors import UserCode
 from pallas_worker.process.user_module.loaded_code import MOST_FILES, code_reports
 
@@ -59,3 +60,28 @@ def test_many_files_with_long_names_fit_into_lines(tmp_path: Path) -> None:
     assert sum(len(report.files) for report in reports) == MOST_FILES
     assert all(len(encode_report(report)) < LONGEST_LINE for report in reports)
     assert [decode_report(encode_report(report)) for report in reports] == reports
+
+
+def test_what_a_zygote_has_imported_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        module = ModuleType(name)
+        module.__file__ = str(tmp_path / f"{name}.py")
+        (tmp_path / f"{name}.py").touch()
+        monkeypatch.setitem(sys.modules, name, module)
+
+    monkeypatch.setattr(loaded_code, "_last_library", None)
+    load("test_of_zygote")
+    load("test_last_of_zygote")
+    loaded_code.pass_over_libraries()
+    assert told(tmp_path) == []
+    load("test_own")
+    load("test_other")
+    (report,) = told(tmp_path)
+    assert [mark.path for mark in report.files] == ["test_own.py", "test_other.py"]
+    monkeypatch.delitem(sys.modules, "test_of_zygote")
+    load("test_of_zygote")  # imported again, by the user's code
+    (report,) = told(tmp_path)
+    assert "test_of_zygote.py" in [mark.path for mark in report.files]
+    monkeypatch.delitem(sys.modules, "test_last_of_zygote")
+    (report,) = told(tmp_path)
+    assert len(report.files) == 3
