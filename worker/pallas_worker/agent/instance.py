@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason, RequestParams
 
 from pallas_worker.agent.failed_models import FailedModels
-from pallas_worker.agent.models.agent_kinds import messages_for, models_needed, turn_behind
+from pallas_worker.agent.models.agent_kinds import messages_for, models_needed, speakers, turn_behind
 from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
 from pallas_worker.agent.usage import turn_of
@@ -48,6 +48,11 @@ class Instance:
     def refused_calls(self) -> int:
         """How many tool calls of its models were refused so far."""
         return self._attachments.refused_calls
+
+    @property
+    def speakers(self) -> frozenset[str]:
+        """The agents whose words are the answer as they are spoken; see `agent_kinds.speakers`."""
+        return speakers(self._agent)
 
     def load_history(self, messages: Iterable[PromptMessageExtended]) -> None:
         """Begin with this conversation."""

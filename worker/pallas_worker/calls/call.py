@@ -17,8 +17,9 @@ from pallas_common.logs.setup import get_logger
 from pallas_worker.agent.models.failures import failure_of
 from pallas_worker.agent.models.keys import unset_key
 from pallas_worker.agent.progress import Progress
+from pallas_worker.calls.spoken import Spoken
 from pallas_worker.downstreams.bearer import offered_to_llm
-from pallas_worker.fastagent.current_call import CurrentCall, as_current
+from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
 from pallas_worker.interface.messages import history_messages, result_content, user_turn
 from pallas_worker.interface.turn import TurnResult
@@ -28,7 +29,7 @@ from pallas_worker.telemetry.correlation import bound
 from pallas_worker.telemetry.tracing import set_outcome, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pallas_worker.agent.instance import Instance
     from pallas_worker.agent.models.failures import ModelFailure
@@ -70,6 +71,8 @@ class Caller:
     """Sends one progress notification of MCP."""
     tell: Callable[[TurnEvent], None] = _to_nobody
     """Takes what happens, as it happens."""
+    room: Callable[[], Awaitable[None]] = no_wait
+    """Waits until the caller has taken enough of what it was told: meanwhile no model's stream is read on."""
 
 
 class Calls:
@@ -158,7 +161,9 @@ class Calls:
 
     async def _run(self, request: TurnRequest, caller: Caller) -> TurnResult:
         progress = Progress(caller.send_progress)
-        with offered_to_llm(caller.bearer), as_current(CurrentCall(request, caller.tell)):
+        spoken = Spoken(caller.tell)
+        current = CurrentCall(request, caller.tell, spoken, caller.room)
+        with offered_to_llm(caller.bearer), as_current(current):
             async with AsyncExitStack() as stack:
                 with span("prepare instance"):
                     async with self._creations:
@@ -166,13 +171,16 @@ class Calls:
                             self._runtime.instance(caller.bearer, self.observe)
                         )
                 stack.callback(self._count, instance)
+                spoken.speakers = instance.speakers
                 instance.load_history(history_messages(request.history.rows, self._vision))
                 try:
                     answer = await instance.generate(user_turn(request.message, request.images), progress)
                 finally:
                     await progress.close()
+                content = result_content(instance.turn_behind(answer), answer)
+                spoken.settle(self._runtime.agent, content)
                 return TurnResult(
-                    content=result_content(instance.turn_behind(answer), answer),
+                    content=content,
                     usage=instance.turns(),
                 )
 

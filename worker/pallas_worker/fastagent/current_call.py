@@ -9,12 +9,29 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from pallas_worker.interface.turn import TurnEvent, TurnRequest
+
+
+class Speech(Protocol):
+    """Takes what models say, piece by piece. `model` tells apart those that speak at the same time."""
+
+    def piece(self, model: object, agent: str, text: str, *, reasoning: bool) -> None:
+        """A further piece of the message that this agent's model is writing."""
+
+    def end(self, model: object) -> None:
+        """The message is whole: what comes next from this model begins another one."""
+
+    def begin_again(self, model: object, agent: str) -> None:
+        """What has come of the message is void: the model is asked again, or was asked in vain."""
+
+
+async def no_wait() -> None:
+    """There is room for everything, always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +41,10 @@ class CurrentCall:
     request: TurnRequest
     tell: Callable[[TurnEvent], None]
     """Takes what happens, in its order; never waits, never raises."""
+    speech: Speech
+    """Takes what models say, and tells it as text; never waits, never raises."""
+    room: Callable[[], Awaitable[None]] = no_wait
+    """Waits until there is room for more of what models say: no model's stream is read on before."""
 
 
 _current: ContextVar[CurrentCall | None] = ContextVar("pallas_call", default=None)

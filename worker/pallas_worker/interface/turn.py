@@ -89,11 +89,12 @@ class ToolReturned(NamedTuple):
 
 
 class TakenBack(NamedTuple):
-    """Text that an agent's model had begun is void: the model is asked again."""
+    """Text is void: a model is asked again, or what came from it is not the answer after all."""
 
     agent: str
     characters: int
-    """How many of the last ones."""
+    """How many of the last ones: of the answer, whoever spoke them, or else of this agent's texts of that kind."""
+    kind: TextKind = "answer"
 
 
 class Ignored(NamedTuple):

@@ -29,6 +29,9 @@ _ASK_NOTHING = _PASS_ON - {AgentType.ROUTER}
 _PLAN = {AgentType.ORCHESTRATOR, AgentType.ITERATIVE_PLANNER}
 """They read the text of the last message as their objective, and nothing else."""
 
+_JUDGE = {AgentType.EVALUATOR_OPTIMIZER, AgentType.MAKER}
+"""They have an answer made again until it is good."""
+
 _SPEAKERS = {"user": "User", "assistant": "You"}
 
 
@@ -73,6 +76,22 @@ def turn_behind(answer: PromptMessageExtended, agent: Any) -> Sequence[PromptMes
         if turn and turn[-1].all_text() == answer.all_text():
             return turn
     return ()
+
+
+def speakers(agent: Any) -> frozenset[str]:
+    """The names of the agents whose words are the answer of `agent` while they are spoken.
+
+    None where only the end shows what the answer is: of planners, which put it together; of those that judge it.
+    """
+    kind = getattr(agent, "agent_type", None)
+    if kind in _PLAN or kind in _JUDGE:
+        return frozenset()
+    if kind not in _PASS_ON:
+        return frozenset({agent.name})
+    last = _last_speakers(kind, agent)
+    if kind is AgentType.CHAIN and any(part in agent.agents[:-1] for part in last):
+        return frozenset()  # it speaks before its answer, too
+    return frozenset[str]().union(*map(speakers, last))
 
 
 def _last_speakers(kind: AgentType | None, agent: Any) -> Sequence[Any]:

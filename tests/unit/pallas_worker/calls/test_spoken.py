@@ -1,0 +1,149 @@
+"""What is told of what models say: the answer's pieces make the answer, whatever was streamed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from mcp_types import ImageContent, TextContent
+
+from pallas_worker.calls.spoken import Spoken
+from pallas_worker.interface.turn import TakenBack, Text, TurnEvent
+
+
+class Reader:
+    """What a caller has, of all it was told."""
+
+    def __init__(self, *speakers: str) -> None:
+        self.events: list[TurnEvent] = []
+        self.spoken = Spoken(self.events.append)
+        self.spoken.speakers = frozenset(speakers)
+
+    @property
+    def answer(self) -> str:
+        said = ""
+        for event in self.events:
+            if isinstance(event, Text) and event.kind == "answer":
+                said += event.text
+            elif isinstance(event, TakenBack) and event.kind == "answer":
+                assert event.characters <= len(said)
+                said = said[: len(said) - event.characters]
+        return said
+
+    def say(self, model: object, agent: str, *pieces: str, reasoning: bool = False) -> None:
+        for piece in pieces:
+            self.spoken.piece(model, agent, piece, reasoning=reasoning)
+
+    def settle(self, *texts: str) -> None:
+        self.spoken.settle("demo", [TextContent(type="text", text=text) for text in texts])
+
+
+def test_pieces_are_told_as_they_come() -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "it ", "is ")
+    assert reader.events == [Text("demo", "it "), Text("demo", "is ")]
+    reader.say("llm", "demo", "so")
+    reader.spoken.end("llm")
+    before = list(reader.events)
+    reader.settle("it is so")
+    assert reader.events == before
+
+
+def test_a_blank_line_stands_before_the_next_message() -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "I look.")
+    reader.spoken.end("llm")
+    reader.say("llm", "demo", "It", " is so.")
+    assert reader.answer == "I look.\n\nIt is so."
+    before = list(reader.events)
+    reader.settle("I look.", "It is so.")
+    assert reader.events == before
+
+
+def test_what_others_say_is_no_part_of_the_answer() -> None:
+    reader = Reader("demo")
+    reader.say("other", "child[1]", "x")
+    reader.say("llm", "demo", "hm", reasoning=True)
+    reader.say("llm", "demo", "yes")
+    assert reader.events == [
+        Text("child[1]", "x", "other"),
+        Text("demo", "hm", "reasoning"),
+        Text("demo", "yes", "answer"),
+    ]
+
+
+def test_a_model_that_is_asked_again_takes_back_all_it_had_begun() -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "first")
+    reader.spoken.end("llm")
+    reader.say("llm", "demo", "hmm", reasoning=True)
+    reader.say("llm", "demo", "sec", "o")
+    reader.spoken.begin_again("llm", "demo")
+    assert reader.events[-2:] == [TakenBack("demo", 3, "reasoning"), TakenBack("demo", len("\n\nseco"))]
+    reader.say("llm", "demo", "second")
+    assert reader.answer == "first\n\nsecond"
+
+
+def test_asked_again_before_a_word_takes_nothing_back() -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "first")
+    reader.spoken.end("llm")
+    reader.spoken.begin_again("llm", "demo")
+    assert reader.answer == "first"
+
+
+def test_another_agents_message_that_is_void_leaves_the_answer() -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "yes")
+    reader.say("other", "child", "no", "pe")
+    reader.spoken.begin_again("other", "child")
+    assert reader.events[-1] == TakenBack("child", 4, "other")
+    assert reader.answer == "yes"
+
+
+@pytest.mark.parametrize(
+    ("told", "texts", "more"),
+    [
+        ([], ["all of it"], [Text("demo", "all of it")]),
+        (["so"], ["so", "and so"], [Text("demo", "\n\nand so")]),
+        (["it is no"], ["it is so"], [TakenBack("demo", 2), Text("demo", "so")]),
+        (["it is so."], ["it is so"], [TakenBack("demo", 1)]),
+        (["bad"], ["good"], [TakenBack("demo", 3), Text("demo", "good")]),
+        (["I look."], ["I look.", ""], [Text("demo", "\n\n")]),
+        (["x"], [], [TakenBack("demo", 1)]),
+    ],
+)
+def test_the_end_mends_what_differs(told: list[str], texts: list[str], more: list[TurnEvent]) -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", *told)
+    before = len(reader.events)
+    reader.settle(*texts)
+    assert reader.events[before:] == more
+    assert reader.answer == "\n\n".join(texts)
+
+
+def test_images_are_no_text() -> None:
+    reader = Reader("demo")
+    image = ImageContent(type="image", data="AAAA", mime_type="image/png")
+    reader.spoken.settle("demo", [image])
+    assert reader.events == []
+
+
+def test_whatever_happens_the_pieces_make_the_answer() -> None:
+    for seed in range(300):
+        chance = random.Random(seed)
+        reader = Reader("demo", "second")
+        for _ in range(chance.randrange(30)):
+            agent = chance.choice(["demo", "second", "child"])
+            match chance.randrange(5):
+                case 0:
+                    reader.spoken.end(agent)
+                case 1:
+                    reader.spoken.begin_again(agent, agent)
+                case _:
+                    reader.say(
+                        agent, agent, chance.choice(["a", "bc", "\n"]), reasoning=chance.random() < 0.2
+                    )
+        texts = [chance.choice(["", "a", "abc"]) for _ in range(chance.randrange(3))]
+        reader.settle(*texts)
+        assert reader.answer == "\n\n".join(texts)
