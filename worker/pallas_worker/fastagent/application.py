@@ -105,6 +105,11 @@ def settings_of(fast: FastAgent) -> Settings:
     return fast._settings
 
 
+def forget_settings() -> None:
+    """Let the next application of this process read its settings, as if it were the first."""
+    config._settings = None
+
+
 def runtime_of(harness: AgentHarness) -> RunRuntime:
     """What an entered harness makes instances with.
 

@@ -14,6 +14,7 @@ Knows fast-agent from inside; must not know calls.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import json
 import logging
@@ -22,6 +23,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import httpx2
+import yaml
+from fast_agent import config
 from fast_agent.config import Settings
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.llm import fastagent_llm
@@ -38,6 +41,7 @@ from pallas_worker.fastagent.copies import COPIED, deepcopy, merged_plainly
 from pallas_worker.telemetry.tracing import add_trace_headers
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import ModuleType
 
     from fast_agent.types import RequestParams
@@ -46,6 +50,9 @@ if TYPE_CHECKING:
 
 MAX_VALIDATORS = 256
 """Output schemas whose validators are kept."""
+
+MAX_MAPPINGS = 16
+"""Texts of configuration files whose contents are kept."""
 
 _log = get_logger("pallas.worker.fastagent")
 _records = logging.getLogger("fast_agent")
@@ -62,8 +69,7 @@ def take_shortcuts(*, debug: bool = False) -> None:
     _replace(mcp_connection_manager, "_subscription_filter", _no_subscription)
     _replace(MCPClientConnection, "__aenter__", enter_connection)
     _replace(client_gateway, "httpx2", _SharedTls())
-    if not debug:
-        _replace(FastAgentLogger, "event", _log_event)
+    _replace(FastAgentLogger, "event", _own_log_event if debug else _log_event)
     _replace(ClientSession, "_output_schema_validator", _output_schema_validator)
     _replace(function_tool_loader, "_wrap_default_tool_result", _wrap_function_tool)
     for model in COPIED:
@@ -73,6 +79,7 @@ def take_shortcuts(*, debug: bool = False) -> None:
 def take_shortcuts_at_start() -> None:
     """The same for what fast-agent does once in a process, before the agent's source is loaded."""
     _replace(Settings, "_without_ambiguous_home_source", staticmethod(_source_of_settings))
+    _replace(config, "load_yaml_mapping", _load_yaml_mapping)
 
 
 def _replace(module: ModuleType | type, name: str, replacement: object) -> None:
@@ -94,6 +101,9 @@ def _log_event(
     if etype in ("warning", "error"):
         sender = f"MCP server {logger.namespace}" if ename == "mcpserver.stderr" else logger.namespace
         _records.log(logging.getLevelNamesMapping()[etype.upper()], "[%s] %s", sender, message)
+
+
+_own_log_event: Any = getattr(FastAgentLogger, "event", None)
 
 
 def _output_schema_validator(session: ClientSession, name: str, output_schema: dict[str, Any]) -> Any:
@@ -198,6 +208,25 @@ def _source_of_settings(source: PydanticBaseSettingsSource) -> PydanticBaseSetti
         return _Extras(source.settings_cls, {name: value for name, value in others if value})
     return _settings_source(source)  # type: ignore[no-any-return]
 
+
+_load_mapping: Any = getattr(config, "load_yaml_mapping", None)
+
+
+def _load_yaml_mapping(path: Path | None) -> dict[str, Any]:
+    """What a configuration file says; fast-agent reads its YAML twice, and it is that of all agents here."""
+    try:
+        text = "" if path is None else path.read_text("utf-8")
+        if text not in _mappings:
+            if len(_mappings) >= MAX_MAPPINGS:
+                _mappings.clear()
+            _mappings[text] = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError):
+        return _load_mapping(path)  # type: ignore[no-any-return] # which says what is wrong with it
+    mapping = _mappings[text]
+    return config.resolve_env_vars(copy.deepcopy(mapping)) if isinstance(mapping, dict) else {}
+
+
+_mappings: dict[str, Any] = {}
 
 _settings_source: Any = getattr(Settings, "_without_ambiguous_home_source", None)
 

@@ -23,7 +23,7 @@ import setproctitle
 from pallas_common.protocol.spec import Descriptors
 from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.double_fork import fork_adopted
-from pallas_worker.process.run import run_worker
+from pallas_worker.process.run import loop_factory, run_worker
 from pallas_worker.process.warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _wait(zygote: socket.socket) -> NoReturn:
     setproctitle.setproctitle(TITLE)
     wake_on_parent_death()  # one that is stopped could not see the zygote's end
     if not select.select([zygote], [], [], 0)[0]:
-        warm_up()
+        warm_up(loop_factory())
     command, descriptors, _, _ = socket.recv_fds(zygote, 64, len(Descriptors._fields))
     if not command:
         os._exit(0)

@@ -26,6 +26,7 @@ from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.double_fork import fork_adopted
 from pallas_worker.process.prefork import PreforkedWorker, become_worker
 from pallas_worker.process.user_module.loaded_code import pass_over_libraries
+from pallas_worker.process.warm_up import warm_up
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -92,6 +93,7 @@ def main() -> None:
     wake_on_parent_death()  # stopped, it could not see its channel's end
     preload()
     pass_over_libraries()
+    warm_up()  # with asyncio's own loop: libuv keeps a pipe for all of a process's loops
     gc.disable()
     gc.collect()
     gc.freeze()

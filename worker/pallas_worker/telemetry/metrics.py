@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
 from prometheus_client import Counter, Gauge, Histogram, values
@@ -53,7 +53,7 @@ _log = get_logger("pallas.worker.metrics")
 class _Series:
     """The open series of this process, and the files of its agent."""
 
-    files: AgentFiles
+    files: AgentFiles | None
     messages: Counter
     message_seconds: Histogram
     turns: Counter
@@ -139,20 +139,22 @@ def _open(slot: _Slot) -> None:
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # its library has no types
         lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
     )
-    _series = _make_series(AgentFiles(slot.directory, slot.name, slot.agent))
+    _series = replace(make_series(), files=AgentFiles(slot.directory, slot.name, slot.agent))
     if (agent := slot.agent) is not None:
         _record(lambda series: series.messages.labels(agent, "ok"))
         _record(lambda series: series.messages.labels(agent, "error"))
         _record(lambda series: series.message_seconds.labels(agent))
 
 
-def _make_series(files: AgentFiles) -> _Series:
+@cache
+def make_series() -> _Series:
+    """The series without their files. A zygote may make them: they have no values yet, and open no file."""
     counter, histogram = partial(Counter, registry=None), partial(Histogram, registry=None)
     latest = partial(Gauge, registry=None, multiprocess_mode="livemostrecent")
     # A sum: while one worker takes over from another, the calls of both are the agent's.
     total = partial(Gauge, registry=None, multiprocess_mode="livesum")
     return _Series(
-        files=files,
+        files=None,
         messages=counter(
             "pallas_send_message_total",
             "send_message MCP calls, by outcome (ok, error); a cancelled call is an error.",
@@ -283,7 +285,7 @@ def render(accept: str | None, facts: Iterable[Family] = ()) -> tuple[bytes, str
         RuntimeError: `open_metrics` has not been called, or the files cannot be made.
         OSError: the directory cannot be read.
     """
-    if _series is None:
+    if _series is None or _series.files is None:
         raise RuntimeError("the metrics of this process are not open: see open_metrics")
     look_after_files()
     _series.files.read()

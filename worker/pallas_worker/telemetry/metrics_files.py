@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 from weakref import WeakSet
@@ -28,6 +29,9 @@ SETTLING = 10
 
 LARGEST = 8 * MAX_BYTES
 """Bytes of a file that a worker goes on writing: what is beyond `MAX_BYTES` is counted and not served."""
+
+_FILE = re.compile(r".+_(?P<slot>[^_.]+)(\.p\d+)?\.db")
+"""A values file: its kind, its slot, and the process that the slot's writer forked."""
 
 _log = get_logger("pallas.worker.metrics")
 
@@ -100,9 +104,12 @@ def is_lost(path: str | Path, descriptor: int) -> bool:
 
 def slot_files(directory: str, slot: str) -> list[str]:
     """The value files of the slot and of processes that its worker forked, sorted."""
-    ours = re.compile(rf".+_{re.escape(slot)}(\.p\d+)?\.db")
     with os.scandir(directory) as entries:
-        return sorted(entry.path for entry in entries if ours.fullmatch(entry.name))
+        return sorted(
+            entry.path
+            for entry in entries
+            if (found := _FILE.fullmatch(entry.name)) and found["slot"] == slot
+        )
 
 
 def drop_live_gauges(directory: str, slot: str) -> None:
@@ -166,7 +173,6 @@ class AgentFiles:
         self._directory = directory
         self._agent = agent_of(slot)
         self._owner = owner
-        self._ours = re.compile(rf".+_{re.escape(self._agent)}[s.].*")
         self.merged = MergedFiles(directory)
 
     def read(self) -> None:
@@ -178,6 +184,10 @@ class AgentFiles:
             self.merged.read({self._agent: self._owner})
             if before == self._names() and not any(name.endswith(UNFINISHED) for name in before):
                 break
+
+    @cached_property
+    def _ours(self) -> re.Pattern[str]:
+        return re.compile(rf".+_{re.escape(self._agent)}[s.].*")
 
     def _names(self) -> set[str]:
         with os.scandir(self._directory) as entries:

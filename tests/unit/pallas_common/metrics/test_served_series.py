@@ -25,7 +25,6 @@ from pallas_common.metrics.served_series import (
     names_taken,
 )
 from pallas_worker.telemetry import metrics
-from pallas_worker.telemetry.metrics_files import AgentFiles
 from support.data.exposition import MmapedDict, parse_openmetrics
 from support.fleet.promtool import promtool
 
@@ -66,8 +65,8 @@ class Reader:
         return {line for line in text.splitlines() if not line.startswith("#")}
 
 
-def test_the_workers_metrics_are_those_that_are_taken_from_workers(tmp_path: Path) -> None:
-    made = metrics._make_series(AgentFiles(str(tmp_path), "a0", None))
+def test_the_workers_metrics_are_those_that_are_taken_from_workers() -> None:
+    made = metrics.make_series()
     found = {
         metric._name: (
             f"gauge_{metric._multiprocess_mode}" if metric._type == "gauge" else metric._type,

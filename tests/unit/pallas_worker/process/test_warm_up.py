@@ -12,7 +12,8 @@ from pallas_worker.process import warm_up
 
 LOOK = """
 import asyncio, gc, json, logging, os, signal, sys, threading, warnings
-from fast_agent import config
+from fast_agent import config, context
+from pallas_worker.downstreams import tls
 from pallas_worker.process import run, serve, warm_up  # which the zygote has imported
 from pallas_worker.telemetry import metrics
 from pallas_worker.fastagent import application
@@ -28,6 +29,9 @@ def process():
         "disabled": logging.root.manager.disable,
         "warnings": [str(entry) for entry in warnings.filters],
         "settings": str(config._settings),
+        "context": str(context._global_context),
+        "arguments": sys.argv,
+        "tls": tls.shared_context.cache_info().currsize,
         "policy": type(asyncio.get_event_loop_policy()).__name__,
         "metrics": str(metrics._series),
     }
