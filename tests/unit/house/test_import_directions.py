@@ -98,15 +98,19 @@ ROOMS = {
     "pallas_worker": "",
     "pallas_worker.interface": "",
     "pallas_worker.link": "",
+    "pallas_worker.agent.messages": "interface",
     "pallas_worker.agent.models": "interface",
     "pallas_worker.downstreams": ".",
+    "pallas_worker.interface.chat": "interface",
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
     "pallas_worker.fastagent.streams": "fastagent",
     "pallas_worker.process.user_module": "fastagent interface",
-    "pallas_worker.agent": ". agent.models downstreams fastagent fastagent.streams interface",
-    "pallas_worker.calls": ". agent agent.models downstreams fastagent interface telemetry",
+    "pallas_worker.agent": (
+        ". agent.messages agent.models downstreams fastagent fastagent.streams interface"
+    ),
+    "pallas_worker.calls": ". agent agent.messages agent.models downstreams fastagent interface telemetry",
     "pallas_worker.http": "calls downstreams health interface telemetry",
     "pallas_worker.process": (
         ". agent agent.models calls downstreams fastagent health http interface link process.user_module "

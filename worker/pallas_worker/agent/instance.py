@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.types import LlmStopReason, RequestParams
 
 from pallas_worker.agent.failed_models import FailedModels
-from pallas_worker.agent.models.agent_kinds import messages_for, models_needed, speakers, turn_behind
+from pallas_worker.agent.messages.rows import exchange_rows, turn_rows
+from pallas_worker.agent.models.agent_kinds import (
+    messages_for,
+    models_needed,
+    own_turn,
+    own_words,
+    speakers,
+    turn_behind,
+)
 from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
 from pallas_worker.agent.usage import turn_of
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 
     from pallas_worker.agent.progress import Progress
     from pallas_worker.downstreams.reachability import Attachments
+    from pallas_worker.interface.history import Row
     from pallas_worker.interface.turn import ModelUsage
 
 LISTING_TIMEOUT = 2.0
@@ -55,8 +64,8 @@ class Instance:
         return speakers(self._agent)
 
     def load_history(self, messages: Iterable[PromptMessageExtended]) -> None:
-        """Begin with this conversation."""
-        self._history = list(messages)
+        """Begin with this conversation; an agent that is made of others gets what was said, without tool calls."""
+        self._history = own_words(self._kind, messages)
         self._agent.load_message_history(self._history)
 
     def missing_keys(self) -> Iterator[tuple[str, str, bool]]:
@@ -110,6 +119,16 @@ class Instance:
     def turn_behind(self, answer: PromptMessageExtended) -> Sequence[PromptMessageExtended]:
         """The messages that led to an answer of `generate`."""
         return turn_behind(answer, self._agent)
+
+    def rows(
+        self, message: PromptMessageExtended, answer: PromptMessageExtended, history: Sequence[Row]
+    ) -> tuple[Row, ...]:
+        """The finished turn, to follow the history: with all tool calls and results of a plain agent.
+
+        What an agent is made of may call tools as well; that is told as it happens, and is no part of the conversation.
+        """
+        turn = own_turn(answer, self._agent)
+        return turn_rows(turn, history) if turn else exchange_rows(message, answer)
 
     def turns(self) -> list[ModelUsage]:
         """The LLM round-trips so far: of all agents of this instance, and those that servers have asked for."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from fast_agent.core.exceptions import FastAgentError, ProviderKeyError
 
 from pallas_common.logs.setup import get_logger
+from pallas_worker.agent.messages.content import result_content
+from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import failure_of
 from pallas_worker.agent.models.keys import unset_key
 from pallas_worker.agent.progress import Progress
@@ -21,7 +23,6 @@ from pallas_worker.calls.spoken import Spoken
 from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
-from pallas_worker.interface.messages import history_messages, result_content, user_turn
 from pallas_worker.interface.turn import TurnResult
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
@@ -172,15 +173,17 @@ class Calls:
                         )
                 stack.callback(self._count, instance)
                 spoken.speakers = instance.speakers
-                instance.load_history(history_messages(request.history.rows, self._vision))
+                history, message = conversation(request, self._vision)
+                instance.load_history(history)
                 try:
-                    answer = await instance.generate(user_turn(request.message, request.images), progress)
+                    answer = await instance.generate(message, progress)
                 finally:
                     await progress.close()
                 content = result_content(instance.turn_behind(answer), answer)
                 spoken.settle(self._runtime.agent, content)
                 return TurnResult(
                     content=content,
+                    rows=instance.rows(message, answer, request.history.rows),
                     usage=instance.turns(),
                 )
 
@@ -211,7 +214,7 @@ def _announce(request: TurnRequest, surface: str) -> None:
     history = request.history
     _log.info(f"{surface}: {len(history.rows)} history rows")
     for fault in history.left_out:
-        what = "images left out" if fault.images_only else "skipped"
+        what = "skipped" if fault.part == "row" else f"{fault.part} left out"
         _log.warning(f"history[{fault.index}] {what}: {fault.reason}")
     if history.more:
         _log.warning(f"history: {history.more} more malformed rows")

@@ -79,10 +79,32 @@ def _parse_image(entry: object, where: str) -> Image:
         raise ArgumentError(
             f"{where}.mime_type must be one of {', '.join(MIME_TYPES)}, not {mime_type[:80]!r}"
         )
-    decoded = _decode(data, f"{where}.data")
+    return _checked(data, mime_type, f"{where}.data", "its mime_type")
+
+
+def parse_data_url(value: object, where: str) -> Image:
+    """The image of a data URL, as chat completions have it in `image_url`. No other URL is fetched.
+
+    Raises:
+        ArgumentError: it is something else, or no image that is allowed.
+    """
+    if not isinstance(value, str):
+        raise ArgumentError(f"{where} must be a string, not {_kind(value)}")
+    head, _, data = value.partition(",")
+    found = re.fullmatch(r"data:([^;,]{1,80});base64", head[:100], re.IGNORECASE)
+    if found is None:
+        raise ArgumentError(f"{where} must be a data URL, data:image/png;base64,…: no other one is fetched")
+    mime_type = found[1].lower()
+    if mime_type not in MIME_TYPES:
+        raise ArgumentError(f"{where} must be one of {', '.join(MIME_TYPES)}, not {mime_type!r}")
+    return _checked(data, mime_type, where, "its URL")
+
+
+def _checked(data: str, mime_type: str, where: str, said: str) -> Image:
+    decoded = _decode(data, where)
     if (found := image_type(decoded)) != mime_type:
         content = f"is {found} by its content" if found else "does not begin as an image does"
-        raise ArgumentError(f"{where}.data {content}, and its mime_type says {mime_type}")
+        raise ArgumentError(f"{where} {content}, and {said} says {mime_type}")
     return Image(data, mime_type)
 
 

@@ -14,6 +14,7 @@ from pallas_common.protocol.images import MIME_TYPES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import parse_history
 from pallas_worker.interface.images import parse_images
+from pallas_worker.interface.pairing import paired
 from pallas_worker.interface.turn import TurnRequest
 
 if TYPE_CHECKING:
@@ -46,11 +47,40 @@ SEND_MESSAGE_SCHEMA = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "role": {"type": "string", "enum": ["user", "assistant"]},
-                    "content": {"type": "string"},
+                    "role": {"type": "string", "enum": ["user", "assistant", "tool"]},
+                    "content": {
+                        "type": ["string", "array", "null"],
+                        "description": "Text, or parts as chat completions have them.",
+                    },
                     "images": _IMAGES_SCHEMA,
+                    "tool_calls": {
+                        "type": "array",
+                        "description": "Of an assistant's row: the tools that it called, as in chat completions.",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "id": {"type": "string"},
+                                "type": {"const": "function"},
+                                "function": {
+                                    "type": "object",
+                                    "properties": {
+                                        "name": {"type": "string"},
+                                        "arguments": {"type": "string", "description": "A JSON object."},
+                                    },
+                                    "required": ["name"],
+                                },
+                            },
+                            "required": ["id", "function"],
+                        },
+                    },
+                    "tool_call_id": {
+                        "type": "string",
+                        "description": "Of a row of role tool: the call whose result it is.",
+                    },
+                    "is_error": {"type": "boolean", "description": "Whether that call failed."},
+                    "pallas": {"type": "object", "description": "As an earlier turn said it, unchanged."},
                 },
-                "required": ["role", "content"],
+                "required": ["role"],
             },
         },
         "conversation_id": {
@@ -114,7 +144,7 @@ def parse_send_message(arguments: Mapping[str, object] | None) -> TurnRequest:
     images = parse_images(arguments.get("images"))
     if not message and not images:
         raise ArgumentError("message is empty and there are no images")
-    history = parse_history(arguments.get("history"))
+    history = paired(parse_history(arguments.get("history")))
     return TurnRequest(message=message, images=images, history=history, conversation_id=conversation_id)
 
 

@@ -204,7 +204,7 @@ def test_a_long_history_with_three_malformed_rows(historian: RunningWorker, mode
     historian.wait_until(lambda _: len(warnings()) >= 3)
     assert warnings() == [
         "history[3] skipped: a row must be an object with role and content",
-        'history[100] skipped: role must be "user" or "assistant", not \'system\'',
+        'history[100] skipped: role must be "user", "assistant" or "tool", not \'system\'',
         "history[199] skipped: content must be a string, not 5",
     ]
 

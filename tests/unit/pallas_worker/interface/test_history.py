@@ -42,9 +42,9 @@ def test_rows_know_their_place_in_the_argument() -> None:
     [
         (None, "a row must be an object with role and content"),
         ("hello", "a row must be an object with role and content"),
-        ({"content": "x"}, 'role must be "user" or "assistant", not None'),
-        ({"role": "system", "content": "x"}, 'role must be "user" or "assistant", not \'system\''),
-        ({"role": ["user"], "content": "x"}, 'role must be "user" or "assistant", not [\'user\']'),
+        ({"content": "x"}, 'role must be "user", "assistant" or "tool", not None'),
+        ({"role": "system", "content": "x"}, 'role must be "user", "assistant" or "tool", not \'system\''),
+        ({"role": ["user"], "content": "x"}, 'role must be "user", "assistant" or "tool", not [\'user\']'),
         ({"role": "user"}, "content must be a string, not None"),
         ({"role": "user", "content": {"text": "x"}}, "content must be a string, not {'text': 'x'}"),
         ({"role": "user", "content": ""}, "content is empty and there are no images"),
@@ -81,14 +81,14 @@ def test_a_row_whose_images_alone_are_at_fault_keeps_its_text_and_the_good_ones(
 ) -> None:
     (row,), (fault,), more = parse_history([USER | {"images": images}])
     assert row == Row("user", "hello", (Image(PNG, "image/png"),) * kept, unreadable=lost)
-    assert (fault.index, fault.images_only, more) == (0, True, 0)
+    assert (fault.index, fault.part, more) == (0, "images", 0)
     assert fnmatch(fault.reason, reason.replace("[", "[[]")), fault.reason
 
 
 def test_images_keep_a_row_that_has_no_text() -> None:
     (row,), (fault,), _ = parse_history([{"role": "user", "content": "", "images": [FALSE, GOOD]}])
     assert row == Row("user", "", (Image(PNG, "image/png"),), unreadable=1)
-    assert fault.images_only
+    assert fault.part == "images"
 
 
 def test_of_many_malformed_rows_the_first_are_named() -> None:

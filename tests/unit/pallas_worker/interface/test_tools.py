@@ -53,7 +53,9 @@ def test_all_arguments_of_send_message() -> None:
     request = parse_send_message(arguments)
     assert (request.message, request.conversation_id, len(request.images)) == ("hello", "c-1", 1)
     assert request.history.rows == (Row("user", "a"),)
-    assert request.history.left_out == (LeftOut(1, 'role must be "user" or "assistant", not \'nobody\''),)
+    assert request.history.left_out == (
+        LeftOut(1, 'role must be "user", "assistant" or "tool", not \'nobody\''),
+    )
 
 
 def test_an_optional_argument_may_be_null() -> None:

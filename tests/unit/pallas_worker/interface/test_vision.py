@@ -11,12 +11,12 @@ from fast_agent.types import PromptMessageExtended
 from mcp_types import ImageContent, TextContent
 
 from pallas_common.protocol.images import MIME_TYPES
+from pallas_worker.agent.messages.rows import history_messages
 from pallas_worker.agent.models.agent_kinds import image_readers, messages_for
 from pallas_worker.agent.models.capabilities import image_types
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import Row
 from pallas_worker.interface.images import Image
-from pallas_worker.interface.messages import history_messages
 from pallas_worker.interface.vision import Vision, common_vision
 from support.data.image_data import BASE64, PNG
 

@@ -51,6 +51,22 @@ def messages_for(
     return [message]
 
 
+def own_words(
+    kind: AgentType | None, history: Iterable[PromptMessageExtended]
+) -> list[PromptMessageExtended]:
+    """The conversation as an agent of this kind can use it: all of it, or what was said where it has no tools itself.
+
+    The agents that it is made of have tools of their own; providers refuse calls of tools that a model does not have.
+    """
+    if kind not in _PASS_ON | _PLAN:
+        return list(history)
+    said = (
+        message.model_copy(update={"tool_calls": None, "tool_results": None, "channels": None})
+        for message in history
+    )
+    return [message for message in said if message.content]
+
+
 def models_needed(agent: str, kind: AgentType | None, agents: Iterable[str]) -> tuple[str, ...]:
     """Those of the agents of an instance without whose models an answer of `agent` is none, though it looks like one.
 
@@ -59,6 +75,16 @@ def models_needed(agent: str, kind: AgentType | None, agents: Iterable[str]) -> 
     if kind in _PASS_ON:
         return tuple(agents)
     return (agent,) if kind in _PLAN else ()
+
+
+def own_turn(answer: PromptMessageExtended, agent: Any) -> Sequence[PromptMessageExtended]:
+    """The messages of the turn that an agent's answer ends, if they are all its own; none for what is made of others,
+    nor where an agent's code says something else than its model.
+    """
+    if getattr(agent, "agent_type", None) in _PASS_ON | _PLAN:
+        return ()
+    turn = getattr(agent, "last_turn_messages", ())
+    return turn if turn and turn[-1].all_text() == answer.all_text() else ()
 
 
 def turn_behind(answer: PromptMessageExtended, agent: Any) -> Sequence[PromptMessageExtended]:

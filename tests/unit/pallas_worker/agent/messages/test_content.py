@@ -8,7 +8,7 @@ import pytest
 from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import ImageContent, TextContent
 
-from pallas_worker.interface.messages import result_content
+from pallas_worker.agent.messages.content import result_content
 from support.data.image_data import PNG
 
 if TYPE_CHECKING:

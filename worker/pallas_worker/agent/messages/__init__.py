@@ -1,0 +1,1 @@
+"""Between the interface's messages and fast-agent's."""

@@ -1,0 +1,57 @@
+"""The new turn as fast-agent gets it, and the result's content as the caller gets it.
+
+Knows fast-agent's public message types; must not know how an agent is run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from fast_agent.types import LlmStopReason, PromptMessageExtended
+from mcp_types import ContentBlock, ImageContent, TextContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pallas_worker.interface.images import Image
+
+_GO_ON = (LlmStopReason.TOOL_USE, LlmStopReason.CONTINUE)
+"""Why a model stops in the middle of a turn. Rows of a history have no such reason."""
+
+
+def user_turn(message: str, images: Iterable[Image]) -> PromptMessageExtended:
+    """The new turn: the text first, then its images."""
+    return message_of("user", message, images)
+
+
+def result_content(
+    turn: Iterable[PromptMessageExtended], answer: PromptMessageExtended
+) -> list[ContentBlock]:
+    """What the caller gets: each text of the turn as a block, the answer's last, then its images.
+
+    A text before the answer is what the model says as it calls tools, or before it goes on where a provider has
+    made a pause. The last text block is the answer; it is empty where the model ends without a word, unless the
+    answer is images alone. Never an empty list.
+
+    Args:
+        turn: the messages of the turn, of both sides; a replayed history among them is passed over.
+    """
+    texts = [text for message in turn if message.stop_reason in _GO_ON and (text := message.all_text())]
+    images = [block for block in answer.content if isinstance(block, ImageContent)]
+    text = answer.all_text()
+    if text or texts or not images:
+        texts.append(text)
+    return [*(TextContent(type="text", text=text) for text in texts), *images]
+
+
+def message_of(
+    role: Literal["user", "assistant"], text: str, images: Iterable[Image]
+) -> PromptMessageExtended:
+    """A message: the text first, if there is one, then its images."""
+    content: list[ContentBlock] = [TextContent(type="text", text=text)] if text else []
+    return PromptMessageExtended(role=role, content=[*content, *map(image_block, images)])
+
+
+def image_block(image: Image) -> ImageContent:
+    """An image as fast-agent has it."""
+    return ImageContent(type="image", data=image.data, mime_type=image.mime_type)

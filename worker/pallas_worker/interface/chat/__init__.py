@@ -1,0 +1,1 @@
+"""Chat completions as OpenAI speaks them, to and from turns."""

@@ -1,0 +1,185 @@
+"""What an assistant's row has beside its words: the tools that the model has called, and what its provider needs again.
+
+Pure. Knows the shape of chat completions' `tool_calls` and of the field `pallas`; must not know agents, nor which
+provider reads what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from pallas_worker.interface.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_CALLS = 128
+"""Calls of one row."""
+MAX_ARGUMENTS = 1024**2
+"""Characters of one call's arguments."""
+MAX_DEPTH = 64
+"""How deep arguments may be nested."""
+MAX_NAME = 256
+"""Characters of a call's id, or of a tool's name."""
+MAX_CHANNELS = 16
+MAX_STATE = 4 * 1024**2
+"""Characters of all that `pallas` keeps for a provider."""
+MAX_BLOCKS = 1000
+"""Texts of one channel."""
+
+
+class ToolCall(NamedTuple):
+    """One tool call of a model."""
+
+    id: str
+    name: str
+    """As the agent lists the tool."""
+    arguments: Mapping[str, object]
+
+
+class Calls(NamedTuple):
+    """The calls of a row without those that are malformed."""
+
+    calls: tuple[ToolCall, ...] = ()
+    reason: str | None = None
+    """What is wrong with the first that is left out."""
+
+
+def readable_calls(value: object) -> Calls:
+    """The calls of a row; None for no such field, or one that is null."""
+    if value is None:
+        return Calls()
+    if not isinstance(value, list):
+        return Calls((), f"tool_calls must be a list of objects, not {type(value).__name__}")
+    calls: dict[str, ToolCall] = {}
+    reason: str | None = None
+    for index, entry in enumerate(value[:MAX_CALLS]):
+        try:
+            call = _parse_call(entry, f"tool_calls[{index}]")
+        except ArgumentError as error:
+            reason = reason or str(error)
+            continue
+        if call.id in calls:
+            reason = reason or f"tool_calls[{index}].id is that of another call of this row"
+        else:
+            calls[call.id] = call
+    if len(value) > MAX_CALLS:
+        reason = reason or f"tool_calls has {len(value)} calls; {MAX_CALLS} are allowed in one message"
+    return Calls(tuple(calls.values()), reason)
+
+
+def parse_call_id(value: object, where: str) -> str:
+    """The id of a call.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    return _parse_name(value, where)
+
+
+def parse_channels(value: object) -> dict[str, tuple[str, ...]]:
+    """What the field `pallas` of a row keeps for the provider: texts by channel, in their order.
+
+    Raises:
+        ArgumentError: it is not what the end of a turn says; of such a field nothing is used.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ArgumentError("pallas must be an object")
+    channels = value.get("channels")
+    if channels is None:
+        return {}
+    if not isinstance(channels, Mapping) or len(channels) > MAX_CHANNELS:
+        raise ArgumentError(f"pallas.channels must be an object of at most {MAX_CHANNELS} lists of strings")
+    found = {}
+    left = MAX_STATE
+    for name, texts in channels.items():
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ArgumentError(f"pallas.channels.{str(name)[:80]} must be a list of strings")
+        left -= sum(map(len, texts))
+        if left < 0 or len(texts) > MAX_BLOCKS:
+            raise ArgumentError(
+                f"pallas.channels.{str(name)[:80]} is too large: {MAX_BLOCKS} strings are allowed, and "
+                f"{MAX_STATE // 1024**2} Mi characters in one row"
+            )
+        found[str(name)] = tuple(texts)
+    return found
+
+
+def parse_object(text: str, where: str) -> dict[str, object]:
+    """A JSON object that can be sent on as it is: finite numbers, whole characters, no bottomless nesting.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        # Half of a surrogate pair passes as JSON and cannot be encoded.
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise _too_deep(where) from None
+    except ValueError as error:
+        raise ArgumentError(f"{where} is not JSON: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        raise ArgumentError(f"{where} must be a JSON object")
+    if _depth(value) > MAX_DEPTH:
+        raise _too_deep(where)
+    return value
+
+
+def _parse_call(entry: object, where: str) -> ToolCall:
+    if not isinstance(entry, Mapping):
+        raise ArgumentError(f"{where} must be an object with id, type and function")
+    id_ = _parse_name(entry.get("id"), f"{where}.id")
+    if entry.get("type", "function") != "function":
+        raise ArgumentError(f'{where}.type must be "function"')
+    function = entry.get("function")
+    if not isinstance(function, Mapping):
+        raise ArgumentError(f"{where}.function must be an object with name and arguments")
+    name = _parse_name(function.get("name"), f"{where}.function.name")
+    arguments = function.get("arguments")
+    where = f"{where}.function.arguments"
+    if arguments is None or arguments == "":  # so some models call what takes none
+        return ToolCall(id_, name, {})
+    if not isinstance(arguments, str):
+        raise ArgumentError(f"{where} must be a string with a JSON object in it")
+    if len(arguments) > MAX_ARGUMENTS:
+        raise ArgumentError(f"{where} is too large: it may have {MAX_ARGUMENTS // 1024**2} Mi characters")
+    return ToolCall(id_, name, parse_object(arguments, where))
+
+
+def _parse_name(value: object, where: str) -> str:
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME:
+        raise ArgumentError(f"{where} must be a string of 1 to {MAX_NAME} characters")
+    if not value.isprintable():
+        raise ArgumentError(f"{where} has characters that cannot be printed")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _too_deep(where: str) -> ArgumentError:
+    return ArgumentError(f"{where} is nested too deep: {MAX_DEPTH} levels are allowed")
+
+
+def _depth(value: object) -> int:
+    """How many levels a value has, counted no further than one too many."""
+    depth = 0
+    level = [value]
+    while level and depth <= MAX_DEPTH:
+        level = [inner for outer in level for inner in _inside(outer)]
+        depth += bool(level)
+    return depth
+
+
+def _inside(value: object) -> Iterator[object]:
+    """The containers in a container; a container has at least the level of itself."""
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
