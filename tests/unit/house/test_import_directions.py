@@ -110,7 +110,9 @@ ROOMS = {
     "pallas_worker.agent": (
         ". agent.messages agent.models downstreams fastagent fastagent.streams interface"
     ),
-    "pallas_worker.calls": ". agent agent.messages agent.models downstreams fastagent interface telemetry",
+    "pallas_worker.calls": (
+        ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface telemetry"
+    ),
     "pallas_worker.http": "calls downstreams health interface telemetry",
     "pallas_worker.process": (
         ". agent agent.models calls downstreams fastagent health http interface link process.user_module "

@@ -42,6 +42,7 @@ from pallas_worker.fastagent.guard import guard_tools
 from pallas_worker.fastagent.implicit_sources import settle_subagents
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
+from pallas_worker.fastagent.streams.pacing import pace_streams
 from pallas_worker.fastagent.streams.tap import tap_streams
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     use_own_aggregator()
     guard_tools()
     tap_streams()
+    pace_streams()
     refuse_elicitation()
     turn_sampling_off(settings_of(fast))
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")

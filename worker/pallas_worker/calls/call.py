@@ -22,6 +22,7 @@ from pallas_worker.agent.progress import Progress
 from pallas_worker.calls.spoken import Spoken
 from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
+from pallas_worker.fastagent.streams.pacing import pace
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
 from pallas_worker.interface.turn import TurnResult
 from pallas_worker.redact import known, redact
@@ -175,6 +176,7 @@ class Calls:
                 spoken.speakers = instance.speakers
                 history, message = conversation(request, self._vision)
                 instance.load_history(history)
+                await pace().step()  # of many calls at a time, the requests are made one by one
                 try:
                     answer = await instance.generate(message, progress)
                 finally:

@@ -168,6 +168,7 @@ _PROVIDERS = "fast_agent.llm.provider"
 _PROVIDERS_CLIENTS = (
     (f"{_PROVIDERS}.openai.llm_openai", f"{_PROVIDERS}.openai.llm_openai", "DefaultAioHttpClient"),
     (f"{_PROVIDERS}.openai.responses", f"{_PROVIDERS}.openai.responses", "DefaultAioHttpClient"),
+    (f"{_PROVIDERS}.openai.responses_websocket", "openai._base_client", "AsyncHttpxClientWrapper"),
     (f"{_PROVIDERS}.openai.codex_responses", f"{_PROVIDERS}.openai.codex_responses", "DefaultAioHttpClient"),
     (f"{_PROVIDERS}.anthropic.llm_anthropic", "anthropic._base_client", "AsyncHttpxClientWrapper"),
 )
