@@ -26,6 +26,7 @@ WORKER_METRICS: Mapping[str, tuple[str, frozenset[str]]] = {
     "pallas_send_message_duration_seconds": ("histogram", frozenset({"agent"})),
     "pallas_llm_turns": ("counter", frozenset({"agent", "model"})),
     "pallas_llm_tokens": ("counter", frozenset({"agent", "model", "kind"})),
+    "pallas_model_tool_calls": ("counter", frozenset({"agent", "server", "outcome"})),
     "pallas_refused_tool_calls": ("counter", frozenset({"agent"})),
     "pallas_tool_calls": ("counter", frozenset({"agent", "server", "operation", "outcome"})),
     "pallas_tool_call_duration_seconds": ("histogram", frozenset({"agent", "server", "operation"})),

@@ -106,9 +106,10 @@ ROOMS = {
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
     "pallas_worker.fastagent.streams": "fastagent",
+    "pallas_worker.fastagent.tools": "fastagent interface telemetry",
     "pallas_worker.process.user_module": "fastagent interface",
     "pallas_worker.agent": (
-        ". agent.messages agent.models downstreams fastagent fastagent.streams interface"
+        ". agent.messages agent.models downstreams fastagent fastagent.streams fastagent.tools interface"
     ),
     "pallas_worker.calls": (
         ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface telemetry"
@@ -133,7 +134,11 @@ NEVER = {
 }
 """Package → libraries that have no place there."""
 
-FASTAGENT_PRIVATE = {"pallas_worker.fastagent", "pallas_worker.fastagent.streams"}
+FASTAGENT_PRIVATE = {
+    "pallas_worker.fastagent",
+    "pallas_worker.fastagent.streams",
+    "pallas_worker.fastagent.tools",
+}
 """The only rooms whose files may touch names of fast-agent that begin with an underscore."""
 
 PURE = {

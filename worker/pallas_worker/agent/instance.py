@@ -15,6 +15,7 @@ from fast_agent.types import LlmStopReason, RequestParams
 from pallas_worker.agent.failed_models import FailedModels
 from pallas_worker.agent.messages.rows import exchange_rows, turn_rows
 from pallas_worker.agent.models.agent_kinds import (
+    may_be_held,
     messages_for,
     models_needed,
     own_turn,
@@ -26,17 +27,21 @@ from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
 from pallas_worker.agent.usage import turn_of
 from pallas_worker.fastagent.application import host_of
-from pallas_worker.interface.errors import CallError
+from pallas_worker.fastagent.tools.guard import TurnHeld, may_hold
+from pallas_worker.fastagent.tools.resume import pending_in, resume
+from pallas_worker.fastagent.tools.rules import check_patterns
+from pallas_worker.interface.errors import ArgumentError, CallError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from fast_agent.types import PromptMessageExtended
 
     from pallas_worker.agent.progress import Progress
     from pallas_worker.downstreams.reachability import Attachments
+    from pallas_worker.fastagent.tools.running import Counts
     from pallas_worker.interface.history import Row
-    from pallas_worker.interface.turn import ModelUsage
+    from pallas_worker.interface.turn import ModelUsage, TurnRequest
 
 LISTING_TIMEOUT = 2.0
 """Seconds in which an agent says which tools it has."""
@@ -52,11 +57,12 @@ class Instance:
         self._agents = agents
         self._history: list[PromptMessageExtended] = []
         self._attachments = attachments
+        self._held = False
 
     @property
-    def refused_calls(self) -> int:
-        """How many tool calls of its models were refused so far."""
-        return self._attachments.refused_calls
+    def tool_calls(self) -> Counts:
+        """How many tool calls of its models there were so far, by server and outcome."""
+        return self._attachments.tool_calls
 
     @property
     def speakers(self) -> frozenset[str]:
@@ -86,17 +92,61 @@ class Instance:
                     found[name] = [str(tool.name) for tool in (await agent.list_tools()).tools]
         return found
 
+    async def check_tools(self, request: TurnRequest) -> None:
+        """Make sure that the tools which the request names are there: a mistake must not let others run.
+
+        Raises:
+            ArgumentError: one of them is no tool of any of the agents.
+        """
+        if request.tools_allowlist is None and not request.hold:
+            return
+        tools = {tool for names in (await self.tool_names()).values() for tool in names}
+        unreachable = self._attachments.unreachable
+        check_patterns("tools_allowlist", request.tools_allowlist or (), tools, unreachable)
+        check_patterns("hold", request.hold, tools, unreachable)
+
     async def generate(self, message: PromptMessageExtended, progress: Progress) -> PromptMessageExtended:
         """The agent's answer to `message`, after all its turns and tool calls.
 
         Raises:
             CallError: the LLM could not be asked, or gave no answer.
         """
+        messages = messages_for(self._kind, self._history, message)
+        holdable = self._agent if may_be_held(self._kind) else None
+        with may_hold(holdable):
+            return await self._answer(lambda params: self._agent.generate(messages, params), progress)
+
+    async def resume(self, progress: Progress) -> PromptMessageExtended:
+        """The agent's answer after the calls that its history ends with, which run now; see `held`.
+
+        Raises:
+            ArgumentError: the history does not end with calls, or the agent is of a kind that cannot be taken up.
+            CallError: as `generate`.
+        """
+        if not may_be_held(self._kind):
+            raise ArgumentError(
+                "a turn of this agent cannot be taken up: others answer in its place", "resume"
+            )
+        pending, given = pending_in(self._history)
+        self._agent.load_message_history(self._history[: -1 if given else None])
+        return await self._answer(lambda params: resume(self._agent, pending, given, params), progress)
+
+    @property
+    def held(self) -> bool:
+        """Whether the turn has ended before tool calls: the answer is the message with them, none of which has run."""
+        return self._held
+
+    async def _answer(
+        self, ask: Callable[[RequestParams], Awaitable[PromptMessageExtended]], progress: Progress
+    ) -> PromptMessageExtended:
         params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
         try:
             outages = FailedModels(self._agents, models_needed(self._name, self._kind, self._agents))
-            messages = messages_for(self._kind, self._history, message)
-            answer: PromptMessageExtended = await self._agent.generate(messages, params)
+            answer = await ask(params)
+        except TurnHeld:
+            self._held = True
+            pending: PromptMessageExtended = self._agent.last_turn_messages[-1]
+            return pending
         except Exception as error:
             # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
             status = getattr(error, "status_code", None)

@@ -38,12 +38,12 @@ from pallas_worker.downstreams.settings import (
 from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
 from pallas_worker.fastagent.application import make_instance, runtime_of, settings_of
 from pallas_worker.fastagent.client_features import refuse_elicitation, turn_sampling_off
-from pallas_worker.fastagent.guard import guard_tools
 from pallas_worker.fastagent.implicit_sources import settle_subagents
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
 from pallas_worker.fastagent.streams.pacing import pace_streams
 from pallas_worker.fastagent.streams.tap import tap_streams
+from pallas_worker.fastagent.tools.guard import guard_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence

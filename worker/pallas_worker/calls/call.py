@@ -176,9 +176,12 @@ class Calls:
                 spoken.speakers = instance.speakers
                 history, message = conversation(request, self._vision)
                 instance.load_history(history)
+                await instance.check_tools(request)
                 await pace().step()  # of many calls at a time, the requests are made one by one
                 try:
-                    answer = await instance.generate(message, progress)
+                    answer = await (
+                        instance.resume(progress) if request.resume else instance.generate(message, progress)
+                    )
                 finally:
                     await progress.close()
                 content = result_content(instance.turn_behind(answer), answer)
@@ -187,6 +190,7 @@ class Calls:
                     content=content,
                     rows=instance.rows(message, answer, request.history.rows),
                     usage=instance.turns(),
+                    finish_reason="tool_calls" if instance.held else "stop",
                 )
 
     def _report_failure(self, error: Exception, bearer: str | None) -> None:
@@ -199,7 +203,8 @@ class Calls:
             self._model_called(failure)
 
     def _count(self, instance: Instance) -> None:
-        metrics.count_refused_tool_calls(self._agent, instance.refused_calls)
+        for (server, outcome), n in instance.tool_calls.items():
+            metrics.count_model_tool_calls(self._agent, server, outcome, n)
         for turn in instance.turns():
             metrics.count_llm_turn(self._agent, turn.model)
             for kind, n in turn.tokens.items():

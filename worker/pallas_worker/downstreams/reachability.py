@@ -6,6 +6,7 @@ Knows time. Must not know how a server is talked to.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,7 @@ class Attachments:
     """The servers that the instance has to do without, and why."""
     sampled: list[Any] = field(default_factory=list)
     """The usage of the LLMs that servers have asked, as fast-agent accumulates it."""
-    refused_calls: int = 0
-    """How many tool calls of its models were not run, since the agent that called has no such tool."""
+    tool_calls: Counter[tuple[str, Any]] = field(default_factory=Counter)
+    """The tool calls of its models, by server and outcome; see `fastagent.tools.running`."""
     aggregators: list[Any] = field(default_factory=list)
     """fast-agent's connections, one for each agent that has any: what has to be closed."""

@@ -17,6 +17,8 @@ from fast_agent import config, paths
 from fast_agent.agents import mcp_agent
 from fast_agent.agents.mcp_agent import McpAgent
 from fast_agent.agents.tool_agent import ToolAgent
+from fast_agent.agents.tool_runner import ToolRunner
+from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.llm.fastagent_llm import FastAgentLLM
@@ -28,17 +30,25 @@ from fast_agent.skills import registry as skill_registry
 from fast_agent.skills import scope as skill_scope
 from mcp.client.session import ClientSession
 
-from pallas_worker.fastagent.guard import GUARDED
 from pallas_worker.interface.errors import AgentError
 
 if TYPE_CHECKING:
     from fast_agent.config import Settings
     from fast_agent.core.fastagent import AgentInstance
 
+_RUN_TOOLS = (ToolAgent, McpAgent, AgentsAsToolsAgent)
+
 VERSION = metadata.version("fast-agent-mcp")
 
 _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
-    *((owner, "run_tools", ("request", "request_params")) for owner in GUARDED),
+    *((owner, "run_tools", ("request", "request_params")) for owner in _RUN_TOOLS),
+    *((owner, "call_tool", ("name", "arguments", "tool_use_id")) for owner in _RUN_TOOLS),
+    (AgentsAsToolsAgent, "_run_child_tool_clone", ("correlation_id",)),
+    (ToolAgent, "_tool_runner_llm_step", ("messages", "request_params", "tools")),
+    (ToolAgent, "_build_tool_runner_hooks", ("request_params",)),
+    (ToolRunner, "__init__", ("agent", "messages", "request_params", "hooks")),
+    (ToolRunner, "_ensure_tool_response_staged", ()),
+    (ToolRunner, "_consume_staged_terminal_response", ()),
     (ToolAgent, "list_tools", ()),
     (
         mcp_agent,

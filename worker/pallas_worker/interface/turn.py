@@ -67,7 +67,7 @@ class Text(NamedTuple):
 
 
 class ToolCalled(NamedTuple):
-    """A model has decided to call a tool, and the call begins."""
+    """A model has decided to call a tool, and the call begins; not told of a call before which the turn ends."""
 
     agent: str
     id: str
@@ -79,13 +79,15 @@ class ToolCalled(NamedTuple):
 
 
 class ToolReturned(NamedTuple):
-    """A tool's call has ended."""
+    """A tool's call has ended, or was refused, or has broken off with the turn: one for each `ToolCalled`."""
 
     agent: str
     id: str
     server: str | None
     tool: str
     ok: bool
+    text: str = ""
+    """What it gave, cut where it is long; of a call that was refused, why."""
 
 
 class TakenBack(NamedTuple):

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pallas_worker.interface.turn import TokenKind
 
 Outcome = Literal["ok", "error"]
+ToolOutcome = Literal["ok", "error", "refused", "held"]
+"""`refused`: it was not run, and the model was told why. `held`: the turn has ended before it."""
 
 MESSAGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 """Upper bounds in seconds: from an agent without a model to a long loop."""
@@ -60,6 +62,7 @@ class _Series:
     tokens: Counter
     tool_calls: Counter
     tool_seconds: Histogram
+    model_calls: Counter
     refused_calls: Counter
     downstream_up: Gauge
     provider_up: Gauge
@@ -183,6 +186,12 @@ def make_series() -> _Series:
             ["agent", "server", "operation"],
             buckets=TOOL_BUCKETS,
         ),
+        model_calls=counter(
+            "pallas_model_tool_calls_total",
+            'Tool calls that the agent\'s models asked for, by server ("own" for tools that no server has) '
+            "and outcome (ok, error, refused, held).",
+            ["agent", "server", "outcome"],
+        ),
         refused_calls=counter(
             "pallas_refused_tool_calls_total",
             "Tool calls of the agent's models that were not run: it has no such tool, or a filter hides it.",
@@ -237,9 +246,10 @@ def observe_tool_call(agent: str, server: str, operation: str, outcome: Outcome,
     _record(lambda series: series.tool_seconds.labels(agent, server, operation).observe(seconds))
 
 
-def count_refused_tool_calls(agent: str, n: int) -> None:
-    """So many tool calls of the agent's models were refused; nothing is recorded for a number below 1."""
-    if n > 0:
+def count_model_tool_calls(agent: str, server: str, outcome: ToolOutcome, n: int) -> None:
+    """So many tool calls that the agent's models asked for had this outcome."""
+    _record(lambda series: series.model_calls.labels(agent, server, outcome).inc(n))
+    if outcome == "refused":
         _record(lambda series: series.refused_calls.labels(agent).inc(n))
 
 

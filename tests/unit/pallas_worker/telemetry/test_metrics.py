@@ -32,6 +32,7 @@ REFERENCE = {
     ("pallas_send_message_duration_seconds", "histogram", ("agent",)),
     ("pallas_llm_turns", "counter", ("agent", "model")),
     ("pallas_llm_tokens", "counter", ("agent", "kind", "model")),
+    ("pallas_model_tool_calls", "counter", ("agent", "outcome", "server")),
     ("pallas_refused_tool_calls", "counter", ("agent",)),
     ("pallas_tool_calls", "counter", ("agent", "operation", "outcome", "server")),
     ("pallas_tool_call_duration_seconds", "histogram", ("agent", "operation", "server")),

@@ -31,12 +31,17 @@ def result_content(
 
     A text before the answer is what the model says as it calls tools, or before it goes on where a provider has
     made a pause. The last text block is the answer; it is empty where the model ends without a word, unless the
-    answer is images alone. Never an empty list.
+    answer is images alone. Never an empty list. Of a turn that is held before tool calls, the message with them is
+    the answer.
 
     Args:
         turn: the messages of the turn, of both sides; a replayed history among them is passed over.
     """
-    texts = [text for message in turn if message.stop_reason in _GO_ON and (text := message.all_text())]
+    texts = [
+        text
+        for message in turn
+        if message.stop_reason in _GO_ON and message is not answer and (text := message.all_text())
+    ]
     images = [block for block in answer.content if isinstance(block, ImageContent)]
     text = answer.all_text()
     if text or texts or not images:

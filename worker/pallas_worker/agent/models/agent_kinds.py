@@ -87,6 +87,11 @@ def own_turn(answer: PromptMessageExtended, agent: Any) -> Sequence[PromptMessag
     return turn if turn and turn[-1].all_text() == answer.all_text() else ()
 
 
+def may_be_held(kind: AgentType | None) -> bool:
+    """Whether a turn of an agent of this kind can end before a tool call, and go on from there: it is its own loop."""
+    return kind not in _PASS_ON and kind not in _PLAN
+
+
 def turn_behind(answer: PromptMessageExtended, agent: Any) -> Sequence[PromptMessageExtended]:
     """The messages of the turn that an agent's answer ends: its own, or that of the agent whose answer it hands on.
 

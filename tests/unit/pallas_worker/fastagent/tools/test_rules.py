@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_worker.fastagent.tool_calls import LONGEST_NAME, MOST_NAMES, refusal, resolve_name
+from pallas_worker.fastagent.tools.rules import LONGEST_NAME, MOST_NAMES, refusal, resolve_name
 
 LISTED = ("tools__echo", "others__echo", "tools__add", "read", "agent__child")
 

@@ -1,0 +1,265 @@
+"""What every tool call of a model passes before it runs: of each agent of an instance, and of each kind of tool.
+
+Knows fast-agent's agents; must not know why a call is refused or held: that is in `rules`. Sampling is no tool call.
+
+fast-agent has no single place that all calls go through. `run_tools` gets those of one message together and is where
+they are judged: `call_tool` never sees a call of a child agent, and hooks of the tool loop miss what subagents do. The
+beginning and the end of each call are seen at `call_tool`, and at the method that runs a child.
+"""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from fast_agent.agents import mcp_agent
+from fast_agent.agents.mcp_agent import McpAgent
+from fast_agent.agents.tool_agent import ToolAgent
+from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
+from fast_agent.types import PromptMessageExtended
+from mcp_types import CallToolResult, TextContent
+
+from pallas_common.logs.setup import get_logger
+from pallas_worker.fastagent.current_call import current_call
+from pallas_worker.fastagent.tools.rules import (
+    Hold,
+    Patterns,
+    PendingCall,
+    Refuse,
+    judge,
+    resolve_name,
+)
+from pallas_worker.fastagent.tools.running import Counts, RunningCall, count
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from fast_agent.types import RequestParams
+    from mcp import Tool
+    from mcp_types import CallToolRequest
+
+    from pallas_worker.fastagent.tools.rules import Verdict
+    from pallas_worker.interface.turn import TurnEvent
+
+    type Method = Callable[..., Awaitable[Any]]
+
+GUARDED: tuple[type[Any], ...] = (ToolAgent, McpAgent, AgentsAsToolsAgent)
+"""The classes that run tools; each has methods of its own for it, which may call its parent's."""
+
+_log = get_logger("pallas.worker.fastagent")
+_passed: ContextVar[dict[str, tuple[CallToolRequest, RunningCall]]] = ContextVar("passed", default={})  # noqa: B039
+"""The calls that have been let through and run, of the innermost message, by id; it is replaced, never changed.
+
+Each call is judged once, however many of those methods it goes through.
+"""
+_holding: ContextVar[tuple[Any, PromptMessageExtended | None] | None] = ContextVar("holding", default=None)
+"""The agent whose calls can be held, and a message of its whose calls need not be held any more."""
+
+
+class TurnHeld(BaseException):
+    """The turn ends before the tool calls of its last message, none of which has run.
+
+    It is no `Exception`: fast-agent would make a tool's result of that, and go on.
+    """
+
+
+@contextmanager
+def may_hold(agent: Any, approved: PromptMessageExtended | None = None) -> Iterator[None]:
+    """Within the block, the turn can end before a tool call of `agent`: then `TurnHeld` comes out of it. None: never.
+
+    Calls of other agents, those that `agent` calls for example, are refused instead: a turn that has ended inside a
+    tool could not be taken up. The calls of the message `approved` are not held.
+    """
+    token = _holding.set((agent, approved))
+    try:
+        yield
+    finally:
+        _holding.reset(token)
+
+
+def guard_tools() -> None:
+    """Put the guard before the tools of all agents that this process makes; again, it does nothing more."""
+    for owner in GUARDED:
+        _wrap(owner, "run_tools", _guarded)
+        _wrap(owner, "call_tool", _followed)
+    _wrap(AgentsAsToolsAgent, "_run_child_tool_clone", _followed_child)
+    _wrap(ToolAgent, "_tool_runner_llm_step", _with_allowed_tools)
+    mcp_agent.__dict__["build_mcp_tool_route"] = _route_as_named
+
+
+def _wrap(owner: type[Any], name: str, wrapped: Callable[[Method], Method]) -> None:
+    method = vars(owner)[name]
+    if not hasattr(method, "__wrapped__"):
+        setattr(owner, name, wrapped(method))
+
+
+_build_route: Any = getattr(mcp_agent, "build_mcp_tool_route", None)
+
+
+@functools.wraps(_build_route)
+def _route_as_named(*, is_filesystem_runtime_tool: bool, **request: Any) -> Any:
+    """Let a file tool of the agent's own run when the model names it.
+
+    fast-agent would run any server's tool of that name in its place, also one that a filter hides.
+    """
+    del is_filesystem_runtime_tool
+    return _build_route(**request, is_filesystem_runtime_tool=False)
+
+
+def _with_allowed_tools(step: Method) -> Method:
+    """Tell a model of no tool that it may not call in this turn."""
+
+    @functools.wraps(step)
+    async def llm_step(
+        agent: ToolAgent,
+        messages: list[PromptMessageExtended],
+        request_params: RequestParams | None = None,
+        tools: list[Tool] | None = None,
+    ) -> Any:
+        allowed = _allowed()
+        if allowed is not None and tools is not None:
+            tools = [tool for tool in tools if allowed.match(tool.name)]
+        return await step(agent, messages, request_params=request_params, tools=tools)
+
+    return llm_step
+
+
+def _guarded(run: Method) -> Method:
+    @functools.wraps(run)
+    async def run_tools(
+        agent: ToolAgent, request: PromptMessageExtended, request_params: RequestParams | None = None
+    ) -> PromptMessageExtended:
+        calls = request.tool_calls or {}
+        passed = _passed.get()
+        if all(id_ in passed and passed[id_][0] is call for id_, call in calls.items()):
+            return await run(agent, request, request_params)  # type: ignore[no-any-return]
+        judged = await _judged(agent, request)
+        tell, counts = _teller(), _counts(agent)
+        held = [call for _, call, verdict in judged if isinstance(verdict, Hold)]
+        if held:
+            for call in held:
+                count(counts, call, "held")
+            raise TurnHeld
+        allowed, refused = {}, {}
+        running = {}
+        for asked, call, verdict in judged:
+            one = RunningCall(call, tell, counts)
+            if isinstance(verdict, Refuse):
+                refused[call.id] = _error(agent, verdict.reason)
+                one.end(refused[call.id], "refused")
+            else:
+                allowed[call.id] = asked
+                running[call.id] = (asked, one)
+        if not allowed:
+            return PromptMessageExtended(role="user", tool_results=refused)
+        token = _passed.set(running)
+        results: dict[str, CallToolResult] = {}
+        try:
+            message: PromptMessageExtended = await run(
+                agent, request.model_copy(update={"tool_calls": allowed}), request_params
+            )
+            results = message.tool_results or {}
+        finally:
+            _passed.reset(token)
+            for id_, (_, one) in running.items():
+                one.end(results.get(id_))
+        if refused:
+            results = results | refused
+            message.tool_results = {id_: results[id_] for id_ in calls if id_ in results}
+        return message
+
+    return run_tools
+
+
+def _followed(call_tool: Method) -> Method:
+    @functools.wraps(call_tool)
+    async def followed(
+        agent: ToolAgent,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        tool_use_id: str | None = None,
+        **options: Any,
+    ) -> CallToolResult:
+        def act() -> Awaitable[CallToolResult]:
+            return call_tool(agent, name, arguments, tool_use_id, **options)
+
+        return await _follow(agent, tool_use_id, act)
+
+    return followed
+
+
+def _followed_child(run_child: Method) -> Method:
+    @functools.wraps(run_child)
+    async def followed(agent: AgentsAsToolsAgent, *, correlation_id: str, **call: Any) -> CallToolResult:
+        return await _follow(
+            agent, correlation_id, lambda: run_child(agent, correlation_id=correlation_id, **call)
+        )
+
+    return followed
+
+
+async def _follow(
+    agent: ToolAgent, id_: str | None, act: Callable[[], Awaitable[CallToolResult]]
+) -> CallToolResult:
+    """Run what may be one of the calls that have been let through; a tool may call tools of its agent itself."""
+    _, one = _passed.get().get(id_ or "", (None, None))
+    return await (one.run(act) if one is not None and one.call.agent == agent.name else act())
+
+
+async def _judged(
+    agent: ToolAgent, request: PromptMessageExtended
+) -> Sequence[tuple[CallToolRequest, PendingCall, Verdict]]:
+    """The calls of a message under the names that the agent's tools have, and what becomes of each."""
+    allowed = _allowed()
+    tools = (await agent.list_tools()).tools
+    available = [tool.name for tool in tools if allowed is None or allowed.match(tool.name)]
+    current = current_call()
+    holding = _holding.get()
+    approved = holding is not None and holding[1] is request
+    hold = Patterns(() if current is None or approved else current.request.hold)
+    connections = getattr(agent, "aggregator", None)
+    catalog = connections.tool_catalog() if connections is not None else None
+    judged = []
+    for id_, asked in (request.tool_calls or {}).items():
+        name = resolve_name(asked.params.name, available) or asked.params.name
+        call = PendingCall(
+            agent=agent.name,
+            id=id_,
+            server=None if catalog is None else getattr(catalog.namespaced_tool(name), "server_name", None),
+            tool=name,
+            arguments=asked.params.arguments or {},
+            available=available,
+            hold=hold,
+            can_wait=holding is not None and holding[0] is agent and not _passed.get(),
+        )
+        if name != asked.params.name:
+            asked = asked.model_copy(update={"params": asked.params.model_copy(update={"name": name})})
+        judged.append((asked, call, await judge(call)))
+    return judged
+
+
+def _allowed() -> Patterns | None:
+    """The tools that this turn is limited to; None where it is not."""
+    current = current_call()
+    if current is None or current.request.tools_allowlist is None:
+        return None
+    return Patterns(current.request.tools_allowlist)
+
+
+def _teller() -> Callable[[TurnEvent], None]:
+    current = current_call()
+    return current.tell if current is not None else lambda _: None
+
+
+def _counts(agent: ToolAgent) -> Counts:
+    """Where the instance counts."""
+    attachments = getattr(agent.context, "pallas_attachments", None)
+    return attachments.tool_calls if attachments is not None else Counts()
+
+
+def _error(agent: ToolAgent, reason: str) -> CallToolResult:
+    """The result that the model gets for a call that does not run."""
+    _log.warning(f"{agent.name}: {reason}")
+    return CallToolResult(content=[TextContent(type="text", text=reason)], is_error=True)
