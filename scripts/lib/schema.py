@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, WholeNumber
+from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
 from pallas_registry.deployment.agent_entry import KEYS
 from pallas_registry.deployment.agents_file import KEYS as DEPLOYMENT_KEYS
 from pallas_registry.deployment.model import Agent, Deployment
@@ -117,6 +117,8 @@ def _value(rule: Rule) -> Schema:
             return {"anyOf": [{"type": "integer", "minimum": minimum}, {"type": "string", "pattern": size}]}
         case Choice(words):
             return {"enum": list(words)}
+        case Truth():
+            return {"type": "boolean"}
 
 
 def _described(

@@ -44,6 +44,8 @@ def test_the_defaults_are_those_of_the_code() -> None:
     for field in fields(Agent):
         if isinstance(field.default, str | float | int):
             shown = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+            if isinstance(field.default, bool):
+                shown = shown.lower()
             assert default(field.name) == f"`{shown}`", field.name
         elif field.default is MISSING and field.default_factory is MISSING and field.name == "port":
             assert default(field.name) == "required"

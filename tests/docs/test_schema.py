@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, WholeNumber
+from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
 from pallas_registry.deployment.agent_entry import Look
 from pallas_registry.deployment.agents_file import parse_deployment
 from support.repository import ROOT
@@ -69,6 +69,8 @@ def values() -> st.SearchStrategy[dict[str, object]]:
                 of[name] = st.sampled_from([minimum, minimum / 2, minimum + 0.5, 60, 0])
             case Choice(words):
                 of[name] = st.sampled_from([*words, "sometimes"])
+            case Truth():
+                of[name] = st.sampled_from([True, False, "true", 1])
             case Size(minimum):
                 sizes = [minimum, minimum - 1, "none", "512MiB", "2 GB", "1.5gib", "512M", "much"]
                 of[name] = st.sampled_from(sizes)

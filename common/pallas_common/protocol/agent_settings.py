@@ -47,7 +47,11 @@ class Choice(NamedTuple):
     words: tuple[str, ...]
 
 
-type Rule = WholeNumber | Seconds | Size | Choice
+class Truth(NamedTuple):
+    """True or false."""
+
+
+type Rule = WholeNumber | Seconds | Size | Choice | Truth
 
 
 def on_change(effect: Effect) -> Mapping[str, object]:
@@ -91,6 +95,8 @@ class AgentSettings:
     """Bytes that a worker may take, None if that is not limited. One that has just started takes 3/4 of the minimum."""
     slow_after: float = field(default=SLOW_AFTER, metadata=setting(Seconds(0.01), "respawn"))
     """Beyond which a health probe counts as slow."""
+    overrides: bool = field(default=False, metadata=setting(Truth(), "respawn"))
+    """Whether every caller may override the agent's instruction and model for a turn."""
 
 
 RULES: Mapping[str, Rule] = {each.name: each.metadata["rule"] for each in fields(AgentSettings)}

@@ -53,6 +53,8 @@ class WorkerSpec(AgentSettings):
 
     agent: str
     source: AgentSource
+    key: str | None = field(default=None, repr=False)
+    """Of this start: who shows it may override what the agent's definition says; nobody can where there is none."""
     title: str
     description: str
     version: str

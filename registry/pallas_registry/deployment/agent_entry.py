@@ -16,6 +16,7 @@ from pallas_common.protocol.agent_settings import (
     Rule,
     Seconds,
     Size,
+    Truth,
     WholeNumber,
     effects,
 )
@@ -151,6 +152,8 @@ def _setting(fields: Fields, key: str, rule: Rule, inherited: object) -> object:
             value = fields.seconds(key, minimum)
         case Choice(words):
             value = fields.choice(key, words)
+        case Truth():
+            value = fields.truth(key)
         case Size(minimum):
             if fields.says_none(key):
                 return None

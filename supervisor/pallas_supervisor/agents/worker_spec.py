@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,7 @@ def worker_spec(
     directory: str,
     metrics: tuple[str, str],
     listener_outlives: bool = False,
+    key: str | None = None,
 ) -> WorkerSpec:
     """What the worker of this start of an agent is passed.
 
@@ -62,6 +64,7 @@ def worker_spec(
         directory: the worker's working directory.
         metrics: directory and slot in which it counts.
         listener_outlives: the service manager holds the listening socket, too.
+        key: what callers of this start show who may override the agent's definition.
     """
     deployment = configuration.deployment
     agent = deployment.agents[name]
@@ -70,6 +73,7 @@ def worker_spec(
     return WorkerSpec(
         agent=name,
         source=agent.source,
+        key=key,
         title=agent.title,
         description=agent.description,
         version=deployment.version,
@@ -141,6 +145,7 @@ class StartPreparation:
             directory=self._directory,
             metrics=(str(store.directory), store.slot(name, generation)),
             listener_outlives=self._outlives(taken.deployment.agents[name].port),
+            key=secrets.token_urlsafe(32),
         )
         # The files may have changed since the last start, and each agent has an environment of its own.
         await asyncio.to_thread(self._learn_secrets, spec.environment)

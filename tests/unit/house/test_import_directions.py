@@ -114,7 +114,8 @@ ROOMS = {
     "pallas_worker.calls": (
         ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface telemetry"
     ),
-    "pallas_worker.http": "calls downstreams health interface telemetry",
+    "pallas_worker.http.chat": "calls downstreams interface interface.chat telemetry",
+    "pallas_worker.http": "calls downstreams health http.chat interface telemetry",
     "pallas_worker.process": (
         ". agent agent.models calls downstreams fastagent health http interface link process.user_module "
         "telemetry"

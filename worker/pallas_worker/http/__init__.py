@@ -1,1 +1,1 @@
-"""The worker's port: MCP, metrics, liveness."""
+"""The worker's port: MCP, chat completions, metrics, liveness."""

@@ -1,4 +1,4 @@
-"""The HTTP face of a worker: MCP at `/mcp` through the SDK's low-level server, `/metrics` and `/livez`.
+"""The HTTP face of a worker: MCP at `/mcp` by the SDK's low-level server, chat completions at `/v1`, metrics, liveness.
 
 Knows MCP and HTTP; must not know fast-agent. Answers carry neither tracebacks nor secrets.
 """
@@ -33,6 +33,9 @@ from pallas_common.metrics.agent_info import agent_families
 from pallas_worker.calls.call import Caller
 from pallas_worker.downstreams.bearer import inbound_bearer
 from pallas_worker.health.assessment import health_document
+from pallas_worker.http.chat.endpoint import PATH as CHAT_PATH
+from pallas_worker.http.chat.endpoint import ChatEndpoint
+from pallas_worker.http.chat.models import Models
 from pallas_worker.http.single_message import OneMessage
 from pallas_worker.interface.errors import ArgumentError, FailedTurn
 from pallas_worker.interface.tools import (
@@ -74,6 +77,8 @@ class WorkerApp:
         self._prompt = history_prompt(spec.agent)
         self._max_request_bytes = spec.max_request_bytes
         self._port = spec.port
+        self._chat = ChatEndpoint(spec, calls)
+        self._models = Models(spec.agent, spec.title, spec.deployment)
         self.server: Server[dict[str, Any]] = Server(
             spec.agent,
             version=spec.version,
@@ -101,6 +106,8 @@ class WorkerApp:
                 Route("/", self._where),
                 Route("/metrics", self._metrics),
                 Route("/livez", _livez),
+                Route(CHAT_PATH, self._chat),
+                *self._models.routes(),
             ],
         )
         hosts = Hosts(allowed_hosts)
@@ -108,7 +115,10 @@ class WorkerApp:
 
     async def _where(self, _request: Request) -> Response:
         """For a browser that opens the port's root."""
-        return PlainTextResponse(f"MCP endpoint of {self.server.name}: {PATH}\n")
+        return PlainTextResponse(
+            f"MCP endpoint of {self.server.name}: {PATH}\n"
+            f"chat completions, with the model {self.server.name}: {CHAT_PATH}\n"
+        )
 
     async def _metrics(self, request: Request) -> Response:
         """The agent's series, as the registry port has them beside those of all others."""

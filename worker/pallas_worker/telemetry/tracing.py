@@ -24,7 +24,7 @@ from pallas_common.tracing.settings import tracing_settings
 from pallas_worker.interface.tools import GET_HEALTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import Iterator, Mapping, MutableMapping
     from contextlib import AbstractContextManager
 
     import httpx2
@@ -128,15 +128,25 @@ async def continue_trace(ctx: ServerRequestContext[Any], call_next: CallNext) ->
     The context outside is that in which the connection was accepted, and is not used.
     """
     headers = ctx.request.headers if ctx.request is not None else {}
+    with inbound_trace(headers, begins=_is_message(ctx)):
+        return await call_next(ctx)
+
+
+@contextmanager
+def inbound_trace(headers: Mapping[str, str], *, begins: bool = True) -> Iterator[None]:
+    """Inside the block, spans belong to the trace that a request's headers name.
+
+    Where they name none, it is one of its own, if such a request `begins` one.
+    """
     if "traceparent" in headers:
         outer = _W3C.extract(headers, Context())
-    elif _tracing is not None and not _is_message(ctx):
+    elif _tracing is not None and not begins:
         outer = _unsampled()
     else:
         outer = Context()
     token = contexts.attach(outer)
     try:
-        return await call_next(ctx)
+        yield
     finally:
         contexts.detach(token)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pallas_common.logs.levels import Levels
-from pallas_common.protocol.agent_settings import RULES, AgentSettings, Choice, settings_of
+from pallas_common.protocol.agent_settings import RULES, AgentSettings, Choice, Rule, Truth, settings_of
 from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
@@ -35,9 +35,18 @@ def spec(**settings: Any) -> WorkerSpec:
     )
 
 
-OTHERS: dict[str, Any] = {
-    name: rule.words[-1] if isinstance(rule, Choice) else rule.minimum + 7 for name, rule in RULES.items()
-}
+def other(rule: Rule) -> object:
+    """A value that is no setting's default."""
+    match rule:
+        case Choice(words):
+            return words[-1]
+        case Truth():
+            return True
+        case _:
+            return rule.minimum + 7
+
+
+OTHERS: dict[str, Any] = {name: other(rule) for name, rule in RULES.items()}
 """Of each setting, a value that is not its default."""
 
 

@@ -1,1 +1,1 @@
-"""Chat completions as OpenAI speaks them, to and from turns."""
+"""Chat completions as OpenAI defines them: requests checked, answers and errors put together; to and from turns."""

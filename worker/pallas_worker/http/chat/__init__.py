@@ -1,0 +1,1 @@
+"""Chat completions over HTTP: requests in, answers whole or as a stream of events."""

@@ -1,0 +1,100 @@
+"""What a client sends and when it goes away: the body of one request, and work that ends with the connection.
+
+Knows ASGI; must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pydantic_core import from_json
+from starlette.datastructures import Headers
+
+from pallas_worker.interface.chat.errors import ApiError, method_not_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from starlette.types import Receive, Scope
+
+
+class GoneError(Exception):
+    """The client has gone away."""
+
+
+class RefusedError(Exception):
+    """The request is not served, and why."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+async def read_object(scope: Scope, receive: Receive, limit: int) -> dict[str, object]:
+    """The JSON object of a POST request.
+
+    Strict JSON: neither NaN, nor half a surrogate pair, nor another encoding than UTF-8, and no great depth. Its
+    Content-Type is required, because a page of another site can send all else without asking first.
+
+    Args:
+        limit: bytes that the body may have.
+
+    Raises:
+        RefusedError: it is not such a request.
+        GoneError: the client went away.
+    """
+    headers = Headers(scope=scope)
+    if scope["method"] != "POST":
+        raise RefusedError(method_not_allowed(scope["method"], "POST"))
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        message = "the header Content-Type has to be application/json"
+        raise RefusedError(ApiError(415, message, code="unsupported_media_type"))
+    body = await _body(headers, receive, limit)
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise RefusedError(ApiError(400, f"the body is not JSON: {error}", code="invalid_json")) from None
+    if not isinstance(value, dict):
+        raise RefusedError(ApiError(400, "the body has to be a JSON object", code="invalid_json"))
+    return value
+
+
+async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
+    declared = headers.get("content-length", "0")
+    body = bytearray()
+    more = True
+    while more:
+        if len(body) > limit or (declared.isdecimal() and int(declared) > limit):
+            said = f"the body has more than {limit} bytes; the setting max_request_bytes says how many it may have"
+            raise RefusedError(ApiError(413, said, code="request_too_large"))
+        message = await receive()
+        if message["type"] != "http.request":
+            raise GoneError
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def while_there[Result](receive: Receive, work: Coroutine[None, None, Result]) -> Result:
+    """What `work` gives, which is cancelled as soon as the client goes away; its clean-up is waited for.
+
+    Raises:
+        GoneError: the client went away.
+    """
+    doing = asyncio.create_task(work)
+    gone = asyncio.create_task(_gone(receive))
+    try:
+        await asyncio.wait((doing, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise GoneError
+        return await doing
+    finally:
+        for task in (doing, gone):
+            task.cancel()
+        await asyncio.gather(doing, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

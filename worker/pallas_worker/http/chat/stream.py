@@ -1,0 +1,149 @@
+"""A turn as server-sent events: it begins with the first thing that happens, and ends with `[DONE]` or an error.
+
+Knows ASGI's messages and the events' order in time; their shapes are in `interface/chat/answers`. A reader who does not
+read is not timed here: `Connections` closes what takes nothing for a minute, and the turn ends with the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from pallas_worker.http.chat.event_queue import EventQueue
+from pallas_worker.interface.chat.answers import chunk_of, first_chunk, last_chunks, retry_chunk
+from pallas_worker.interface.chat.errors import TOO_SLOW, error_of
+from pallas_worker.interface.errors import FailedTurn
+from pallas_worker.interface.turn import Ignored, TakenBack
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+
+    from starlette.types import Send
+
+    from pallas_worker.interface.chat.answers import Head
+    from pallas_worker.interface.chat.errors import ApiError
+    from pallas_worker.interface.turn import TurnEvent, TurnResult
+
+    type Tell = Callable[[TurnEvent], None]
+    type Room = Callable[[], Awaitable[None]]
+    type RunTurn = Callable[[Tell, Room], Coroutine[None, None, TurnResult]]
+    """Runs the turn, told where to tell what happens and where to wait for room."""
+    type Respond = Callable[[ApiError, Mapping[str, str]], Awaitable[None]]
+    """Answers with an error instead of a stream, with these headers."""
+
+FIRST_WAIT = 10.0
+"""Seconds after which the response begins although nothing has happened yet: proxies give up after some 30 to 60."""
+KEEP_ALIVE = 15.0
+"""Seconds without an event after which a comment is sent."""
+
+_COMMENT = b": waiting\n\n"
+_DONE = b"data: [DONE]\n\n"
+
+
+class Stream:
+    """One response that is a stream of events.
+
+    Args:
+        ignored: what of the request nobody reads; what the turn's event says comes to it.
+        headers: of the response, beside those of every stream.
+    """
+
+    def __init__(
+        self, head: Head, ignored: list[str], headers: Mapping[str, str], send: Send, *, include_usage: bool
+    ) -> None:
+        self._head = head
+        self._ignored = ignored
+        self._headers = headers
+        self._send = send
+        self._include_usage = include_usage
+        self._begun = False
+        self._overflowed = False
+
+    async def run(self, run_turn: RunTurn, respond: Respond) -> None:
+        """Run the turn and send what happens, to its end."""
+        queue = EventQueue(self._overflow)
+        self._turn = asyncio.create_task(run_turn(queue.tell, queue.room))
+        self._turn.add_done_callback(lambda _: queue.close())
+        try:
+            ended = False
+            while not ended:
+                await queue.wait(KEEP_ALIVE if self._begun else FIRST_WAIT)
+                ended = queue.closed  # looked at before what was told until then is taken
+                await self._tell(queue.take(), waiting=not ended)
+            await self._end(respond)
+        finally:
+            self._turn.cancel()
+            await asyncio.gather(self._turn, return_exceptions=True)
+
+    def _overflow(self) -> None:
+        self._overflowed = True
+        self._turn.cancel()
+
+    async def _tell(self, events: Iterable[TurnEvent], *, waiting: bool) -> None:
+        """Send all events at once; where there are none, a comment, as long as the turn goes on."""
+        chunks = []
+        told = False
+        for event in events:
+            told = True
+            if isinstance(event, Ignored):
+                self._ignored += event.parameters
+            elif isinstance(event, TakenBack):
+                chunks.append(retry_chunk(self._head, event))
+            elif (chunk := chunk_of(self._head, event)) is not None:
+                chunks.append(chunk)
+        if chunks:
+            await self._write(_events(chunks))
+        elif waiting and not told:
+            await self._write(_COMMENT)
+
+    async def _end(self, respond: Respond) -> None:
+        try:
+            result = await self._turn
+        except FailedTurn as failed:
+            await self._fail(error_of(failed), respond)
+        except asyncio.CancelledError:
+            if not self._overflowed:
+                raise
+            await self._fail(TOO_SLOW, respond)
+        else:
+            chunks = last_chunks(self._head, result, self._ignored, include_usage=self._include_usage)
+            await self._write(_events(chunks) + _DONE, more=False)
+
+    async def _fail(self, error: ApiError, respond: Respond) -> None:
+        if self._begun:
+            await self._write(_events([error.document()]), more=False)
+        else:
+            await respond(error, ignored_header(self._ignored))
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        if not self._begun:
+            self._begun = True
+            headers = {
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-cache",
+                "X-Accel-Buffering": "no",
+                **self._headers,
+                **ignored_header(self._ignored),
+            }
+            raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+            await self._send({"type": "http.response.start", "status": 200, "headers": raw})
+            data = data if data == _COMMENT else _events([first_chunk(self._head)]) + data
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
+    """The header that names what of a request was left out; none where nothing was."""
+    names = ", ".join(dict.fromkeys(ignored))
+    return {"Pallas-Ignored": names.encode("ascii", "replace").decode()} if names else {}
+
+
+def _events(documents: Iterable[Mapping[str, object]]) -> bytes:
+    return b"".join(b"data: %s\n\n" % encoded(document) for document in documents)
+
+
+def encoded(document: Mapping[str, object]) -> bytes:
+    """The document as JSON. What agents and models say may hold anything that Python can."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=str).encode(
+        "utf-8", "replace"
+    )
