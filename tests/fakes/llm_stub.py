@@ -57,6 +57,8 @@ class Turn:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
+    reasoning: str = ""
+    """What it thinks before that: readable and, where the API has such a thing, encrypted or signed as well."""
     usage: Usage = Usage()
     delay: float = 0.0
     """Seconds before the answer begins, and again before each further piece of a streamed one."""
@@ -129,6 +131,10 @@ class LlmStub:
     def script(self, *turns: Turn) -> None:
         """Answer with these turns first, one request after another."""
         self._script = iter(turns)
+
+    def number_from(self, number: int) -> None:
+        """Name the next answer, and its tool calls, by this number, and those that follow by the next ones."""
+        self._numbers = itertools.count(number)
 
     def app(self) -> Starlette:
         """The APIs as an application."""
