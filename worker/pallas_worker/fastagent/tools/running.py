@@ -82,12 +82,13 @@ def count(counts: Counts, call: PendingCall, outcome: ToolOutcome) -> None:
 
 def told_text(result: CallToolResult | None) -> str:
     """The texts of a result, cut where they are long."""
-    room, texts = LONGEST_TEXT, []
+    texts: list[str] = []
+    length = -1
     for block in result.content if result is not None else ():
         if isinstance(block, TextContent):
-            texts.append(block.text[: room + 1])
-            room -= len(texts[-1]) + 1
-            if room < 0:
+            texts.append(block.text[: LONGEST_TEXT + 1])
+            length += len(texts[-1]) + 1
+            if length > LONGEST_TEXT:
                 break
     text = "\n".join(texts)
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

@@ -1,1 +1,0 @@
-"""JSON Schemas that answers have to fit: read with bounds, and answers checked against them."""
