@@ -62,6 +62,7 @@ _AGENT: dict[str, Schema] = {
     "description": _TEXT,
     "depends_on": {"type": "array", "items": _AGENT_NAME, "uniqueItems": True},
     "icon": {"type": "string", "minLength": 1, "maxLength": 255},
+    "output_schema": {"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]},
     "python": {"type": "string", "minLength": 1},
     "env": {
         "type": "object",

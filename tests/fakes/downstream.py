@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import ContentBlock, ImageContent, TextContent
 from starlette.responses import JSONResponse
 
 from fakes.asking import add_asking_tools
@@ -123,6 +124,7 @@ def run_downstream(
     name: str = "downstream",
     instructions: str | None = None,
     asking: bool = False,
+    pictures: bool = False,
     era: Era = "both",
     stateless: bool = False,
     json_response: bool = False,
@@ -137,7 +139,8 @@ def run_downstream(
 
     Its tools: `echo(text)`, `add(a, b)`, `fail(text)`, and `report(messages)`, which sends them as progress.
 
-    `instructions` are what it tells all clients; with `asking`, it has tools that ask the client back as well.
+    `instructions` are what it tells all clients; with `asking`, it has tools that ask the client back as well;
+    with `pictures`, `picture(data)`, whose result has texts and an image.
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
@@ -165,6 +168,19 @@ def run_downstream(
         for number, message in enumerate(messages):
             await context.report_progress(number, None, message)
         return "reported"
+
+    if pictures:
+
+        @server.tool(structured_output=False)
+        def picture(data: str) -> list[ContentBlock]:
+            """Give back the PNG between two texts."""
+            image = ImageContent(type="image", data=data, mime_type="image/png")
+            return [
+                TextContent(type="text", text="before"),
+                image,
+                TextContent(type="text", text="after"),
+                TextContent(type="text", text="end"),
+            ]
 
     if asking:
         add_asking_tools(server)

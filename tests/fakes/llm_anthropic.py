@@ -64,8 +64,15 @@ async def _stream(body: dict[str, Any], turn: Turn, number: int) -> AsyncIterato
 def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
     """The blocks of a turn as events: words of the text, tool calls with their input in two halves."""
     for index, block in enumerate(_blocks(turn, number)):
-        if block["type"] == "text":
-            empty: dict[str, Any] = {"type": "text", "text": ""}
+        if block["type"] == "thinking":
+            empty: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
+            deltas = [
+                {"type": "thinking_delta", "thinking": word}
+                for word in re.findall(r"\S+\s*", block["thinking"])
+            ]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+        elif block["type"] == "text":
+            empty = {"type": "text", "text": ""}
             words = re.findall(r"\S*\s*", block["text"])
             deltas = [{"type": "text_delta", "text": word} for word in words if word]
         else:
@@ -80,7 +87,11 @@ def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
 
 
 def _blocks(turn: Turn, number: int) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": turn.text}] if turn.text else []
+    blocks: list[dict[str, Any]] = []
+    if turn.reasoning:
+        blocks.append({"type": "thinking", "thinking": turn.reasoning, "signature": f"signed-{number}"})
+    if turn.text:
+        blocks.append({"type": "text", "text": turn.text})
     for index, call in enumerate(turn.calls):
         blocks.append(
             {

@@ -44,6 +44,8 @@ def answer(body: dict[str, Any], turn: Turn, number: int) -> Response:
     if body.get("stream"):
         return StreamingResponse(_stream(body, turn, number), media_type="text/event-stream")
     message: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
+    if turn.reasoning:
+        message["reasoning_content"] = turn.reasoning
     if turn.calls:
         message["tool_calls"] = [_call(turn, number, index) for index in range(len(turn.calls))]
     choice = {"index": 0, "message": message, "finish_reason": _finish(turn), "logprobs": None}
@@ -68,8 +70,10 @@ async def _stream(body: dict[str, Any], turn: Turn, number: int) -> AsyncIterato
 
 
 def _deltas(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
-    """The pieces of a turn: words of the text, tool calls with their arguments in two halves."""
+    """The pieces of a turn: words of the reasoning and of the text, tool calls with their arguments in two halves."""
     yield {"role": "assistant", "content": ""}
+    for word in re.findall(r"\S+\s*", turn.reasoning):
+        yield {"reasoning_content": word}
     for word in re.findall(r"\S*\s*", turn.text):
         if word:
             yield {"content": word}

@@ -57,7 +57,7 @@ async def _stream(body: dict[str, Any], turn: Turn, number: int) -> AsyncIterato
 
 
 def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
-    """The pieces of a turn: words of the text, tool calls with their arguments in one."""
+    """The pieces of a turn: words of the reasoning and of the text, tool calls with their arguments in one."""
     for index, item in enumerate(_items(turn, number)):
         place = {"output_index": index, "item_id": item["id"]}
         yield {"type": "response.output_item.added", "output_index": index, "item": _begun(item)}
@@ -69,6 +69,14 @@ def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
                 yield {"type": "response.output_text.delta", **part, "delta": word, "logprobs": []}
             yield {"type": "response.output_text.done", **part, "text": turn.text, "logprobs": []}
             yield {"type": "response.content_part.done", **part, "part": item["content"][0]}
+        elif item["type"] == "reasoning":
+            part = {**place, "summary_index": 0}
+            empty = {"type": "summary_text", "text": ""}
+            yield {"type": "response.reasoning_summary_part.added", **part, "part": empty}
+            for word in re.findall(r"\S+\s*", turn.reasoning):
+                yield {"type": "response.reasoning_summary_text.delta", **part, "delta": word}
+            yield {"type": "response.reasoning_summary_text.done", **part, "text": turn.reasoning}
+            yield {"type": "response.reasoning_summary_part.done", **part, "part": item["summary"][0]}
         else:
             told = {"name": item["name"], "arguments": item["arguments"]}
             yield {
@@ -81,12 +89,23 @@ def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    begun: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
+    empty: dict[str, dict[str, Any]] = {"message": {"content": []}, "reasoning": {"summary": []}}
+    begun = empty.get(item["type"], {"arguments": ""})
     return {**item, **begun, "status": "in_progress"}
 
 
 def _items(turn: Turn, number: int) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
+    if turn.reasoning:
+        items.append(
+            {
+                "type": "reasoning",
+                "id": f"rs_{number}",
+                "summary": [{"type": "summary_text", "text": turn.reasoning}],
+                "encrypted_content": f"encrypted-{number}",
+                "status": "completed",
+            }
+        )
     if turn.text:
         content = [{"type": "output_text", "text": turn.text, "annotations": []}]
         items.append(

@@ -57,6 +57,8 @@ class Turn:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
+    reasoning: str = ""
+    """What it thinks before that: readable and, where the API has such a thing, encrypted or signed as well."""
     usage: Usage = Usage()
     delay: float = 0.0
     """Seconds before the answer begins, and again before each further piece of a streamed one."""

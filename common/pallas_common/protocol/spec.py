@@ -79,6 +79,8 @@ class WorkerSpec(AgentSettings):
     """From one probe of what the agent needs to the next."""
     cgroup: str | None = None
     """Path of the control group that the worker is to join; None if it has none of its own."""
+    output_schema: Mapping[str, object] | None = None
+    """A JSON Schema that the agent's answers have to fit."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the worker."""
 

@@ -22,7 +22,9 @@ from pallas_common.protocol.agent_settings import (
 )
 from pallas_common.protocol.agent_source import AgentSource
 from pallas_registry.deployment.model import Agent, Place
+from pallas_registry.deployment.output_schema import output_schema
 from pallas_registry.reading import rules
+from pallas_registry.reading.files import read_file
 from pallas_registry.reading.rules import Complaint
 from pallas_registry.reading.sources import card_source, module_source
 
@@ -44,6 +46,8 @@ class Look(NamedTuple):
     is_executable: Callable[[Path], bool]
     at_source: Callable[[AgentSource], Complaint | None]
     """What is wrong with the file of a source."""
+    read: Callable[[Path], bytes | None] = read_file
+    """The content of a file that is part of the entry; None without any."""
 
 
 SHARED_KEYS = tuple(RULES)
@@ -89,6 +93,7 @@ def read_agent(
         description=fields.line_of_text("description", rules.published_text) or title,
         depends_on=_dependencies(name, fields, agents),
         icon=fields.text("icon", rules.icon),
+        output_schema=output_schema(fields, folder, look.read),
         python=_python(fields, folder, look.is_executable),
         env=_environment(fields),
         line=fields.own_line,

@@ -43,6 +43,8 @@ class Agent(AgentSettings):
     description: str = field(metadata=on_change("respawn"))
     depends_on: tuple[str, ...] = field(default=(), metadata=on_change("live"))
     icon: str | None = field(default=None, metadata=on_change("live"))
+    output_schema: Mapping[str, object] | None = field(default=None, metadata=on_change("respawn"))
+    """A JSON Schema that its answers have to fit."""
     python: str | None = field(default=None, metadata=on_change("respawn"))
     env: Mapping[str, str] = field(default_factory=dict, metadata=on_change("respawn"))
     line: int | None = field(default=None, compare=False, repr=False)

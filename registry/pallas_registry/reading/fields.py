@@ -263,6 +263,20 @@ class Fields:
             mappings=self._mappings,
         )
 
+    def node(self, key: str) -> yaml.Node | None:
+        """The value of `key` as it was parsed."""
+        return self._entries[key].value if key in self else None
+
+    def plain[T](
+        self, key: str, read: Callable[[yaml.Node, Mappings, Callable[[Problem], None], str, str], T]
+    ) -> T:
+        """What `read` makes of the value of `key`.
+
+        It gets the node, the file's mappings, where to note problems, the file and the field.
+        """
+        field = joined(self._field, key)
+        return read(self._entries[key].value, self._mappings, self._problems.append, self._file, field)
+
     def scalar(self, key: str) -> str | None:
         """The value of `key` as it is written in the file: a text, a number or a truth value."""
         node = self._entries[key].value

@@ -76,6 +76,7 @@ def worker_spec(
         key=key,
         title=agent.title,
         description=agent.description,
+        output_schema=agent.output_schema,
         version=deployment.version,
         deployment=deployment.name,
         port=agent.port,

@@ -46,6 +46,12 @@ TEXTS = {
     "module-of-python": GOOD.replace("agents.jarvis", "math"),
     "empty-card-folder": GOOD.replace("module: agents.jarvis", "card: cards"),
     "no-such-python": GOOD + "    python: .venv/bin/python\n",
+    "output-schema-of-elsewhere": GOOD + "    output_schema:\n      type: object\n"
+    "      properties:\n        who: {$ref: 'https://example.org/person.json'}\n",
+    "output-schema-with-lookahead": GOOD
+    + "    output_schema:\n      type: string\n      pattern: ^(?=.*\\d)\\w+$\n",
+    "output-schema-that-is-not-there": GOOD + "    output_schema: schemas/answer.json\n",
+    "output-schema-with-yes": GOOD + "    output_schema:\n      enum: [yes, no]\n",
     "empty": "",
 }
 

@@ -46,6 +46,7 @@ ROOMS = {
     "pallas_common": "secrets",
     "pallas_common.logs": ". secrets",
     "pallas_common.protocol": ".",
+    "pallas_common.protocol.output_schema": ".",
     "pallas_common.http": ". logs",
     "pallas_common.tracing": "logs secrets",
     "pallas_common.metrics": ". http logs protocol",

@@ -22,6 +22,7 @@ from pallas_worker.agent.models.agent_kinds import (
     own_words,
     speakers,
     turn_behind,
+    writer,
 )
 from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
@@ -57,6 +58,8 @@ class Instance:
         self._agents = agents
         self._history: list[PromptMessageExtended] = []
         self._attachments = attachments
+        self.turn: Sequence[PromptMessageExtended] | None = None
+        """The messages of the turn, where they are others than those that its agent had last."""
         self._held = False
 
     @property
@@ -68,6 +71,16 @@ class Instance:
     def speakers(self) -> frozenset[str]:
         """The agents whose words are the answer as they are spoken; see `agent_kinds.speakers`."""
         return speakers(self._agent)
+
+    @property
+    def agent(self) -> Any:
+        """The served agent."""
+        return self._agent
+
+    @property
+    def writer(self) -> Any:
+        """The LLM that can write down in another form what the agent has answered; None if there is none."""
+        return writer(self._agent, self._agents)
 
     def load_history(self, messages: Iterable[PromptMessageExtended]) -> None:
         """Begin with this conversation; an agent that is made of others gets what was said, without tool calls."""
@@ -105,19 +118,34 @@ class Instance:
         check_patterns("tools_allowlist", request.tools_allowlist or (), tools, unreachable)
         check_patterns("hold", request.hold, tools, unreachable)
 
-    async def generate(self, message: PromptMessageExtended, progress: Progress) -> PromptMessageExtended:
+    async def generate(
+        self,
+        message: PromptMessageExtended,
+        progress: Progress,
+        more: Mapping[str, Any] | None = None,
+        before: Sequence[PromptMessageExtended] = (),
+    ) -> PromptMessageExtended:
         """The agent's answer to `message`, after all its turns and tool calls.
+
+        Args:
+            more: further fields of fast-agent's `RequestParams`.
+            before: what was said in this turn before, to an agent that does not remember it.
 
         Raises:
             CallError: the LLM could not be asked, or gave no answer.
         """
-        messages = messages_for(self._kind, self._history, message)
+        messages = [*before, *messages_for(self._kind, self._history, message)]
         holdable = self._agent if may_be_held(self._kind) else None
         with may_hold(holdable):
-            return await self._answer(lambda params: self._agent.generate(messages, params), progress)
+            return await self._answer(lambda params: self._agent.generate(messages, params), progress, more)
 
-    async def resume(self, progress: Progress) -> PromptMessageExtended:
+    async def resume(
+        self, progress: Progress, more: Mapping[str, Any] | None = None
+    ) -> PromptMessageExtended:
         """The agent's answer after the calls that its history ends with, which run now; see `held`.
+
+        Args:
+            more: further fields of fast-agent's `RequestParams`.
 
         Raises:
             ArgumentError: the history does not end with calls, or the agent is of a kind that cannot be taken up.
@@ -129,7 +157,17 @@ class Instance:
             )
         pending, given = pending_in(self._history)
         self._agent.load_message_history(self._history[: -1 if given else None])
-        return await self._answer(lambda params: resume(self._agent, pending, given, params), progress)
+        return await self._answer(lambda params: resume(self._agent, pending, given, params), progress, more)
+
+    async def written(
+        self, llm: Any, messages: Sequence[PromptMessageExtended], more: Mapping[str, Any]
+    ) -> PromptMessageExtended:
+        """What an LLM of this instance answers without tools and without its agent.
+
+        Raises:
+            CallError: as `generate`.
+        """
+        return await self._answer(lambda params: llm.generate(list(messages), params), None, more)
 
     @property
     def held(self) -> bool:
@@ -137,9 +175,12 @@ class Instance:
         return self._held
 
     async def _answer(
-        self, ask: Callable[[RequestParams], Awaitable[PromptMessageExtended]], progress: Progress
+        self,
+        ask: Callable[[RequestParams], Awaitable[PromptMessageExtended]],
+        progress: Progress | None,
+        more: Mapping[str, Any] | None = None,
     ) -> PromptMessageExtended:
-        params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True)
+        params = RequestParams(tool_execution_handler=progress, emit_loop_progress=True, **(more or {}))
         try:
             outages = FailedModels(self._agents, models_needed(self._name, self._kind, self._agents))
             answer = await ask(params)
@@ -177,7 +218,7 @@ class Instance:
 
         What an agent is made of may call tools as well; that is told as it happens, and is no part of the conversation.
         """
-        turn = own_turn(answer, self._agent)
+        turn = self.turn if self.turn is not None else own_turn(answer, self._agent)
         return turn_rows(turn, history) if turn else exchange_rows(message, answer)
 
     def turns(self) -> list[ModelUsage]:

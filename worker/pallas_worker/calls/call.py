@@ -9,9 +9,10 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fast_agent.core.exceptions import FastAgentError, ProviderKeyError
+from mcp_types import TextContent
 
 from pallas_common.logs.setup import get_logger
 from pallas_worker.agent.messages.content import result_content
@@ -19,6 +20,7 @@ from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import failure_of
 from pallas_worker.agent.models.keys import unset_key
 from pallas_worker.agent.progress import Progress
+from pallas_worker.agent.structured import structured_answer
 from pallas_worker.calls.spoken import Spoken
 from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
@@ -31,8 +33,11 @@ from pallas_worker.telemetry.correlation import bound
 from pallas_worker.telemetry.tracing import set_outcome, span
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
+    from fast_agent.types import PromptMessageExtended
+
+    from pallas_common.protocol.output_schema.schema import OutputSchema
     from pallas_worker.agent.instance import Instance
     from pallas_worker.agent.models.failures import ModelFailure
     from pallas_worker.agent.progress import Send
@@ -88,8 +93,15 @@ class Calls:
         admission: Admission,
         vision: Vision,
         model_called: Callable[[ModelFailure | None], None],
+        output: OutputSchema | None = None,
     ) -> None:
-        """Prepare; `model_called` gets the outcome of each call whose LLM has answered (None) or failed."""
+        """Prepare.
+
+        Args:
+            model_called: gets the outcome of each call whose LLM has answered (None) or failed.
+            output: what answers have to fit, where a caller asks for nothing else.
+        """
+        self._output = output
         self._agent = agent
         self._runtime = runtime
         self._vision = vision
@@ -173,24 +185,39 @@ class Calls:
                             self._runtime.instance(caller.bearer, self.observe)
                         )
                 stack.callback(self._count, instance)
-                spoken.speakers = instance.speakers
+                schema = request.output or self._output
+                if schema is None:
+                    spoken.speakers = instance.speakers  # else only the end shows which words are the answer
                 history, message = conversation(request, self._vision)
                 instance.load_history(history)
                 await instance.check_tools(request)
                 await pace().step()  # of many calls at a time, the requests are made one by one
+
+                async def answered(more: Mapping[str, Any]) -> PromptMessageExtended:
+                    if request.resume:
+                        return await instance.resume(progress, more)
+                    return await instance.generate(message, progress, more)
+
+                structured = None
                 try:
-                    answer = await (
-                        instance.resume(progress) if request.resume else instance.generate(message, progress)
-                    )
+                    if schema is None:
+                        answer = await answered({})
+                    else:
+                        structured, answer = await structured_answer(
+                            instance, schema, answered, message, progress
+                        )
                 finally:
                     await progress.close()
                 content = result_content(instance.turn_behind(answer), answer)
+                if structured is not None:
+                    content = [TextContent(type="text", text=structured.text)]
                 spoken.settle(self._runtime.agent, content)
                 return TurnResult(
                     content=content,
                     rows=instance.rows(message, answer, request.history.rows),
                     usage=instance.turns(),
                     finish_reason="tool_calls" if instance.held else "stop",
+                    structured=structured,
                 )
 
     def _report_failure(self, error: Exception, bearer: str | None) -> None:

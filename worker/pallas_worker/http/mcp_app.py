@@ -44,6 +44,7 @@ from pallas_worker.interface.tools import (
     list_tools,
     parse_send_message,
     refuse_arguments,
+    structures,
 )
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.correlation import request_id
@@ -72,7 +73,8 @@ class WorkerApp:
     def __init__(self, spec: WorkerSpec, calls: Calls, health: Health) -> None:
         self._calls = calls
         self._health = health
-        self._tools = list_tools(spec.agent, spec.title, spec.description)
+        self._tools = list_tools(spec.agent, spec.title, spec.description, spec.output_schema)
+        self._structures = structures(spec.output_schema)
         self._names = {tool.name for tool in self._tools}
         self._prompt = history_prompt(spec.agent)
         self._max_request_bytes = spec.max_request_bytes
@@ -157,7 +159,8 @@ class WorkerApp:
             result = await self._calls.turn(lambda: parse_send_message(params.arguments), caller)
         except FailedTurn as error:
             return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
-        return CallToolResult(content=list(result.content))
+        structured = result.structured.value if self._structures and result.structured is not None else None
+        return CallToolResult(content=list(result.content), structured_content=structured)
 
     async def _get_health(self, arguments: Mapping[str, object] | None) -> CallToolResult:
         try:

@@ -141,7 +141,7 @@ def parse_content(value: object, *, nullable: bool = False) -> Content:
                     f'{where} must be {{"type": "text", "text": …}} or {{"type": "image_url", '
                     f'"image_url": {{"url": …}}}}, not {_shown(entry)}'
                 )
-    text = "\n".join(part for part in parts if isinstance(part, str))
+    text = "\n\n".join(part for part in parts if isinstance(part, str))
     return Content(
         text, tuple(part for part in parts if isinstance(part, Image)), tuple(parts), unreadable, reason
     )
@@ -213,7 +213,7 @@ def _parse_result(entry: Mapping[str, object], index: int) -> tuple[Row, Sequenc
     images, unreadable, reason = readable_images(entry.get("images"))
     row = Row(
         "tool",
-        content.text,
+        "\n".join(part for part in content.parts if isinstance(part, str)),
         (*content.images, *images),
         index,
         content.unreadable + unreadable,

@@ -95,14 +95,22 @@ SEND_MESSAGE_SCHEMA = {
 GET_HEALTH_SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def list_tools(agent: str, title: str, description: str) -> tuple[Tool, ...]:
-    """`send_message`, the same under the agent's name (LLMs pick tools by name), and `get_health`."""
+def list_tools(
+    agent: str, title: str, description: str, output: Mapping[str, object] | None = None
+) -> tuple[Tool, ...]:
+    """`send_message`, the same under the agent's name (LLMs pick tools by name), and `get_health`.
+
+    Args:
+        output: the JSON Schema that answers fit; MCP has it in a list of tools where it is one of objects.
+    """
+    structured = dict(output) if structures(output) and output is not None else None
     tools = [
         Tool(
             name=SEND_MESSAGE,
             title=f"Send a message to {title}",
             description=f"Send a message to the agent {title} and return its answer. {description}".strip(),
             input_schema=SEND_MESSAGE_SCHEMA,
+            output_schema=structured,
         ),
         Tool(
             name=GET_HEALTH,
@@ -112,9 +120,21 @@ def list_tools(agent: str, title: str, description: str) -> tuple[Tool, ...]:
     ]
     if agent not in (SEND_MESSAGE, GET_HEALTH):
         tools.insert(
-            1, Tool(name=agent, title=title, description=description, input_schema=SEND_MESSAGE_SCHEMA)
+            1,
+            Tool(
+                name=agent,
+                title=title,
+                description=description,
+                input_schema=SEND_MESSAGE_SCHEMA,
+                output_schema=structured,
+            ),
         )
     return tuple(tools)
+
+
+def structures(output: Mapping[str, object] | None) -> bool:
+    """Whether answers that fit this schema are structured content of a tool's result: objects, and nothing else."""
+    return output is not None and output.get("type") == "object"
 
 
 def history_prompt(agent: str) -> Prompt:

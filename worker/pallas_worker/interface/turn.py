@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mcp_types import ContentBlock
 
+    from pallas_common.protocol.output_schema.schema import OutputSchema, Structured
     from pallas_worker.interface.history import Row
     from pallas_worker.interface.images import Image
     from pallas_worker.interface.parameters import Parameters
@@ -45,6 +46,8 @@ class TurnRequest:
     """The tools that may be called in this turn, of those that the agent has; None for all."""
     hold: tuple[str, ...] = ()
     """Patterns of tools before whose calls the turn ends, to be taken up later."""
+    output: OutputSchema | None = None
+    """What the answer has to fit; None for the agent's own schema, if it has one."""
     resume: bool = False
     """The history ends with calls that have not run: run them and go on."""
     ends_with_results: bool = False
@@ -126,3 +129,5 @@ class TurnResult:
     """All messages of the turn, the user's first, to be kept and sent as history."""
     usage: Sequence[ModelUsage] = ()
     finish_reason: FinishReason = "stop"
+    structured: Structured | None = None
+    """The answer that fits a schema, where there is one."""

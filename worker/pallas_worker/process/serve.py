@@ -18,6 +18,7 @@ from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.output_schema.errors import SchemaError
 from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
 from pallas_worker.agent.models.capabilities import published_capabilities
 from pallas_worker.agent.runtime import open_runtime
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from fast_agent.config import Settings
 
+    from pallas_common.protocol.output_schema.schema import OutputSchema
     from pallas_common.protocol.reports import Report
     from pallas_common.protocol.spec import WorkerSpec
     from pallas_worker.agent.runtime import AgentRuntime
@@ -111,12 +113,14 @@ async def _serve(
         spec.max_queue,
         lambda running, waiting: metrics.set_calls(spec.agent, running, waiting),
     )
+    output = _output_schema(spec)
     calls = Calls(
         spec.agent,
         runtime,
         admission=admission,
         vision=runtime.vision,
         model_called=health.model_called,
+        output=output,
     )
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))
@@ -195,3 +199,19 @@ async def _unless[Result](stopping: asyncio.Event, work: Coroutine[None, None, R
         for task in (doing, stopped):
             task.cancel()
         await asyncio.gather(doing, stopped, return_exceptions=True)
+
+
+def _output_schema(spec: WorkerSpec) -> OutputSchema | None:
+    """What the agent's answers have to fit.
+
+    Raises:
+        AgentError: the schema is refused, which the reader of agents.yaml would have done.
+    """
+    if spec.output_schema is None:
+        return None
+    from pallas_common.protocol.output_schema.schema import OutputSchema  # 30 ms that other agents do not pay
+
+    try:
+        return OutputSchema(spec.output_schema)
+    except SchemaError as error:
+        raise AgentError(f"output_schema: {error}", permanent=True) from error

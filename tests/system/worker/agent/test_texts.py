@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from support.worker.agent_kinds import AGENTS, HISTORY, answer, who
 from support.worker.llm import KEY, config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, call, project
+from support.worker.streams import answer_in, streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +63,7 @@ def test_the_texts_of_an_agent_of_this_kind(tmp_path: Path, agent: str, expected
         directory = project(tmp_path, agents=source, servers=servers, config=config(stub))
         with run_worker(directory, agent=agent, **spec()) as worker:
             assert texts(call(worker.url, "auto", agent, message="who am I?", history=HISTORY)) == expected
+            assert answer_in(asyncio.run(streamed(worker, "who am I?", agent))) == "\n\n".join(expected)
 
 
 def test_a_cumulative_chain_puts_its_answer_together(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.agents.agent_types import AgentType
+from fast_agent.llm.provider_types import Provider
 from fast_agent.types import PromptMessageExtended
 from mcp_types import ContentBlock, ImageContent, TextContent
 
@@ -140,6 +141,24 @@ def _last_speakers(kind: AgentType | None, agent: Any) -> Sequence[Any]:
             return (agent.worker_agent,)
         case _:
             return ()
+
+
+def converses(agent: Any) -> bool:
+    """Whether an agent has a conversation of its own with a model, in which it can be asked again."""
+    return (
+        getattr(agent, "agent_type", None) not in _PASS_ON | _PLAN and getattr(agent, "llm", None) is not None
+    )
+
+
+def writer(agent: Any, agents: Mapping[str, Any]) -> Any:
+    """The LLM that can put the answer of an agent that is made of others into another form; None if there is none."""
+    kind = getattr(agent, "agent_type", None)
+    own = () if kind is AgentType.ROUTER else (agent,)  # a router's is told to choose, and nothing else
+    for each in (*_last_speakers(kind, agent), *own, *agents.values()):
+        llm = getattr(each, "llm", None)
+        if llm is not None and llm.provider is not Provider.FAST_AGENT:  # which only repeats
+            return llm
+    return None
 
 
 def asks_a_model(definition: Mapping[str, Any]) -> bool:

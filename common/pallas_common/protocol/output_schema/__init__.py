@@ -1,0 +1,1 @@
+"""JSON Schemas that answers have to fit: read with bounds, and answers checked against them."""
