@@ -61,18 +61,21 @@ async def read_object(scope: Scope, receive: Receive, limit: int) -> dict[str, o
 
 
 async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
-    declared = headers.get("content-length", "0")
+    said = f"the body has more than {limit} bytes; the setting max_request_bytes says how many it may have"
+    too_large = RefusedError(ApiError(413, said, code="request_too_large"))
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > limit:
+        raise too_large
     body = bytearray()
     more = True
     while more:
-        if len(body) > limit or (declared.isdecimal() and int(declared) > limit):
-            said = f"the body has more than {limit} bytes; the setting max_request_bytes says how many it may have"
-            raise RefusedError(ApiError(413, said, code="request_too_large"))
         message = await receive()
         if message["type"] != "http.request":
             raise GoneError
         body += message.get("body", b"")
         more = message.get("more_body", False)
+        if len(body) > limit:
+            raise too_large
     return bytes(body)
 
 

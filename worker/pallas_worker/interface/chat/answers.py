@@ -70,7 +70,9 @@ def chunk_of(head: Head, event: TurnEvent) -> Json | None:
         case ToolCalled():
             return _chunk(head, {}, pallas=_of_call("tool_call", event) | {"arguments": event.arguments})
         case ToolReturned():
-            return _chunk(head, {}, pallas=_of_call("tool_result", event) | {"ok": event.ok})
+            return _chunk(
+                head, {}, pallas=_of_call("tool_result", event) | {"ok": event.ok, "text": event.text}
+            )
         case _:
             return None
 

@@ -125,7 +125,11 @@ def _with_new_turn(entries: list[_Entry], last: int) -> Conversation:
         return Conversation(history=history, ends_with_results=True)
     if message.get("role") != "user":
         refuse(f"messages[{index}]", "is the last one, and has to be the user's new turn or a tool's result")
-    text, images = parse_user_message(message, f"messages[{index}]")
+    where = f"messages[{index}]"
+    try:
+        text, images = parse_user_message(message, where)
+    except ArgumentError as error:
+        _refuse_part(where, str(error).removeprefix(f"{where}."))
     return Conversation(history=_history(entries[:-1]), message=text, images=images)
 
 
