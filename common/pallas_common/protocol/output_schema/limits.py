@@ -18,7 +18,7 @@ MOST_UNFOLDED = 10_000
 MOST_CHOICES = 2_000
 """Values of all `enum`s together."""
 
-MOST_PATTERNS = 64
+MOST_PATTERNS = 32
 LONGEST_PATTERN = 1_000
 PATTERN_BYTES = 256 * 1024
 """Of the program that a pattern is compiled to, and of what its engine keeps while it runs."""

@@ -60,12 +60,12 @@ class OutputSchema:
         self._own, self._steps = look_through(definition)
         self.definition = definition
         self.name = name
-        for pointer, pattern in patterns(self._own):
-            _refuse_pattern(pointer, pattern)
+        _refuse_long_patterns(self._own)
         draft = DRAFTS[str(self._own.get("$schema", next(iter(DRAFTS)))).removesuffix("#")]
         try:
             self._validator = _VALIDATORS[draft](self._own, **_OPTIONS)
         except (jsonschema_rs.ValidationError, ValueError) as error:
+            _refuse_patterns(self._own)
             raise _as_schema_error(error) from None
 
     def __eq__(self, other: object) -> bool:
@@ -138,16 +138,26 @@ def _unfenced(text: str) -> str:
     return rest.removesuffix("```").strip()
 
 
-def _refuse_pattern(pointer: str, pattern: str) -> None:
-    remedy = "write it without lookahead, lookbehind and backreferences, and with small repetitions"
-    if len(pattern) > limits.LONGEST_PATTERN:
-        message = f"the pattern has {len(pattern)} characters, which is more than {limits.LONGEST_PATTERN}"
-        raise SchemaError(pointer, message, remedy)
-    try:
-        jsonschema_rs.Draft202012Validator({"pattern": pattern}, **_OPTIONS)
-    except (jsonschema_rs.ValidationError, ValueError):
-        message = f"the pattern {shortened(pattern)} is no regular expression that takes linear time"
-        raise SchemaError(pointer, message, remedy) from None
+_REMEDY = "write it without lookahead, lookbehind and backreferences, and with small repetitions"
+
+
+def _refuse_long_patterns(root: Mapping[str, object]) -> None:
+    for pointer, pattern in patterns(root):
+        if len(pattern) > limits.LONGEST_PATTERN:
+            message = (
+                f"the pattern has {len(pattern)} characters, which is more than {limits.LONGEST_PATTERN}"
+            )
+            raise SchemaError(pointer, message, _REMEDY)
+
+
+def _refuse_patterns(root: Mapping[str, object]) -> None:
+    """Refuse the first pattern that the engine does not take, if there is one: the library names none."""
+    for pointer, pattern in patterns(root):
+        try:
+            jsonschema_rs.Draft202012Validator({"pattern": pattern}, **_OPTIONS)
+        except (jsonschema_rs.ValidationError, ValueError):
+            message = f"the pattern {shortened(pattern)} is no regular expression that takes linear time"
+            raise SchemaError(pointer, message, _REMEDY) from None
 
 
 def _as_schema_error(error: Exception) -> SchemaError:

@@ -46,6 +46,7 @@ class ChatEndpoint:
 
     def __init__(self, spec: WorkerSpec, calls: Calls) -> None:
         self._agent = spec.agent
+        self._output = spec.output_schema
         self._key = spec.key.encode() if spec.key else None
         self._overrides = spec.overrides
         self._limit = spec.max_request_bytes
@@ -96,7 +97,7 @@ class ChatEndpoint:
         ignored: list[str] = []
 
         def read() -> TurnRequest:
-            request = parse_chat(body, agent=self._agent, may_override=may_override)
+            request = parse_chat(body, agent=self._agent, may_override=may_override, output=self._output)
             ignored.extend(request.ignored)
             return request.turn
 

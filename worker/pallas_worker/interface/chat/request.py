@@ -19,6 +19,7 @@ from pallas_worker.interface.chat.fields import (
     text,
     truth,
 )
+from pallas_worker.interface.chat.response_format import response_format
 from pallas_worker.interface.errors import ForbiddenError
 from pallas_worker.interface.parameters import PARAMETERS, parse_parameters
 from pallas_worker.interface.turn import TurnRequest
@@ -38,6 +39,7 @@ _OPENAI = (
     "tools",
     "functions",
     "function_call",
+    "response_format",
 )
 _OWN = ("system_append", "tools_allowlist")
 OVERRIDES = ("system_override", "model_override", "extra", "hold", "resume")
@@ -72,12 +74,19 @@ def delivery_of(body: Mapping[str, object]) -> Delivery:
     return Delivery(stream, stream and isinstance(options, dict) and options.get("include_usage") is True)
 
 
-def parse_chat(body: Mapping[str, object], *, agent: str, may_override: bool) -> ChatRequest:
+def parse_chat(
+    body: Mapping[str, object],
+    *,
+    agent: str,
+    may_override: bool,
+    output: Mapping[str, object] | None = None,
+) -> ChatRequest:
     """The turn that a request asks for. `model` was compared with the agent's name already, if it is a string.
 
     Args:
         agent: the agent's name.
         may_override: the caller may use the fields of `OVERRIDES`.
+        output: the agent's own `output_schema`.
 
     Raises:
         ForbiddenError: a field is not for this caller.
@@ -108,6 +117,7 @@ def parse_chat(body: Mapping[str, object], *, agent: str, may_override: bool) ->
         model_override=optional_text(body, "model_override"),
         tools_allowlist=None if allowed is None else frozenset(allowed),
         hold=patterns(body, "hold") or (),
+        output=response_format(body, output),
         resume=resume,
         ends_with_results=said.ends_with_results,
     )
