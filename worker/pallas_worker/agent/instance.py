@@ -132,8 +132,15 @@ class Instance:
             before: what was said in this turn before, to an agent that does not remember it.
 
         Raises:
+            ArgumentError: it has results of tools, and the agent has no calls of its own that they could belong to.
             CallError: the LLM could not be asked, or gave no answer.
         """
+        if message.tool_results and not self._knows_own_calls:
+            raise ArgumentError(
+                "this agent cannot go on from a tool's result: it does not see earlier tool calls; "
+                "end with a message of the user",
+                "messages",
+            )
         messages = [*before, *messages_for(self._kind, self._history, message)]
         holdable = self._agent if may_be_held(self._kind) else None
         with may_hold(holdable):
@@ -228,6 +235,11 @@ class Instance:
         return [
             turn_of(usage) for accumulator in asked if accumulator is not None for usage in accumulator.turns
         ]
+
+    @property
+    def _knows_own_calls(self) -> bool:
+        config = getattr(self._agent, "config", None)
+        return may_be_held(self._kind) and getattr(config, "use_history", True)
 
     def _at(self) -> str:
         """Where the models are: a message about a failure names the host that the prompt went to."""

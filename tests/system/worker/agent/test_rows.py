@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import httpx
 import pytest
 
 from fakes.downstream import run_downstream
@@ -28,17 +29,25 @@ MODELS = {
 }
 """Agent → its model: one of each of the APIs, and one of a compatible server that wants its reasoning back."""
 
-AGENTS = """
+AGENTS = (
+    """
 from fast_agent import FastAgent
 
 fast = FastAgent("tests")
-""" + "".join(
-    f"""
+"""
+    + "".join(
+        f"""
 
 @fast.agent(name={name!r}, model={model!r}, instruction="You are an agent.", servers=["tools"])
 async def {name}(): ...
 """
-    for name, model in MODELS.items()
+        for name, model in MODELS.items()
+    )
+    + """
+
+@fast.chain(name="both", sequence=["chat"])
+async def both(): ...
+"""
 )
 
 IMAGE = {"data": PNG, "mime_type": "image/png"}
@@ -118,24 +127,64 @@ def wire(stub: LlmStub) -> list[Mapping[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("agent", MODELS)
-def test_the_next_turn_is_the_same_on_the_wire(
-    stub: LlmStub, session: Session, directory: Path, agent: str
-) -> None:
-    turns = kept(stub, session, agent)
+class Workers(NamedTuple):
+    """Two processes that serve the same agent."""
+
+    agent: str
+    one: RunningWorker
+    other: RunningWorker
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def workers(request: pytest.FixtureRequest, directory: Path) -> Iterator[Workers]:
+    agent = str(request.param)
+    with (
+        run_worker(directory, agent=agent, overrides=True) as one,
+        run_worker(directory, agent=agent, metrics_slot="other0") as other,
+    ):
+        yield Workers(agent, one, other)
+
+
+def test_the_next_turn_is_the_same_on_the_wire(stub: LlmStub, session: Session, workers: Workers) -> None:
+    turns = kept(stub, session, workers.agent)
     assert [len(turn.bodies) for turn in turns] == [2, 2, 1, 3]
-    with run_worker(directory, agent=agent) as worker:
-        history: list[dict[str, Any]] = []
-        for turn, (message, images) in zip(turns, TURNS, strict=True):
-            stub.asked.clear()
-            stub.number_from(turn.number)
-            call(worker.url, "auto", "send_message", message=message, images=list(images), history=history)
-            assert wire(stub) == turn.bodies
-            history += turn.rows
-        assert not left_out(worker)
+    history: list[Any] = []
+    for turn, (message, images) in zip(turns, TURNS, strict=True):
+        stub.asked.clear()
+        stub.number_from(turn.number)
+        said: dict[str, Any] = {"message": message, "images": list(images), "history": history}
+        call(workers.other.url, "auto", "send_message", **said)
+        assert wire(stub) == turn.bodies
+        stub.asked.clear()
+        stub.number_from(turn.number)
+        content = [{"type": "text", "text": message}, *map(part, images)]
+        answer = complete(workers.one, workers.agent, *history, {"role": "user", "content": content})
+        assert wire(stub) == turn.bodies
+        assert answer["pallas"]["messages"] == turn.rows
+        history += turn.rows
+    assert not left_out(workers.one)
+    assert not left_out(workers.other)
 
 
-def test_what_has_no_counterpart_does_not_reach_the_model(stub: LlmStub, directory: Path) -> None:
+def test_a_turn_goes_on_from_results_that_the_client_has(stub: LlmStub, workers: Workers) -> None:
+    """A held call whose result the client knows: what follows is the same as if the worker had made it."""
+    message = {"role": "user", "content": 'CALL tools__add {"a": 1, "b": 2}'}
+    _, worker, other = workers
+    stub.asked.clear()
+    stub.number_from(1)
+    whole = complete(worker, workers.agent, message)["pallas"]["messages"]
+    wanted = wire(stub)
+    stub.asked.clear()
+    stub.number_from(1)
+    rows = complete(worker, workers.agent, message, hold=["*"])["pallas"]["messages"]
+    assert [row["role"] for row in rows] == ["user", "assistant"]
+    result = whole[2]
+    rest = complete(other, workers.agent, *rows, result)["pallas"]["messages"]
+    assert wire(stub) == wanted
+    assert [*rows, result, *rest] == whole
+
+
+def test_what_has_no_counterpart_does_not_reach_the_model(stub: LlmStub, workers: Workers) -> None:
     """What is left out is as if it had never been there; providers refuse calls without results, and the reverse."""
     user, calls = {"role": "user", "content": "hello"}, [tool_call("1"), tool_call("2")]
     good = [
@@ -153,20 +202,57 @@ def test_what_has_no_counterpart_does_not_reach_the_model(stub: LlmStub, directo
         {"role": "assistant", "content": "done", "pallas": {"channels": {"other": []}}},
         {"role": "assistant", "content": None, "tool_calls": calls[1:]},
     ]
-    for agent in MODELS:
-        with run_worker(directory, agent=agent) as worker:
-            stub.asked.clear()
-            for history in (good, bad):
-                call(worker.url, "auto", "send_message", message="and?", history=history)
-            first, second = wire(stub)
-            assert first == second
-            assert left_out(worker) == [
-                "history[0] skipped: tool_call_id '1' is that of no call of the assistant's row before it",
-                "history[2] calls left out: tool_calls without a result: '2'",
-                "history[4] skipped: there is a result of '1' already",
-                "history[6] skipped: tool_calls without a result: '2'",
-                "history[5] state left out: pallas.channels has 'other', which is no channel of a provider",
-            ]
+    before = len(left_out(workers.one))
+    stub.asked.clear()
+    call(workers.one.url, "auto", "send_message", message="and?", history=good)
+    call(workers.one.url, "auto", "send_message", message="and?", history=bad)
+    complete(workers.one, workers.agent, *bad, {"role": "user", "content": "and?"})
+    first, second, third = wire(stub)
+    assert first == second == third
+    named = [
+        "history[0] skipped: tool_call_id '1' is that of no call of the assistant's row before it",
+        "history[2] calls left out: tool_calls without a result: '2'",
+        "history[4] skipped: there is a result of '1' already",
+        "history[6] skipped: tool_calls without a result: '2'",
+        "history[5] state left out: pallas.channels has 'other', which is no channel of a provider",
+    ]
+    assert left_out(workers.one)[before:] == named * 2
+
+
+def test_an_agent_that_is_made_of_others_keeps_what_was_said(stub: LlmStub, directory: Path) -> None:
+    with run_worker(directory, agent="both", metrics_slot="both0") as worker:
+        calling = 'CALL tools__add {"a": 1, "b": 2}'
+        answer = complete(worker, "both", {"role": "user", "content": calling})
+        said = answer["choices"][0]["message"]["content"].removeprefix("Let me look.\n\n")
+        rows = answer["pallas"]["messages"]
+        assert rows == [{"role": "user", "content": calling}, {"role": "assistant", "content": said}]
+        own = [
+            {"role": "assistant", "content": "Look", "tool_calls": [tool_call("1")]},
+            {"role": "tool", "tool_call_id": "1", "content": "one"},
+        ]
+        stub.asked.clear()
+        complete(worker, "both", *rows, *own, {"role": "user", "content": "and?"})
+        spoken = [(one["role"], one["content"]) for one in stub.asked[0].body["messages"][1:]]
+        assert spoken == [("user", calling), ("assistant", said), ("assistant", "Look"), ("user", "and?")]
+        refused = post(worker, "both", *rows, *own)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"] == "messages"
+
+
+def complete(worker: RunningWorker, agent: str, *messages: Any, **fields: Any) -> Any:
+    """The answer to a request for chat completions."""
+    response = post(worker, agent, *messages, **fields)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def post(worker: RunningWorker, agent: str, *messages: Any, **fields: Any) -> httpx.Response:
+    body = {"model": agent, "messages": messages, **fields}
+    return httpx.post(f"{worker.origin}/v1/chat/completions", json=body, timeout=60)
+
+
+def part(image: Mapping[str, str]) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image['mime_type']};base64,{image['data']}"}}
 
 
 def tool_call(id_: str) -> dict[str, Any]:
