@@ -15,7 +15,7 @@ from fast_agent.core.exceptions import FastAgentError, ProviderKeyError
 from mcp_types import TextContent
 
 from pallas_common.logs.setup import get_logger
-from pallas_worker.agent.messages.content import result_content
+from pallas_worker.agent.messages.content import finish_reason, result_content
 from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import failure_of
 from pallas_worker.agent.models.keys import unset_key
@@ -216,7 +216,7 @@ class Calls:
                     content=content,
                     rows=instance.rows(message, answer, request.history.rows),
                     usage=instance.turns(),
-                    finish_reason="tool_calls" if instance.held else "stop",
+                    finish_reason="tool_calls" if instance.held else finish_reason(answer),
                     structured=structured,
                 )
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from fakes.downstream import run_downstream
 from fakes.llm_stub import run_llm_stub
 from fakes.loopback import Fault
 from fakes.otlp_collector import run_collector
 from support.ports import free_ports
+from support.worker.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 from support.worker.secrets import leaked
@@ -70,6 +73,58 @@ def test_what_was_said_is_on_spans_only_if_that_is_asked_for(tmp_path: Path, cap
         assert (said in str(turn.attributes)) is (capture == "true")
         assert (said.encode() in collector.raw) is (capture == "true")
         assert leaked(collector.raw, [key]) == []
+
+
+TOOLS = """
+from fast_agent import FastAgent
+
+fast = FastAgent("tests")
+
+
+def own(text: str) -> str:
+    return f"own {text}"
+
+
+@fast.agent(name="child", instruction="x", servers=["tools"])
+async def child(): ...
+
+
+@fast.agent(name="demo", instruction="x", function_tools=[own], agents=["child"])
+async def demo(): ...
+"""
+
+
+@pytest.mark.parametrize("capture", ["true", "false"])
+def test_each_tool_call_is_a_span_with_its_arguments_only_if_that_is_asked_for(
+    tmp_path: Path, capture: str
+) -> None:
+    with run_collector() as collector, run_llm_stub() as llm, run_downstream() as tools:
+        environment = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.origin,
+            "OTEL_BSP_SCHEDULE_DELAY": "10",
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": capture,
+        }
+        servers = {"tools": {"transport": "http", "url": tools.url}}
+        directory = project(tmp_path, agents=TOOLS, servers=servers, config=config(llm))
+        inner = json.dumps({"message": 'CALL tools__fail {"text": "the elephant"}'})
+        with run_worker(directory, environment=environment, **spec()) as worker:
+            call(worker.url, "auto", "demo", message=f'CALL own {{"text": "x"}}\nCALL agent__child {inner}')
+            spans = collector.wait_for(lambda spans: "send_message" in {s.name for s in spans})
+    found = {span.name: span for span in spans if span.name.startswith("execute_tool")}
+    assert {
+        name: [span.attributes[f"pallas.{field}"] for field in ("agent", "server", "outcome")]
+        for name, span in found.items()
+    } == {
+        "execute_tool own": ["demo", "own", "ok"],
+        "execute_tool agent__child": ["demo", "own", "ok"],
+        "execute_tool tools__fail": ["child[1]", "tools", "error"],
+    }
+    inside, around = found["execute_tool tools__fail"], found["execute_tool agent__child"]
+    assert inside.trace == around.trace
+    assert inside.attributes["gen_ai.tool.name"] == "tools__fail"
+    assert (b"elephant" in collector.raw) is (capture == "true")
+    arguments = inside.attributes.get("gen_ai.tool.call.arguments")
+    assert arguments == ('{"text": "the elephant"}' if capture == "true" else None)
 
 
 @pytest.mark.parametrize(

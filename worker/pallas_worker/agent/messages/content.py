@@ -11,12 +11,20 @@ from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import ContentBlock, ImageContent, TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pallas_worker.interface.images import Image
+    from pallas_worker.interface.turn import FinishReason
 
 _GO_ON = (LlmStopReason.TOOL_USE, LlmStopReason.CONTINUE)
 """Why a model stops in the middle of a turn. Rows of a history have no such reason."""
+
+
+_FINISHED: Mapping[LlmStopReason, FinishReason] = {
+    LlmStopReason.MAX_TOKENS: "length",
+    LlmStopReason.MAX_ITERATIONS: "length",
+    LlmStopReason.SAFETY: "content_filter",
+}
 
 
 def user_turn(message: str, images: Iterable[Image]) -> PromptMessageExtended:
@@ -47,6 +55,11 @@ def result_content(
     if text or texts or not images:
         texts.append(text)
     return [*(TextContent(type="text", text=text) for text in texts), *images]
+
+
+def finish_reason(answer: PromptMessageExtended) -> FinishReason:
+    """Why a turn has ended with this answer; a loop of tools that was cut short has a length, too."""
+    return _FINISHED.get(answer.stop_reason, "stop") if answer.stop_reason is not None else "stop"
 
 
 def message_of(

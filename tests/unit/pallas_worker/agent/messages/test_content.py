@@ -8,7 +8,7 @@ import pytest
 from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import ImageContent, TextContent
 
-from pallas_worker.agent.messages.content import result_content
+from pallas_worker.agent.messages.content import finish_reason, result_content
 from support.data.image_data import PNG
 
 if TYPE_CHECKING:
@@ -62,3 +62,29 @@ def test_an_answer_that_is_a_tools_own_result_follows_what_was_said_before() -> 
         TextContent(type="text", text="I hand it on."),
         TextContent(type="text", text="the tool's words"),
     ]
+
+
+def test_the_answer_of_a_held_turn_is_the_message_with_its_calls() -> None:
+    answer = says("second", stop=CALLS)
+    turn = [says("first", stop=CALLS), says("tool", role="user"), answer]
+    assert [block.text for block in result_content(turn, answer) if isinstance(block, TextContent)] == [
+        "first",
+        "second",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        (None, "stop"),
+        (ENDS, "stop"),
+        (LlmStopReason.STOP_SEQUENCE, "stop"),
+        (LlmStopReason.MAX_TOKENS, "length"),
+        (LlmStopReason.MAX_ITERATIONS, "length"),
+        (LlmStopReason.SAFETY, "content_filter"),
+    ],
+)
+def test_why_a_turn_has_ended_is_said_in_the_words_of_chat_completions(
+    stop: LlmStopReason | None, reason: str
+) -> None:
+    assert finish_reason(says("a", stop=stop)) == reason
