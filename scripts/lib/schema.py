@@ -63,6 +63,11 @@ _AGENT: dict[str, Schema] = {
     "depends_on": {"type": "array", "items": _AGENT_NAME, "uniqueItems": True},
     "icon": {"type": "string", "minLength": 1, "maxLength": 255},
     "output_schema": {"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]},
+    "models": {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_MODEL, "pattern": "^[^ ]+$"},
+        "uniqueItems": True,
+    },
     "python": {"type": "string", "minLength": 1},
     "env": {
         "type": "object",

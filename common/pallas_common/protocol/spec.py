@@ -74,6 +74,8 @@ class WorkerSpec(AgentSettings):
     log_level: str
     root_log_level: str
     default_model: str | None = None
+    models: tuple[str, ...] = ()
+    """Those that a call may have in place of the agent's own."""
     capabilities: ModelCapabilities | None = None
     probe_interval: float = PROBE_INTERVAL
     """From one probe of what the agent needs to the next."""
@@ -101,6 +103,7 @@ class WorkerSpec(AgentSettings):
                 fields["capabilities"] = ModelCapabilities(**capabilities)
             fields["source"] = AgentSource(**fields["source"])
             fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
+            fields["models"] = tuple(fields.get("models", ()))
             return cls(**fields)
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a worker specification: {error}") from error

@@ -94,6 +94,7 @@ def read_agent(
         depends_on=_dependencies(name, fields, agents),
         icon=fields.text("icon", rules.icon),
         output_schema=output_schema(fields, folder, look.read),
+        models=_models(fields),
         python=_python(fields, folder, look.is_executable),
         env=_environment(fields),
         line=fields.own_line,
@@ -184,6 +185,17 @@ def _dependencies(name: str, fields: Fields, agents: Collection[str]) -> tuple[s
             fields.add(line, "depends_on", f"there is no agent {shown}", remedy)
         else:
             found[dependency] = None
+    return tuple(found)
+
+
+def _models(fields: Fields) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for model, line in fields.texts("models"):
+        if complaint := rules.model(model):
+            fields.add(line, "models", *complaint)
+        elif model in found:
+            fields.add(line, "models", f"names {quoted(model)} twice", "remove one of the two")
+        found[model] = None
     return tuple(found)
 
 

@@ -45,6 +45,8 @@ class Agent(AgentSettings):
     icon: str | None = field(default=None, metadata=on_change("live"))
     output_schema: Mapping[str, object] | None = field(default=None, metadata=on_change("respawn"))
     """A JSON Schema that its answers have to fit."""
+    models: tuple[str, ...] = field(default=(), metadata=on_change("respawn"))
+    """Those that a call may have in place of the agent's own, as fast-agent writes them."""
     python: str | None = field(default=None, metadata=on_change("respawn"))
     env: Mapping[str, str] = field(default_factory=dict, metadata=on_change("respawn"))
     line: int | None = field(default=None, compare=False, repr=False)

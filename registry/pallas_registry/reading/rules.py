@@ -18,6 +18,7 @@ from pallas_common.problems import quoted, shortened
 SERVER_NAME_LENGTH = 200
 VARIABLE_BYTES = 128 * 1024
 """What one variable may take in the environment of a process, its name and NUL included (execve(2), MAX_ARG_STRLEN)."""
+LONGEST_MODEL = 255
 RESERVED_AGENT_NAMES = frozenset({"send_message", "get_health"})
 """Tools that every worker lists beside the one that is named after its agent."""
 
@@ -86,6 +87,13 @@ def version(value: str) -> Complaint | None:
             f"{quoted(value)} is not a version", 'write digits, letters and `.+-_`, as in "1.2.3"'
         )
     return None
+
+
+def model(value: str) -> Complaint | None:
+    """A model as fast-agent writes it: `openai.gpt-4.1`, an alias, with `?key=value` behind it."""
+    if 0 < len(value) <= LONGEST_MODEL and value.isprintable() and " " not in value:
+        return None
+    return Complaint(f"{quoted(value)} is not a model", "write one as in `openai.gpt-4.1`")
 
 
 def icon(value: str) -> Complaint | None:

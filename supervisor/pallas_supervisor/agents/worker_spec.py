@@ -89,6 +89,7 @@ def worker_spec(
         log_level=configuration.levels.pallas,
         root_log_level=configuration.levels.root,
         default_model=configuration.settings.default_model,
+        models=agent.models,
         capabilities=configuration.settings.capabilities,
         probe_interval=configuration.probe_interval,
         environment=environment,

@@ -106,11 +106,13 @@ ROOMS = {
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
+    "pallas_worker.agent.parameters": "agent.models fastagent interface",
     "pallas_worker.fastagent.streams": "fastagent",
     "pallas_worker.fastagent.tools": "fastagent interface telemetry",
     "pallas_worker.process.user_module": "fastagent interface",
     "pallas_worker.agent": (
-        ". agent.messages agent.models downstreams fastagent fastagent.streams fastagent.tools interface"
+        ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.streams "
+        "fastagent.tools interface"
     ),
     "pallas_worker.calls": (
         ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface telemetry"

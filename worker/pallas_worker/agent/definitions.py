@@ -12,7 +12,8 @@ from fast_agent.core.validation import get_agent_dependencies
 from fast_agent.types import RequestParams
 
 from pallas_common.problems import did_you_mean, quoted
-from pallas_worker.interface.errors import AgentError
+from pallas_worker.agent.models.agent_kinds import asks_a_model
+from pallas_worker.interface.errors import AgentError, ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,6 +81,25 @@ def needed_by(agent: str, agents: Mapping[str, Any]) -> dict[str, Any]:
 def copies_for_call(agents: Mapping[str, Any]) -> dict[str, Any]:
     """The definitions with configurations of their own, which a call may change."""
     return {name: {**data, "config": _own_config(data["config"])} for name, data in agents.items()}
+
+
+def with_model(agent: str, agents: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """The definitions, in which `agent` asks another model.
+
+    Raises:
+        ArgumentError: it asks none itself, whatever its definition says.
+    """
+    if not asks_a_model(agents[agent]):
+        raise ArgumentError(
+            "model_override: the agent hands messages on and asks no model itself; remove it",
+            "model_override",
+        )
+    config = _own_config(agents[agent]["config"])
+    config.model = model
+    if (params := config.default_request_params) is not None and params.model is not None:
+        params.model = None
+        params.model_fields_set.discard("model")  # one that is set to None counts as a model
+    return {**agents, agent: {**agents[agent], "config": config}}
 
 
 def _own_config(config: Any) -> Any:

@@ -26,6 +26,7 @@ from pallas_worker.agent.models.agent_kinds import (
 )
 from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
 from pallas_worker.agent.models.keys import missing_key
+from pallas_worker.agent.parameters.asking import ask_as_requested
 from pallas_worker.agent.usage import turn_of
 from pallas_worker.fastagent.application import host_of
 from pallas_worker.fastagent.tools.guard import TurnHeld, may_hold
@@ -86,6 +87,14 @@ class Instance:
         """Begin with this conversation; an agent that is made of others gets what was said, without tool calls."""
         self._history = own_words(self._kind, messages)
         self._agent.load_message_history(self._history)
+
+    async def ask_as_requested(self, request: TurnRequest) -> tuple[str, ...]:
+        """Let its models be asked with a call's system prompt and parameters; what they do not take, for the caller.
+
+        Raises:
+            ArgumentError: something cannot be honoured that is no hint.
+        """
+        return await ask_as_requested(self._agent, request)
 
     def missing_keys(self) -> Iterator[tuple[str, str, bool]]:
         """The agents whose LLM has no key: name, remedy, and whether no call can be answered without it."""

@@ -21,7 +21,13 @@ from mcp_types import Implementation
 
 from pallas_common import __version__
 from pallas_common.logs.setup import get_logger
-from pallas_worker.agent.definitions import copies_for_call, needed_by, refuse_void_filters, served_agent
+from pallas_worker.agent.definitions import (
+    copies_for_call,
+    needed_by,
+    refuse_void_filters,
+    served_agent,
+    with_model,
+)
 from pallas_worker.agent.instance import Instance
 from pallas_worker.agent.models.capabilities import asked_models, vision_of
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
@@ -131,10 +137,14 @@ class AgentRuntime:
         """Whether a model's provider takes the caller's own token for its key."""
         return any(model.reference.provider in TOKEN_PROVIDERS for model in self.asked_models)
 
-    @property
-    def vision(self) -> Vision:
-        """The images that the served agent takes."""
-        return vision_of(self.agent, self._agents, self._context)
+    def vision(self, model: str | None = None) -> Vision:
+        """The images that the served agent takes, with its own model or another one.
+
+        Raises:
+            ArgumentError: the served agent asks no model itself.
+        """
+        agents = self._agents if model is None else with_model(self.agent, self._agents, model)
+        return vision_of(self.agent, agents, self._context)
 
     @property
     def downstreams(self) -> tuple[Downstream, ...]:
@@ -148,17 +158,23 @@ class AgentRuntime:
         return registry.registry if registry is not None else {}
 
     @asynccontextmanager
-    async def instance(self, bearer: str | None, observe: ObserveOperation) -> AsyncIterator[Instance]:
+    async def instance(
+        self, bearer: str | None, observe: ObserveOperation, model: str | None = None
+    ) -> AsyncIterator[Instance]:
         """A fresh instance, used by one call and disposed of afterwards, also that of a cancelled call.
 
-        `bearer` goes to the downstream servers that opted in. A server that cannot be reached is left out.
+        `bearer` goes to the downstream servers that opted in. A server that cannot be reached is left out. `model`
+        is asked by the served agent in place of its own.
 
         Raises:
+            ArgumentError: the served agent asks no model itself.
             fast_agent.core.exceptions.FastAgentError: the agent cannot be made, for want of an LLM key say.
         """
-        owned = self._pool.take() if bearer is None or not self._made_for_caller else None
+        agents = self._agents if model is None else with_model(self.agent, self._agents, model)
+        same_for_all = model is None and (bearer is None or not self._made_for_caller)
+        owned = self._pool.take() if same_for_all else None
         if owned is None:
-            owned = self._pool.open(self._prepared(observe))
+            owned = self._pool.open(self._prepared(observe, agents=agents))
         try:
             prepared = await owned.value()
             await self._complete(prepared, bearer, observe)
@@ -188,9 +204,15 @@ class AgentRuntime:
 
     @asynccontextmanager
     async def _prepared(
-        self, observe: ObserveOperation | None = None, deferred: frozenset[str] | None = None
+        self,
+        observe: ObserveOperation | None = None,
+        deferred: frozenset[str] | None = None,
+        agents: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[_Prepared]:
-        """An instance with the servers that are the same for all callers, or without those that are `deferred`."""
+        """An instance with the servers that are the same for all callers, or without those that are `deferred`.
+
+        It is made of these definitions of `agents`, or those of the module.
+        """
         if deferred is None:
             deferred = self._opted_in
         attachments = Attachments(
@@ -198,7 +220,8 @@ class AgentRuntime:
         )
         losses = self.reachability.losses
         registry = registry_for_call(self._servers, _CLIENT)
-        fast, runtime = self._fast_for(attachments, registry), self._runtime_for_call()
+        fast = self._fast_for(attachments, registry, agents or self._agents)
+        runtime = self._runtime_for_call()
         try:
             made = await make_instance(fast, runtime)
             instance = Instance(self.agent, made.agents, attachments)
@@ -253,13 +276,15 @@ class AgentRuntime:
             global_prompt_context=dict(prompt) if prompt is not None else None,
         )
 
-    def _fast_for(self, attachments: Attachments, registry: ServerRegistry) -> FastAgent:
+    def _fast_for(
+        self, attachments: Attachments, registry: ServerRegistry, agents: Mapping[str, Any]
+    ) -> FastAgent:
         """The application as this call sees it: own context, own server settings, own agent definitions."""
         fast = copy.copy(self._fast)
         # All that the making of an instance reads of the application object is its context.
         update = {"server_registry": registry, "pallas_attachments": attachments}
         fast.app = cast("Any", SimpleNamespace(context=self._context.model_copy(update=update)))
-        fast.agents = copies_for_call(self._agents)
+        fast.agents = copies_for_call(agents)
         return fast
 
 

@@ -15,6 +15,7 @@ from fast_agent.core.exceptions import FastAgentError, ProviderKeyError
 from mcp_types import TextContent
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.problems import quoted
 from pallas_worker.agent.messages.content import finish_reason, result_content
 from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import failure_of
@@ -26,14 +27,14 @@ from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
 from pallas_worker.fastagent.streams.pacing import pace
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
-from pallas_worker.interface.turn import TurnResult
+from pallas_worker.interface.turn import Ignored, TurnResult
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.correlation import bound
 from pallas_worker.telemetry.tracing import set_outcome, span
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from fast_agent.types import PromptMessageExtended
 
@@ -94,14 +95,21 @@ class Calls:
         vision: Vision,
         model_called: Callable[[ModelFailure | None], None],
         output: OutputSchema | None = None,
+        models: Collection[str] = (),
     ) -> None:
         """Prepare.
 
         Args:
+            agent: its name.
+            runtime: makes its instances.
+            admission: says when a call's turn has come.
+            vision: the images that it takes.
             model_called: gets the outcome of each call whose LLM has answered (None) or failed.
             output: what answers have to fit, where a caller asks for nothing else.
+            models: those that a call may have in place of the agent's own.
         """
         self._output = output
+        self._models = models
         self._agent = agent
         self._runtime = runtime
         self._vision = vision
@@ -135,9 +143,11 @@ class Calls:
                 )
                 stack.callback(lambda: set_outcome(called, outcome))
                 _announce(request, caller.surface)
-                self._vision.refuse(request.images)
+                self._check_model(request)
+                vision = self._vision_of(request)
+                vision.refuse(request.images)
                 async with self._admission.place():
-                    result = await self._run(request, caller)
+                    result = await self._run(request, caller, vision)
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
                 failed = self._failed(error, caller)
                 failed.__cause__ = error
@@ -146,6 +156,23 @@ class Calls:
                 self._model_called(None)
                 return result
         raise failed  # out here, because a span would note it, with what the caller has sent
+
+    def _check_model(self, request: TurnRequest) -> None:
+        """Refuse another model than those that the agent's entry lists."""
+        model = request.model_override
+        if model is None or model in self._models:
+            return
+        listed = f"it lists {', '.join(self._models)}" if self._models else "it lists none"
+        raise ArgumentError(
+            f"model_override: {quoted(model)} is not among `models:` of the agent in agents.yaml; {listed}",
+            "model_override",
+        )
+
+    def _vision_of(self, request: TurnRequest) -> Vision:
+        """The images that the model of this call takes."""
+        return (
+            self._vision if request.model_override is None else self._runtime.vision(request.model_override)
+        )
 
     def _failed(self, error: Exception, caller: Caller) -> FailedTurn:
         """What the caller gets to read of an error; what it says of the LLM and of the agent is reported and logged."""
@@ -173,7 +200,7 @@ class Calls:
         self._report_failure(error, caller.bearer)
         return FailedTurn(kind, redact(message), error)
 
-    async def _run(self, request: TurnRequest, caller: Caller) -> TurnResult:
+    async def _run(self, request: TurnRequest, caller: Caller, vision: Vision) -> TurnResult:
         progress = Progress(caller.send_progress)
         spoken = Spoken(caller.tell)
         current = CurrentCall(request, caller.tell, spoken, caller.room)
@@ -182,15 +209,17 @@ class Calls:
                 with span("prepare instance"):
                     async with self._creations:
                         instance = await stack.enter_async_context(
-                            self._runtime.instance(caller.bearer, self.observe)
+                            self._runtime.instance(caller.bearer, self.observe, request.model_override)
                         )
                 stack.callback(self._count, instance)
                 schema = request.output or self._output
                 if schema is None:
                     spoken.speakers = instance.speakers  # else only the end shows which words are the answer
-                history, message = conversation(request, self._vision)
+                history, message = conversation(request, vision)
                 instance.load_history(history)
                 await instance.check_tools(request)
+                if ignored := await instance.ask_as_requested(request):
+                    caller.tell(Ignored(ignored))
                 await pace().step()  # of many calls at a time, the requests are made one by one
 
                 async def answered(more: Mapping[str, Any]) -> PromptMessageExtended:

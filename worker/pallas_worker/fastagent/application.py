@@ -145,3 +145,27 @@ def host_of(llm: Any) -> str | None:
     except Exception:  # noqa: BLE001 - of any provider, and only wanted for a message
         return None
     return urlsplit(url).netloc.rpartition("@")[2] or None if isinstance(url, str) else None
+
+
+def thinks(llm: Any) -> bool:
+    """Whether an LLM of Anthropic's asks its model to think before it answers."""
+    return bool(_thinking(llm, None)[1])
+
+
+def limit_beside_thinking(llm: Any, limit: int) -> int:
+    """What an LLM of Anthropic's makes of a limit of tokens: one that leaves room beside the budget of thought."""
+    found = _thinking(llm, limit)[0].get("max_tokens")
+    return found if isinstance(found, int) else limit
+
+
+def _thinking(llm: Any, limit: int | None) -> tuple[dict[str, Any], bool]:
+    """What its requests say of thought. The name is checked here: at a start, that would import a provider's library.
+
+    Raises:
+        AgentError: this version of fast-agent has moved it.
+    """
+    resolve = getattr(llm, "_resolve_thinking_arguments", None)
+    if resolve is None:
+        raise _unsupported("its models of Anthropic do not say how they think")
+    arguments, enabled = resolve(llm.default_request_params.model, limit, None)
+    return arguments, enabled

@@ -118,9 +118,10 @@ async def _serve(
         spec.agent,
         runtime,
         admission=admission,
-        vision=runtime.vision,
+        vision=runtime.vision(),
         model_called=health.model_called,
         output=output,
+        models=spec.models,
     )
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))

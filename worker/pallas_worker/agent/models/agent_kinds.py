@@ -126,6 +126,21 @@ def speakers(agent: Any) -> frozenset[str]:
     return frozenset[str]().union(*map(speakers, last))
 
 
+def answering(agent: Any) -> Iterator[Any]:
+    """The agents whose own words are the answer of `agent`: itself, or those of the parts that it hands on to."""
+    kind = getattr(agent, "agent_type", None)
+    if kind not in _PASS_ON:
+        yield agent
+        return
+    parts = _last_speakers(kind, agent)
+    if kind is AgentType.CHAIN and agent.cumulative:
+        parts = agent.agents
+    elif kind is AgentType.PARALLEL and parts[0].name == f"{agent.name}_fan_in":
+        parts = agent.fan_out_agents  # fast-agent's own puts their answers together
+    for part in parts:
+        yield from answering(part)
+
+
 def _last_speakers(kind: AgentType | None, agent: Any) -> Sequence[Any]:
     """Whose answer may be that of an agent that is made of others."""
     match kind:
