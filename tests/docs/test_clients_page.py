@@ -283,7 +283,7 @@ def texts(result: CallToolResult) -> list[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_result(setting: Setting, mode: str) -> None:
-    (example,) = blocks("json")
+    _, example = blocks("json")
     expected = json.loads(example)
     first, answer = (block["text"] for block in expected)
     setting.stub.script(Turn(text=first, calls=(Call("open__echo", {"text": "x"}),)), Turn(text=answer))
@@ -301,6 +301,15 @@ def test_agents_remember_nothing(setting: Setting) -> None:
     assert setting.stub.asked[-1].messages == 4
     call(setting.url(), "auto", "jarvis", message="again")
     assert setting.stub.asked[-1].messages == 2
+
+
+def test_tool_calls_of_earlier_turns(setting: Setting) -> None:
+    rows, _ = (json.loads(example) for example in blocks("json"))
+    call(setting.url(), "auto", "jarvis", message="and now?", history=rows)
+    instruction, *said, new = setting.stub.asked[-1].body["messages"]
+    assert instruction["role"] == "system"
+    assert [row | {"content": row["content"] or None} for row in said] == rows
+    assert new == {"role": "user", "content": "and now?"}
 
 
 def test_the_limits_of_images() -> None:

@@ -7,6 +7,7 @@ provider reads what.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -28,6 +29,8 @@ MAX_STATE = 4 * 1024**2
 """Characters of all that `pallas` keeps for a provider."""
 MAX_BLOCKS = 1000
 """Texts of one channel."""
+
+_MAYBE_HALF = re.compile(r"\\u[dD]")
 
 
 class ToolCall(NamedTuple):
@@ -117,8 +120,9 @@ def parse_object(text: str, where: str) -> dict[str, object]:
     """
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
-        # Half of a surrogate pair passes as JSON and cannot be encoded.
-        json.dumps(value, ensure_ascii=False).encode()
+        text.encode()
+        if _MAYBE_HALF.search(text):  # half of a surrogate pair passes as JSON, and cannot be encoded
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise _too_deep(where) from None
     except ValueError as error:
