@@ -23,11 +23,14 @@ LONGEST_PATTERN = 1_000
 PATTERN_BYTES = 256 * 1024
 """Of the program that a pattern is compiled to, and of what its engine keeps while it runs."""
 
-LONGEST_ANSWER = 1024 * 1024
+LONGEST_ANSWER = 256 * 1024
 """Characters."""
 
-MOST_WORK = 8_000_000
-"""Steps of checking one answer, some 50 ns each where all of them have to be taken, which is rare."""
+MOST_VALUES = 25_000
+"""Values and keys of an answer."""
+
+MOST_WORK = 2_000_000
+"""Steps of checking one answer, 10 to 20 ns each where all of them have to be taken."""
 
 CHARACTERS_A_STEP = 16
 """Of texts, which patterns and formats read."""

@@ -108,6 +108,8 @@ class OutputSchema:
         depth, size = depth_and_size(value)
         if depth > limits.DEEPEST:
             raise _misfit(f"is nested more than {limits.DEEPEST} deep")
+        if size > limits.MOST_VALUES:
+            raise _misfit(f"has more than {limits.MOST_VALUES} values")
         if self._steps * max(size, len(text) // limits.CHARACTERS_A_STEP) > limits.MOST_WORK:
             raise _misfit("is too large to be checked by a schema of this size")
         if not self._validator.is_valid(value):

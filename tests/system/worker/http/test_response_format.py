@@ -79,3 +79,10 @@ def test_a_dangerous_schema_is_refused_with_its_place(stub: LlmStub, worker: Run
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "response_format.json_schema.schema/properties/a/$ref"
     assert len(stub.asked) == before
+
+
+def test_what_was_asked_again_is_not_in_the_rows_of_the_turn(stub: LlmStub, worker: RunningWorker) -> None:
+    stub.script(Turn(text="It is quite warm."), Turn(text=GOOD))
+    answer = chat(worker, by_schema(SCHEMA)).json()
+    rows = answer["pallas"]["messages"]
+    assert [(row["role"], row["content"]) for row in rows] == [("user", "How warm?"), ("assistant", GOOD)]

@@ -83,8 +83,9 @@ def test_only_so_many_are_named() -> None:
         ('{"a": NaN}', "has a number that JSON does not have, or one of too many digits"),
         ('{"a": ' + "9" * 5000 + "}", "has a number that JSON does not have, or one of too many digits"),
         ('{"a": "\\ud800"}', "has an escape that stands for half a character"),
-        ('{"a":' * 100_000, "is nested more than 64 deep"),
+        ('{"a":' * 40_000, "is nested more than 64 deep"),
         ('{"a":' * 70 + "1" + "}" * 70, "is nested more than 64 deep"),
+        ("[" + "1," * limits.MOST_VALUES + "1]", f"has more than {limits.MOST_VALUES} values"),
         ('{"a": "' + "x" * limits.LONGEST_ANSWER + '"}', f"has more than {limits.LONGEST_ANSWER} characters"),
     ],
 )
