@@ -36,6 +36,7 @@ READERS: Mapping[str, Folder] = {
     "docs/projects.md": Folder.PROJECT,
     "docs/running.md": Folder.QUICKSTART,
     "examples/quickstart/README.md": Folder.RUNNING,
+    "docs/chat-completions.md": Folder.RUNNING,
     "docs/check.md": Folder.RUNNING,
     "docs/control-api.md": Folder.RUNNING,
     "docs/logs.md": Folder.RUNNING,
