@@ -37,6 +37,8 @@ FIRST_WAIT = 10.0
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent."""
 
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Where clients that split text into lines do so as well, although events end at CR and LF alone."""
 _COMMENT = b": waiting\n\n"
 _DONE = b"data: [DONE]\n\n"
 
@@ -143,7 +145,6 @@ def _events(documents: Iterable[Mapping[str, object]]) -> bytes:
 
 
 def encoded(document: Mapping[str, object]) -> bytes:
-    """The document as JSON. What agents and models say may hold anything that Python can."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=str).encode(
-        "utf-8", "replace"
-    )
+    """The document as JSON, on one line. What agents and models say may hold anything that Python can."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.translate(_LINE_ENDS).encode("utf-8", "replace")
