@@ -82,8 +82,9 @@ class _Request:
             self._parallel(value)
             return []
         fate = self._family.fate(name)
+        self._clear(name)  # fast-agent puts what the definition says in one of several places
+        self._forget(fate.wire)
         if fate.how == "ignored":
-            self._clear(name)  # what the agent's definition says would be dropped as well, or refused
             return [name]
         used = self._within_limits(name, value)
         if fate.how == "body":
