@@ -19,6 +19,7 @@ from fast_agent.constants import (
     OPENAI_REASONING_ENCRYPTED,
     REASONING,
 )
+from fast_agent.llm.provider.openai.compaction_replay import parse_compaction_replay
 from mcp_types import TextContent
 
 from pallas_worker.interface.errors import ArgumentError
@@ -95,7 +96,24 @@ def _is_raw_answer(row: Row, blocks: Blocks) -> bool:
         if block.get("type") == "tool_use"
     ]
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    return calls == [tuple(call) for call in row.calls] and _says(row, texts)
+    return (
+        calls == [tuple(call) for call in row.calls]
+        and _says(row, texts)
+        and all(_are_parts(block.get("citations")) for block in blocks)
+        and all(
+            _are_parts(block.get("content")) for block in blocks if isinstance(block.get("content"), list)
+        )
+    )
+
+
+def _are_parts(value: object) -> bool:
+    """Whether a block's own parts are objects of some type: Anthropic's client looks at them only as it writes them,
+    and its error would be the call's.
+    """
+    return value is None or (
+        isinstance(value, list)
+        and all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in value)
+    )
 
 
 def _are_messages(row: Row, items: Blocks) -> bool:
@@ -130,6 +148,10 @@ def _have_items(_: Row, envelopes: Blocks) -> bool:
     return all(isinstance(envelope.get("item"), dict) for envelope in envelopes)
 
 
+def _are_checkpoints(_: Row, envelopes: Blocks) -> bool:
+    return all(parse_compaction_replay(envelope) is not None for envelope in envelopes)
+
+
 def _have_types(_: Row, blocks: Blocks) -> bool:
     return all(isinstance(block.get("type"), str) for block in blocks)
 
@@ -143,6 +165,6 @@ _KNOWN: Mapping[str, Callable[[Row, Blocks], bool] | None] = {
     OPENAI_REASONING_ENCRYPTED: _have_items,
     OPENAI_ASSISTANT_MESSAGE_ITEMS: _are_messages,
     OPENAI_MCP_LIST_TOOLS_ITEMS: _of_types("mcp_list_tools"),
-    OPENAI_COMPACTION_ITEMS: _have_items,
+    OPENAI_COMPACTION_ITEMS: _are_checkpoints,
 }
 """Channel → whether its texts, JSON objects all of them, belong to a row; None for plain words."""

@@ -17,6 +17,7 @@ from fast_agent.constants import (
     OPENAI_REASONING_ENCRYPTED,
     REASONING,
 )
+from fast_agent.llm.provider.openai.compaction_replay import capture_compaction_replay
 from mcp_types import ImageContent, TextContent
 
 from pallas_worker.agent.messages.channels import kept_channels, restored_channels
@@ -26,6 +27,9 @@ from pallas_worker.interface.tool_calls import ToolCall
 CALL = ToolCall("1", "add", {"a": 1})
 THINKING = {"type": "thinking", "thinking": "x", "signature": "y"}
 TEXT = {"type": "text", "text": "hello"}
+CHECKPOINT = capture_compaction_replay(
+    {"type": "compaction", "id": "x", "encrypted_content": "y"}, origin="openai"
+)
 TOOL_USE = {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}}
 
 
@@ -71,6 +75,7 @@ def test_nothing_is_kept_twice(whole: str, contained: tuple[str, ...]) -> None:
         (ANTHROPIC_ASSISTANT_RAW_CONTENT, [{"type": "web_search_tool_result"}, TEXT, TOOL_USE]),
         (ANTHROPIC_THINKING_BLOCKS, [THINKING, {"type": "redacted_thinking", "data": "x"}]),
         (ANTHROPIC_CONTAINER_CHANNEL, [{"id": "x"}]),
+        (OPENAI_COMPACTION_ITEMS, [CHECKPOINT]),
         (OPENAI_REASONING_ENCRYPTED, [{"schema": "x", "version": 1, "item": {}}]),
         (
             OPENAI_ASSISTANT_MESSAGE_ITEMS,
@@ -93,6 +98,7 @@ def test_what_fits_the_row_is_restored(name: str, payloads: list[Any]) -> None:
         (ANTHROPIC_THINKING_BLOCKS, [[]], "anthropic-thinking-raw must be a JSON object"),
         (ANTHROPIC_THINKING_BLOCKS, [TEXT], "anthropic-thinking-raw is not what this row says"),
         (ANTHROPIC_CONTAINER_CHANNEL, [{"id": 7}], "anthropic-container is not what this row says"),
+        (OPENAI_COMPACTION_ITEMS, [{"item": {"type": "compaction"}}], "openai-compaction-items is not *"),
         (OPENAI_COMPACTION_ITEMS, [{}], "openai-compaction-items is not what this row says"),
         *(
             (ANTHROPIC_ASSISTANT_RAW_CONTENT, payloads, "anthropic-assistant-raw-content is not what *")
@@ -105,6 +111,9 @@ def test_what_fits_the_row_is_restored(name: str, payloads: list[Any]) -> None:
                 [TEXT, TOOL_USE, {"type": "document", "source": {"type": "url", "url": "https://elsewhere"}}],
                 [TEXT, TOOL_USE, {"type": "tool_result", "tool_use_id": "1"}],
                 [TEXT, TOOL_USE, {"type": ["text"]}],
+                [TEXT | {"citations": ["x"]}, TOOL_USE],
+                [TEXT | {"citations": "x"}, TOOL_USE],
+                [TEXT, TOOL_USE, {"type": "web_search_tool_result", "content": ["x"]}],
             )
         ),
         *(
