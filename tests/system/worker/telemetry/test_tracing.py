@@ -110,7 +110,9 @@ def test_each_tool_call_is_a_span_with_its_arguments_only_if_that_is_asked_for(
         with run_worker(directory, environment=environment, **spec()) as worker:
             call(worker.url, "auto", "demo", message=f'CALL own {{"text": "x"}}\nCALL agent__child {inner}')
             spans = collector.wait_for(lambda spans: "send_message" in {s.name for s in spans})
-    found = {span.name: span for span in spans if span.name.startswith("execute_tool")}
+    named = [(span.name, span) for span in spans if span.name.startswith("execute_tool")]
+    found = dict(named)
+    assert len(named) == len(found)
     assert {
         name: [span.attributes[f"pallas.{field}"] for field in ("agent", "server", "outcome")]
         for name, span in found.items()
