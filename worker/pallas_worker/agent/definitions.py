@@ -83,8 +83,8 @@ def copies_for_call(agents: Mapping[str, Any]) -> dict[str, Any]:
     return {name: {**data, "config": _own_config(data["config"])} for name, data in agents.items()}
 
 
-def with_model(agent: str, agents: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """The definitions, in which `agent` asks another model.
+def with_model(agent: str, agents: Mapping[str, Any], model: str, *, same_provider: bool) -> dict[str, Any]:
+    """The definitions, in which `agent` asks another model: with its own API key only at the same provider.
 
     Raises:
         ArgumentError: it asks none itself, whatever its definition says.
@@ -96,6 +96,8 @@ def with_model(agent: str, agents: Mapping[str, Any], model: str) -> dict[str, A
         )
     config = _own_config(agents[agent]["config"])
     config.model = model
+    if not same_provider:
+        config.api_key = None
     if (params := config.default_request_params) is not None and params.model is not None:
         params.model = None
         params.model_fields_set.discard("model")  # one that is set to None counts as a model

@@ -29,7 +29,7 @@ from pallas_worker.agent.definitions import (
     with_model,
 )
 from pallas_worker.agent.instance import Instance
-from pallas_worker.agent.models.capabilities import asked_models, vision_of
+from pallas_worker.agent.models.capabilities import asked_models, model_reference, vision_of
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
 from pallas_worker.agent.parts import parts_of
 from pallas_worker.agent.pool import Pool
@@ -143,7 +143,7 @@ class AgentRuntime:
         Raises:
             ArgumentError: the served agent asks no model itself.
         """
-        agents = self._agents if model is None else with_model(self.agent, self._agents, model)
+        agents = self._with_model(model)
         return vision_of(self.agent, agents, self._context)
 
     @property
@@ -170,7 +170,7 @@ class AgentRuntime:
             ArgumentError: the served agent asks no model itself.
             fast_agent.core.exceptions.FastAgentError: the agent cannot be made, for want of an LLM key say.
         """
-        agents = self._agents if model is None else with_model(self.agent, self._agents, model)
+        agents = self._with_model(model)
         same_for_all = model is None and (bearer is None or not self._made_for_caller)
         owned = self._pool.take() if same_for_all else None
         if owned is None:
@@ -201,6 +201,14 @@ class AgentRuntime:
     async def close(self) -> None:
         """Wait until all instances are disposed of."""
         await self._pool.close(DISPOSAL_TIMEOUT)
+
+    def _with_model(self, model: str | None) -> Mapping[str, Any]:
+        """The definitions, with another model of the served agent if one is given."""
+        if model is None:
+            return self._agents
+        own = model_reference(self.model).provider if self.model is not None else None
+        same = model_reference(model).provider == own
+        return with_model(self.agent, self._agents, model, same_provider=same)
 
     @asynccontextmanager
     async def _prepared(

@@ -20,7 +20,7 @@ from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.output_schema.errors import SchemaError
 from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
-from pallas_worker.agent.models.capabilities import published_capabilities
+from pallas_worker.agent.models.capabilities import overlaid_keys, published_capabilities
 from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.calls.admission import Admission
 from pallas_worker.calls.call import Calls
@@ -79,6 +79,7 @@ async def serve(
         with untraced(), definition_errors():
             async with open_runtime(fast, spec.agent) as runtime:
                 known.add(runtime.secret_keys)
+                known.add(overlaid_keys(spec.models))
                 making = try_instance(runtime, code, runtime.instance(None, lambda *_: None))
                 trial = await _unless(stopping, making)
                 if trial is not None and not stopping.is_set():

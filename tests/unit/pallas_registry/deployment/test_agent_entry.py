@@ -51,6 +51,10 @@ AGENT_PROBLEMS = [
     (["depends_on: [b]"], 5, ".depends_on", "there is no agent 'b'; describe it"),
     (["depends_on: [1]"], 5, ".depends_on[0]", "is a whole number, not text"),
     (["depends_on:", "  - x", "  - y"], 7, ".depends_on", "there is no agent 'y'"),
+    (["models: openai.gpt-4.1"], 5, ".models", "is text, not a list"),
+    (["models: [a, a]"], 5, ".models", "names 'a' twice; remove one of the two"),
+    (["models: ['a b']"], 5, ".models", "'a b' is not a model; write one as in `openai.gpt-4.1`"),
+    ([f"models: [{'x' * 256}]"], 5, ".models", "is not a model"),
     (["restart: sometimes"], 5, ".restart", "use one of always, on-failure, never"),
     (["restart: on_failure"], 5, ".restart", "did you mean `on-failure`?"),
     (["on_dependency_loss: stop"], 5, ".on_dependency_loss", "not a known value; use one of keep, restart"),
@@ -206,3 +210,8 @@ def test_names_that_no_tool_can_have(name: str) -> None:
     [problem] = problems(f"name: demo\nagents:\n  '{name}': {{module: m, port: 9000}}\n")
     assert problem.line == 3
     assert re.search("cannot be the name of a tool|is the name of a tool", problem.message)
+
+
+def test_models_are_taken_in_their_order() -> None:
+    read = agent("models: [openai.gpt-4.1, 'claude-haiku-4-5?reasoning=off']")
+    assert read.models == ("openai.gpt-4.1", "claude-haiku-4-5?reasoning=off")

@@ -19,7 +19,7 @@ from pallas_worker.agent.models.agent_kinds import asks_a_model, image_readers
 from pallas_worker.interface.vision import Vision, common_vision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fast_agent.context import Context
 
@@ -68,6 +68,11 @@ class AskedModel(NamedTuple):
 def asked_model(spec: str, api_key: str | None = None) -> AskedModel:
     """A model by its specification; to look for an overlay reads files."""
     return AskedModel(spec, model_reference(spec), _overlay_of(spec), api_key)
+
+
+def overlaid_keys(specs: Iterable[str]) -> frozenset[str]:
+    """The API keys of the models that are called by the names of overlays."""
+    return frozenset(key for spec in specs if (key := _overlay_of(spec).api_key))
 
 
 def _overlay_of(model: str) -> Overlay:
