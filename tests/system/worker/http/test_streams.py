@@ -12,11 +12,11 @@ from fakes.downstream import Fault, Recorded, run_downstream
 from fakes.llm_bursts import Bursts, Exchange, answer_of, run_bursts
 from fakes.llm_stub import run_llm_stub
 from pallas_common.protocol.llm import ModelCapabilities
+from support.load.streams import answer_in, streamed, streaming
 from support.worker.census import agent, check_nothing_is_left, settle
 from support.worker.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import project
-from support.worker.streams import answer_in, streamed, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
