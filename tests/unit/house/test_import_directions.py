@@ -120,8 +120,8 @@ ROOMS = {
     "pallas_worker.http.chat": "calls downstreams interface interface.chat telemetry",
     "pallas_worker.http": "calls downstreams health http.chat interface telemetry",
     "pallas_worker.process": (
-        ". agent agent.models calls downstreams fastagent health http interface link process.user_module "
-        "telemetry"
+        ". agent agent.models calls downstreams fastagent fastagent.streams health http interface link "
+        "process.user_module telemetry"
     ),
     "pallas_worker.process.inspection": ". agent downstreams health interface process process.user_module",
 }

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import yaml
 from fast_agent import config
-from fast_agent.config import Settings
 from fast_agent.agents.llm_agent import LlmAgent
 from fast_agent.agents.mcp_agent import McpAgent
+from fast_agent.config import Settings
 from fast_agent.core.logging.logger import Logger as FastAgentLogger
 from fast_agent.llm import fastagent_llm
 from fast_agent.mcp import client_gateway, mcp_connection_manager
