@@ -100,10 +100,16 @@ def _is_raw_answer(row: Row, blocks: Blocks) -> bool:
         calls == [tuple(call) for call in row.calls]
         and _says(row, texts)
         and all(_are_parts(block.get("citations")) for block in blocks)
-        and all(
-            _are_parts(block.get("content")) for block in blocks if isinstance(block.get("content"), list)
-        )
+        and all(_has_content(block) for block in blocks)
     )
+
+
+def _has_content(block: Mapping[str, object]) -> bool:
+    """Whether the result of a provider's own tool is an object of some type, or has such parts."""
+    content = block.get("content")
+    if block.get("type") in ("compaction", "mcp_tool_result") and isinstance(content, str):
+        return True
+    return _are_parts([content] if isinstance(content, dict) else content)
 
 
 def _are_parts(value: object) -> bool:

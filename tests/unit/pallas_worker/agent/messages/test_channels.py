@@ -114,6 +114,8 @@ def test_what_fits_the_row_is_restored(name: str, payloads: list[Any]) -> None:
                 [TEXT | {"citations": ["x"]}, TOOL_USE],
                 [TEXT | {"citations": "x"}, TOOL_USE],
                 [TEXT, TOOL_USE, {"type": "web_search_tool_result", "content": ["x"]}],
+                [TEXT, TOOL_USE, {"type": "web_search_tool_result", "content": "x"}],
+                [TEXT, TOOL_USE, {"type": "web_search_tool_result", "content": {"a": 1}}],
             )
         ),
         *(
