@@ -129,7 +129,10 @@ def test_livez_asks_for_no_name_and_metrics_for_a_name_or_an_address(worker: Run
 
 def test_a_browser_learns_where_the_endpoint_is(worker: RunningWorker) -> None:
     answer = httpx.get(f"{worker.origin}/")
-    assert (answer.status_code, answer.text) == (200, "MCP endpoint of demo: /mcp\nchat completions, with the model demo: /v1/chat/completions\n")
+    assert (answer.status_code, answer.text) == (
+        200,
+        "MCP endpoint of demo: /mcp\nchat completions, with the model demo: /v1/chat/completions\n",
+    )
     assert answer.headers["content-type"].startswith("text/plain")
     assert httpx.post(f"{worker.origin}/").status_code == 405
 

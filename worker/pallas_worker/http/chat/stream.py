@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pallas_worker.http.chat.event_queue import EventQueue
 from pallas_worker.interface.chat.answers import chunk_of, first_chunk, last_chunks, retry_chunk
-from pallas_worker.interface.chat.errors import TOO_SLOW, error_of
+from pallas_worker.interface.chat.errors import TOO_SLOW, ApiError, error_of
 from pallas_worker.interface.errors import FailedTurn
 from pallas_worker.interface.turn import Ignored, TakenBack
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from starlette.types import Send
 
     from pallas_worker.interface.chat.answers import Head
-    from pallas_worker.interface.chat.errors import ApiError
     from pallas_worker.interface.turn import TurnEvent, TurnResult
 
     type Tell = Callable[[TurnEvent], None]
@@ -61,62 +60,72 @@ class Stream:
         self._include_usage = include_usage
         self._begun = False
         self._overflowed = False
+        self._sending = asyncio.Lock()
 
     async def run(self, run_turn: RunTurn, respond: Respond) -> None:
-        """Run the turn and send what happens, to its end."""
+        """Run the turn in the running task, and send what happens, to its end."""
+        self._running = asyncio.current_task()
         queue = EventQueue(self._overflow)
-        self._turn = asyncio.create_task(run_turn(queue.tell, queue.room))
-        self._turn.add_done_callback(lambda _: queue.close())
+        telling = asyncio.create_task(self._tell_on(queue))
         try:
-            ended = False
-            while not ended:
-                await queue.wait(KEEP_ALIVE if self._begun else FIRST_WAIT)
-                ended = queue.closed  # looked at before what was told until then is taken
-                await self._tell(queue.take(), waiting=not ended)
-            await self._end(respond)
+            ending = await self._ending(run_turn, queue)
+            # Here and not in the task beside: whatever else is ready to run would come before the end is sent.
+            async with self._sending:
+                queue.close()
+                await self._finish(self._chunks(queue.take()), ending, respond)
         finally:
-            self._turn.cancel()
-            await asyncio.gather(self._turn, return_exceptions=True)
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+    async def _ending(self, run_turn: RunTurn, queue: EventQueue) -> TurnResult | ApiError:
+        try:
+            return await run_turn(queue.tell, queue.room)
+        except FailedTurn as failed:
+            return error_of(failed)
+        except asyncio.CancelledError:
+            if not self._overflowed or self._running is None or self._running.uncancel():
+                raise
+            return TOO_SLOW
 
     def _overflow(self) -> None:
-        self._overflowed = True
-        self._turn.cancel()
+        if not self._overflowed and self._running is not None:
+            self._overflowed = True
+            self._running.cancel()
 
-    async def _tell(self, events: Iterable[TurnEvent], *, waiting: bool) -> None:
-        """Send all events at once; where there are none, a comment, as long as the turn goes on."""
-        chunks = []
-        told = False
+    async def _tell_on(self, queue: EventQueue) -> None:
+        """Send what happens while the turn runs; where nothing does, a comment."""
+        while True:
+            await queue.wait(KEEP_ALIVE if self._begun else FIRST_WAIT)
+            async with self._sending:
+                if queue.closed:
+                    return
+                events = queue.take()
+                if chunks := self._chunks(events):
+                    await self._write(_events(chunks))
+                elif not events:
+                    await self._write(_COMMENT)
+
+    def _chunks(self, events: Iterable[TurnEvent]) -> list[Mapping[str, object]]:
+        chunks: list[Mapping[str, object]] = []
         for event in events:
-            told = True
             if isinstance(event, Ignored):
                 self._ignored += event.parameters
             elif isinstance(event, TakenBack):
                 chunks.append(retry_chunk(self._head, event))
             elif (chunk := chunk_of(self._head, event)) is not None:
                 chunks.append(chunk)
-        if chunks:
-            await self._write(_events(chunks))
-        elif waiting and not told:
-            await self._write(_COMMENT)
+        return chunks
 
-    async def _end(self, respond: Respond) -> None:
-        try:
-            result = await self._turn
-        except FailedTurn as failed:
-            await self._fail(error_of(failed), respond)
-        except asyncio.CancelledError:
-            if not self._overflowed:
-                raise
-            await self._fail(TOO_SLOW, respond)
-        else:
-            chunks = last_chunks(self._head, result, self._ignored, include_usage=self._include_usage)
+    async def _finish(
+        self, chunks: list[Mapping[str, object]], ending: TurnResult | ApiError, respond: Respond
+    ) -> None:
+        if not isinstance(ending, ApiError):
+            chunks += last_chunks(self._head, ending, self._ignored, include_usage=self._include_usage)
             await self._write(_events(chunks) + _DONE, more=False)
-
-    async def _fail(self, error: ApiError, respond: Respond) -> None:
-        if self._begun:
-            await self._write(_events([error.document()]), more=False)
+        elif self._begun or chunks:
+            await self._write(_events([*chunks, ending.document()]), more=False)
         else:
-            await respond(error, ignored_header(self._ignored))
+            await respond(ending, ignored_header(self._ignored))
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
         if not self._begun:
