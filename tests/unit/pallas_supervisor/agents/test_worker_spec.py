@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +64,10 @@ def test_a_policy_has_of_the_settings_those_that_it_names() -> None:
     )
     assert asdict(policy_of(agent)) == {field.name: OTHERS[field.name] for field in fields(Policy)}
     assert settings_of(AgentSettings()).items() >= asdict(Policy()).items(), "the same defaults"
+
+
+def test_the_key_of_a_start_is_shown_nowhere() -> None:
+    passed = replace(spec(), key="k" * 43)
+    assert WorkerSpec.from_json(passed.to_json()).key == "k" * 43
+    assert "kkkk" not in repr(passed)
+    assert spec().key is None
