@@ -106,7 +106,8 @@ otherwise it is refused with 403.
 | `model_override` | asks another model for this turn, one that `models:` of the agent's entry lists; images and parameters go by that one | with the key, or `overrides: true` |
 
 Where an agent hands messages on, both prompts reach the same agents as the parameters do; `model_override` is refused, but
-for a router and a planner, which have models of their own.
+for a router and a planner, which have models of their own. A planner plans by its system prompt: one that stands in place
+of it has to say how.
 """
 
 

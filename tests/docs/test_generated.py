@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DOCUMENTS = (
     "docs/states.md",
+    "docs/parameters.md",
     "deploy/grafana/pallas.json",
     "registry/pallas_registry/deployment/agents.schema.json",
     *(f"deploy/man/{name}.1" for name in ("pallas", "pallasctl")),

@@ -349,6 +349,8 @@ async def demo(): ...
         ),
         ('@fast.parallel(name="demo", fan_out=["first", "second"])', {"FIRST", "SECOND"}, set()),
         ('@fast.parallel(name="demo", fan_out=["first"], fan_in="second")', {"SECOND"}, {"FIRST"}),
+        ('@fast.router(name="demo", agents=["first"])', {"FIRST"}, set()),
+        ('@fast.maker(name="demo", worker="first", k=1)', {"FIRST"}, set()),
         ('@fast.agent(name="demo", instruction="DEMO", agents=["first"], skills=[])', {"DEMO"}, set()),
     ],
 )
