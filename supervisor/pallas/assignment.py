@@ -41,4 +41,4 @@ def single(assignment: Assignment, name: str) -> Assignment:
     """The same deployment with one agent alone, without registry and dependencies."""
     given = assignment.configuration
     configuration = replace(given, deployment=alone(given.deployment, name))
-    return replace(assignment, configuration=configuration, only=name, zygote=None)
+    return replace(assignment, configuration=configuration, only=name)

@@ -18,8 +18,9 @@ from pallas.allocation import give_back_free_memory
 from pallas_common.problems import ConfigurationError, no_such_agent
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.agents_file import working_directory
+from pallas_registry.deployment.named_models import named_models
 from pallas_registry.environment.dotenv import worker_environment
-from pallas_registry.source import read_start
+from pallas_registry.source import alone, read_start
 from pallas_supervisor.processes.keeper.client import Keeper
 from pallas_supervisor.processes.keeper.predecessor import VARIABLE
 from pallas_supervisor.processes.linux.posix_spawn import (
@@ -62,13 +63,15 @@ def serve(agent: str | None, config: Path | None, *, quiet: bool = False, backgr
     keep_descriptors()
     raise_descriptor_limit()
     give_back_free_memory()
-    alone = agent is not None
     os.environ[VARIABLE] = secrets.token_hex(16)
     keeper = Keeper(worker_environment(os.environ, {}))
+    started = deployment if agent is None else alone(deployment, agent)
     try:
-        zygote = None if alone else zygote_for(deployment, os.environ, keeper)
+        zygote = zygote_for(started, os.environ, keeper)
     except OSError as error:
         _give_up(f"cannot start: {error}", EXIT_FAILED)
+    if zygote is not None:  # which is importing beside us, and looks at this afterwards
+        zygote.bring_in(named_models(started, configuration.settings.default_model, os.environ, directory))
     # Only now, while the zygote is importing beside us: a refused configuration should not wait for these.
     from pallas.assignment import Assignment, single
     from pallas.daemon import supervise

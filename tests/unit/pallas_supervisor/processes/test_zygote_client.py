@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import os, socket, sys, time
+import json
 channel = socket.socket(fileno=int(sys.argv[1]))
 {before}
-channel.send(b'{{"ready": true}}')
 while True:
-    message, inherited, *_ = socket.recv_fds(channel, 64, 16)
+    message, inherited, *_ = socket.recv_fds(channel, 65536, 16)
     if not message:
         break
+    if not inherited:
+        asked = json.loads(message)
+        {on_import}
+        channel.send(b'{{"ready": true}}')
+        continue
     {on_spawn}
     channel.send(b'{{"pid": %d}}' % len(inherited))
     for descriptor in inherited:
@@ -46,10 +51,10 @@ class Programs(ProcessParent):
     """Gives the zygotes to come their programs, the last one again and again."""
 
     def __init__(self) -> None:
-        self.programs: tuple[tuple[str, str], ...] = ()
+        self.programs: tuple[tuple[str, ...], ...] = ()
         self.started: list[int] = []
 
-    def __call__(self, *programs: tuple[str, str]) -> list[int]:
+    def __call__(self, *programs: tuple[str, ...]) -> list[int]:
         """Take these; the list of the PIDs that there will be."""
         self.programs = programs
         return self.started
@@ -62,8 +67,10 @@ class Programs(ProcessParent):
         output: int | None,
     ) -> int:
         assert arguments[1:-1] == ["-P", "-m", "pallas_worker.process.zygote"]
-        before, on_spawn = self.programs[min(len(self.started), len(self.programs) - 1)]
-        source = PROGRAM.format(before=before, on_spawn=on_spawn or "pass")
+        before, on_spawn, *on_import = self.programs[min(len(self.started), len(self.programs) - 1)]
+        source = PROGRAM.format(
+            before=before, on_spawn=on_spawn or "pass", on_import="".join(on_import) or "pass"
+        )
         command = [sys.executable, "-ISc", source, arguments[-1]]
         self.started.append(super().execute(command, environment, inherited, output))
         return self.started[-1]
@@ -78,6 +85,7 @@ def with_zygote(made: Programs, do: Callable[[Zygote], Awaitable[None]]) -> None
     async def run() -> None:
         zygote = Zygote(dict(os.environ), made)
         zygote.start()
+        zygote.bring_in(())
         zygote.watch()
         async with asyncio.timeout(PATIENCE):
             await do(zygote)

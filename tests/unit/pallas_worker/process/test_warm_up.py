@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 
-from pallas_worker.process import warm_up
+from pallas_worker.process.zygote import warm_up
 
 LOOK = """
 import asyncio, gc, json, logging, os, signal, sys, threading, warnings
 from fast_agent import config, context
 from pallas_worker.downstreams import tls
-from pallas_worker.process import run, serve, warm_up  # which the zygote has imported
+from pallas_worker.process import run, serve
+from pallas_worker.process.zygote import warm_up  # which the zygote has imported
 from pallas_worker.telemetry import metrics
 from pallas_worker.fastagent import application
 

@@ -28,7 +28,7 @@ from pallas_common.protocol.inspection import (
 )
 from pallas_worker.process.inspection.agent import inspect_agent
 from pallas_worker.process.inspection.guard import SWEEP, adopt_orphans, children, guard
-from pallas_worker.process.zygote import preload
+from pallas_worker.process.zygote.imports import preload
 
 if TYPE_CHECKING:
     from collections.abc import Collection

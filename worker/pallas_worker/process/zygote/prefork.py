@@ -22,9 +22,9 @@ import setproctitle
 
 from pallas_common.protocol.spec import Descriptors
 from pallas_worker.link.lifeline import wake_on_parent_death
-from pallas_worker.process.double_fork import fork_adopted
 from pallas_worker.process.run import loop_factory, run_worker
-from pallas_worker.process.warm_up import warm_up
+from pallas_worker.process.zygote.double_fork import fork_adopted
+from pallas_worker.process.zygote.warm_up import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +61,11 @@ class PreforkedWorker:
             except (OSError, RuntimeError):
                 self._socket.close()
                 raise
+
+    def dismiss(self) -> None:
+        """Let it end: it is not what is wanted any more."""
+        self._socket.close()
+        os.close(self._pidfd)
 
     def become(self, descriptors: Descriptors) -> bool:
         """Make it a worker with these descriptors; False if it is dead or does not answer, and then it is killed."""

@@ -27,7 +27,7 @@ def fork_adopted(run: Callable[[], NoReturn]) -> int:
         OSError: there can be no further process.
         RuntimeError: this process has threads, or the second fork failed.
     """
-    if sum(1 for _ in Path("/proc/self/task").iterdir()) != 1:
+    if not has_one_task():
         raise RuntimeError("the zygote has more than one thread, a fork would not be safe")
     read_end, write_end = os.pipe()
     try:
@@ -48,6 +48,11 @@ def fork_adopted(run: Callable[[], NoReturn]) -> int:
     if not answer:
         raise RuntimeError("the worker could not be forked; is a process or memory limit reached?")
     return int(answer)
+
+
+def has_one_task() -> bool:
+    """Whether this process has no thread but the one that asks, whichever language started it."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir()) == 1
 
 
 def _between(run: Callable[[], NoReturn], write_end: int) -> NoReturn:

@@ -1,0 +1,160 @@
+"""The zygote: imports fast-agent once, then forks a worker for every command on its socket.
+
+Knows libraries, and those modules of the user's that he names (`imports`), never an agent's; one thread, no event loop,
+no socket but the command channel and one to the worker that is forked ahead (see `prefork`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import setproctitle
+
+from pallas_common.protocol.spec import Descriptors
+from pallas_worker.link.lifeline import wake_on_parent_death
+from pallas_worker.process.zygote.double_fork import fork_adopted
+from pallas_worker.process.zygote.imports import (
+    OwnFiles,
+    Told,
+    import_modules,
+    import_providers,
+    preload,
+)
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from pallas_worker.process.zygote.prefork import PreforkedWorker
+
+QUIET = 250
+"""Milliseconds without a command after which the next worker is forked ahead; while many are started, none is."""
+
+LONGEST_COMMAND = 65536
+"""Bytes."""
+
+
+def main() -> None:
+    """Serve commands on the SEQPACKET socket whose descriptor is the only argument, until it closes.
+
+    A command is one packet. One that carries the descriptors of `Descriptors` asks for a worker, and is answered by
+    `{"pid": int}`, `{"error": str}`, or `{"stale": path}` where a file that was imported has changed since.
+    One without is JSON, `{"modules": [name, …], "models": [name, …]}`, and asks to import them; after packets of
+    `Told`, it is answered by `{"ready": true}`. The first command is of this kind, and its answer says as well that
+    what all workers need is there.
+    """
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    setproctitle.setproctitle("pallas-zygote")
+    wake_on_parent_death()  # stopped, it could not see its channel's end
+    gc.disable()  # for good: what is imported stays, and to look through it again and again takes a fifth of the time
+    preload()
+    _warm_up()
+    _Zygote(channel).run()
+
+
+def _warm_up() -> None:
+    from pallas_worker.process.zygote.warm_up import warm_up  # noqa: PLC0415 - once fast-agent is there
+
+    warm_up()  # with asyncio's own loop: libuv keeps a pipe for all of a process's loops
+
+
+class _Zygote:
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._own_files = OwnFiles(os.getcwd())
+        self._spare: PreforkedWorker | None = None
+        # None is forked ahead before the first command: the keeper, which would adopt it, may not be there.
+        self._has_forked = False
+
+    def run(self) -> None:
+        """Answer commands until the channel closes."""
+        # Of any number: the supervisor may have more descriptors than select(2) can look at.
+        commands = select.poll()
+        commands.register(self._channel, select.POLLIN)
+        while True:
+            command, descriptors, _, _ = socket.recv_fds(
+                self._channel, LONGEST_COMMAND, len(Descriptors._fields)
+            )
+            if not command:
+                return
+            answer = self._answer(command, descriptors)
+            for descriptor in descriptors:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+            self._send(answer)
+            if self._has_forked and self._spare is None and not commands.poll(QUIET):
+                self._spare = self._fork_ahead()
+
+    def _send(self, answer: dict[str, object]) -> None:
+        self._channel.send(json.dumps(answer).encode())
+
+    def _answer(self, command: bytes, descriptors: list[int]) -> dict[str, object]:
+        if not descriptors:
+            self._import(**json.loads(command))
+            return {"ready": True}
+        if changed := self._own_files.changed():
+            return {"stale": changed}
+        try:
+            return {"pid": self._spawn(Descriptors(*descriptors))}
+        except (OSError, RuntimeError, TypeError) as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    def _import(self, *, modules: list[str], models: list[str]) -> None:
+        def tell(told: Told) -> None:
+            self._send({key: value for key, value in told._asdict().items() if value is not None})
+
+        before = len(sys.modules)
+        import_providers(models, tell)
+        self._pass_over_libraries()
+        import_modules(modules, os.getcwd(), tell)
+        if len(sys.modules) == before and gc.get_freeze_count():
+            return
+        self._own_files.look()
+        self._pass_over_libraries()
+        gc.freeze()
+        if self._spare is not None:  # it lacks what has just been imported
+            self._spare.dismiss()
+            self._spare = None
+
+    def _pass_over_libraries(self) -> None:
+        """Spare workers the look at what is imported, as long as there is nothing of the user's among it."""
+        from pallas_worker.process.user_module.loaded_code import pass_over_libraries  # noqa: PLC0415 - as below
+
+        if not self._own_files:
+            pass_over_libraries()
+
+    def _fork_ahead(self) -> PreforkedWorker | None:
+        from pallas_worker.process.zygote.prefork import PreforkedWorker  # noqa: PLC0415 - once fast-agent is there
+
+        try:
+            return PreforkedWorker(self._channel.close)
+        except (OSError, RuntimeError, MemoryError):  # the next spawn command reports it
+            return None
+
+    def _spawn(self, descriptors: Descriptors) -> int:
+        """The process ID of a worker that is the supervisor's child, forked now or ahead."""
+        from pallas_worker.process.zygote.prefork import become_worker  # noqa: PLC0415 - once fast-agent is there
+
+        spare, self._spare = self._spare, None
+        self._has_forked = True
+        if spare is not None and spare.become(descriptors):
+            return spare.pid
+
+        def work() -> NoReturn:
+            self._channel.close()
+            become_worker(descriptors)
+
+        return fork_adopted(work)
+
+
+if __name__ == "__main__":
+    main()
