@@ -28,7 +28,9 @@ LONGEST_FILE = 256 * 1024
 """Characters that are searched."""
 
 _NAME = r"[\w$.:/@?=&+-]{2,200}"
-_SETTING = re.compile(rf"""model\w{{0,20}}["'\])]{{0,2}}[ \t]{{0,8}}[:=,][ \t]{{0,8}}["']?({_NAME})""", re.IGNORECASE)
+_SETTING = re.compile(
+    rf"""model\w{{0,20}}["'\])]{{0,2}}[ \t]{{0,8}}[:=,][ \t]{{0,8}}["']?({_NAME})""", re.IGNORECASE
+)
 """Also what a variable has by default: `os.environ.get("MY_MODEL", "haiku")`."""
 
 

@@ -79,6 +79,7 @@ class AgentManager:
         launch: Callable[..., Launcher] = Launcher,
     ) -> None:
         self.drift = drift
+        self._zygote = zygote
         self.store = store
         self.log_router = log_router
         self.traces = traces or StartTraces()
@@ -145,6 +146,7 @@ class AgentManager:
             secrets=log_router.secrets,
             changed=self.observers.changed,
             take_code=drift.code.take,
+            models_reported=self._models_reported,
         )
         self.responders = UnavailableResponders(engine, listeners, self.status.why, outlives)
         self._connect_observers()
@@ -185,6 +187,10 @@ class AgentManager:
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)
         return None if worker is None else worker.pid
+
+    def _models_reported(self, models: list[str]) -> None:
+        if self._zygote is not None:
+            self._zygote.bring_in(models)
 
     def _started(self, worker_id: WorkerId) -> float | None:
         worker = self.launcher.worker(worker_id)

@@ -53,6 +53,7 @@ class ReportsIn:
         address: host and port at which an agent's worker can be reached.
         secrets: what no reason of a failure may show.
         changed: called when what is shown of an agent is not what it was.
+        models_reported: takes the models of an agent that is ready.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ReportsIn:
         secrets: KnownSecrets,
         changed: Callable[[], None],
         take_code: Callable[[str, int, tuple[FileMark, ...]], None],
+        models_reported: Callable[[list[str]], None],
     ) -> None:
         self._engine = engine
         self._monitors = monitors
@@ -77,6 +79,7 @@ class ReportsIn:
         self._secrets = secrets
         self._changed = changed
         self._take_code = take_code
+        self._models_reported = models_reported
         self._reports = reports
         self._history = history
         self._note_health = note_health
@@ -101,6 +104,8 @@ class ReportsIn:
                 self._monitors.settle(worker_id)
                 self._reports.take_ready(name, generation, report)
                 self._confirm_ready(agent, generation)
+                models = (report.model, *(part.model for part in report.parts))
+                self._models_reported([model for model in models if model is not None])
             case FailedReport(message=message):
                 said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self._secrets)
                 self._engine.post(name, StartFailureReported(generation, said))

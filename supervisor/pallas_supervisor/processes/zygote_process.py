@@ -100,6 +100,6 @@ class ZygoteProcess(HelperProcess):
 
 def _decoded(data: bytes) -> Packet:
     packet = json.loads(data)
-    if not isinstance(packet, dict):
-        raise ValueError("the zygote says what it should not")
-    return packet
+    if isinstance(packet, dict):
+        return packet
+    raise ValueError("the zygote says what it should not")

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor.processes.linux.posix_spawn import execute
 from pallas_supervisor.processes.linux.process_tree import become_subreaper
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from pallas_common.protocol.spec import Descriptors
 
 PROGRAM = str(Path(__file__).with_name("main.py"))
+
+MODELS = ["openai.gpt-4.1", "anthropic.claude-sonnet-4-5"]
+"""What the zygote imports the libraries for, so that not each worker has to."""
 
 SMALL_ENVIRONMENT = {
     name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ
@@ -116,7 +119,9 @@ class _Zygote:
                 start_new_session=True,
             )
         self._turn = threading.Lock()
-        assert self._answer() == {"ready": True}
+        self._channel.send(json.dumps({"modules": [], "models": MODELS}).encode())
+        while self._answer() != {"ready": True}:
+            pass
 
     def fork(self, descriptors: Descriptors) -> Child:
         with self._turn, _adopting():
@@ -129,10 +134,10 @@ class _Zygote:
         self._channel.close()
         self._process.wait(30)
 
-    def _answer(self) -> dict[str, int]:
+    def _answer(self) -> dict[str, Any]:
         packet = self._channel.recv(4096)
         assert packet, "the zygote has gone; see what it wrote to stderr"
-        answer: dict[str, int] = json.loads(packet)
+        answer: dict[str, Any] = json.loads(packet)
         return answer
 
 

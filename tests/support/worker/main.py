@@ -14,7 +14,8 @@ from unittest import mock
 
 from pallas_common.logs.own_loggers import own_logger
 from pallas_worker.process import own_interpreter as executed
-from pallas_worker.process import run, zygote
+from pallas_worker.process import run
+from pallas_worker.process.zygote import __main__ as zygote
 
 if TYPE_CHECKING:
     from pallas_common.logs.levels import Levels

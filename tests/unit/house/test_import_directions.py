@@ -123,7 +123,12 @@ ROOMS = {
         ". agent agent.models calls downstreams fastagent fastagent.streams health http interface link "
         "process.user_module telemetry"
     ),
-    "pallas_worker.process.inspection": ". agent downstreams health interface process process.user_module",
+    "pallas_worker.process.zygote": (
+        "agent agent.models fastagent http link process process.user_module telemetry"
+    ),
+    "pallas_worker.process.inspection": (
+        ". agent downstreams health interface process process.user_module process.zygote"
+    ),
 }
 """Room → the rooms of its package that it uses; `.` is the package's own folder."""
 

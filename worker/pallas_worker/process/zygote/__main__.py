@@ -14,6 +14,8 @@ import select
 import signal
 import socket
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import setproctitle
@@ -62,7 +64,7 @@ def main() -> None:
 
 
 def _warm_up() -> None:
-    from pallas_worker.process.zygote.warm_up import warm_up  # noqa: PLC0415 - once fast-agent is there
+    from pallas_worker.process.zygote.warm_up import warm_up
 
     warm_up()  # with asyncio's own loop: libuv keeps a pipe for all of a process's loops
 
@@ -70,7 +72,7 @@ def _warm_up() -> None:
 class _Zygote:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._own_files = OwnFiles(os.getcwd())
+        self._own_files = OwnFiles(str(Path.cwd()))
         self._spare: PreforkedWorker | None = None
         # None is forked ahead before the first command: the keeper, which would adopt it, may not be there.
         self._has_forked = False
@@ -110,12 +112,12 @@ class _Zygote:
 
     def _import(self, *, modules: list[str], models: list[str]) -> None:
         def tell(told: Told) -> None:
-            self._send({key: value for key, value in told._asdict().items() if value is not None})
+            self._send({key: value for key, value in asdict(told).items() if value is not None})
 
         before = len(sys.modules)
         import_providers(models, tell)
         self._pass_over_libraries()
-        import_modules(modules, os.getcwd(), tell)
+        import_modules(modules, str(Path.cwd()), tell)
         if len(sys.modules) == before and gc.get_freeze_count():
             return
         self._own_files.look()
@@ -127,13 +129,13 @@ class _Zygote:
 
     def _pass_over_libraries(self) -> None:
         """Spare workers the look at what is imported, as long as there is nothing of the user's among it."""
-        from pallas_worker.process.user_module.loaded_code import pass_over_libraries  # noqa: PLC0415 - as below
+        from pallas_worker.process.user_module.loaded_code import pass_over_libraries
 
         if not self._own_files:
             pass_over_libraries()
 
     def _fork_ahead(self) -> PreforkedWorker | None:
-        from pallas_worker.process.zygote.prefork import PreforkedWorker  # noqa: PLC0415 - once fast-agent is there
+        from pallas_worker.process.zygote.prefork import PreforkedWorker
 
         try:
             return PreforkedWorker(self._channel.close)
@@ -142,7 +144,7 @@ class _Zygote:
 
     def _spawn(self, descriptors: Descriptors) -> int:
         """The process ID of a worker that is the supervisor's child, forked now or ahead."""
-        from pallas_worker.process.zygote.prefork import become_worker  # noqa: PLC0415 - once fast-agent is there
+        from pallas_worker.process.zygote.prefork import become_worker
 
         spare, self._spare = self._spare, None
         self._has_forked = True

@@ -16,14 +16,16 @@ import tempfile
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pallas_common.protocol.spec import EXIT_FAILURE
 from pallas_common.tracing.settings import tracing_settings
 from pallas_worker.process.zygote.double_fork import has_one_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 PRELOAD = (
     "anyio._backends._asyncio",
@@ -73,7 +75,8 @@ SETTLING = 0.5
 """Seconds that threads of an import may take to end."""
 
 
-class Told(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
     """What is told of an import: to the supervisor, which logs it."""
 
     importing: str | None = None
@@ -96,8 +99,8 @@ def preload() -> None:
 
 def import_provider(model: str) -> None:
     """Import what a worker with this model needs; nothing where it is no model's name."""
-    from fast_agent.core.exceptions import ModelConfigError  # noqa: PLC0415 - once all else is there
-    from fast_agent.llm.model_factory import ModelFactory  # noqa: PLC0415
+    from fast_agent.core.exceptions import ModelConfigError
+    from fast_agent.llm.model_factory import ModelFactory
 
     with contextlib.suppress(ModelConfigError):
         ModelFactory.create_factory(model)  # which imports the class that asks the provider
@@ -155,14 +158,13 @@ def import_providers(models: list[str], tell: Callable[[Told], None]) -> None:
 
 def _watched(name: str, do: Callable[[], object], tell: Callable[[Told], None]) -> None:
     tell(Told(importing=name))
-    environment, directory = dict(os.environ), os.getcwd()
+    environment, directory = dict(os.environ), Path.cwd()
     with _output() as printed:
         try:
             do()
         except BaseException as error:  # noqa: BLE001 - also SystemExit, which many scripts raise
             tell(Told(failed=_said(error)))
-    if os.getcwd() != directory:
-        os.chdir(directory)
+    os.chdir(directory)
     if dict(os.environ) != environment:  # the workers' is made from the supervisor's
         os.environ.clear()
         os.environ.update(environment)
@@ -195,7 +197,9 @@ def _output() -> Iterator[dict[str, str]]:
 
 
 def _said(error: BaseException) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename
+    ]
     own = [frame for frame in frames if frame.filename != __file__]
     place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     return _shortened(f"{type(error).__name__}: {error}") + place[-LONGEST_TEXT:]
@@ -233,7 +237,7 @@ def _threads() -> str:
 
 def _state(file: str) -> tuple[int, int]:
     try:
-        found = os.stat(file)
+        found = Path(file).stat()
     except (OSError, ValueError):
         return (-1, -1)
     return (found.st_mtime_ns, found.st_size)
