@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
 from pallas_registry.deployment.agent_entry import KEYS
 from pallas_registry.deployment.agents_file import KEYS as DEPLOYMENT_KEYS
+from pallas_registry.deployment.agents_file import MOST_PRELOADED
 from pallas_registry.deployment.model import Agent, Deployment
 from pallas_registry.reading import rules
 from pallas_registry.reading.fields import LARGEST_NUMBER, LONGEST_TIME
@@ -45,6 +46,12 @@ _DEPLOYMENT: dict[str, Schema] = {
     "registry_port": _PORT,
     "bind": {"type": "string"},
     "max_surge": {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER},
+    "preload": {
+        "type": "array",
+        "items": {"type": "string", "pattern": f"^{rules.MODULE}$", "maxLength": rules.MODULE_LENGTH},
+        "uniqueItems": True,
+        "maxItems": MOST_PRELOADED,
+    },
     "defaults": {"$ref": "#/definitions/settings"},
     "agents": {
         "type": "object",

@@ -19,6 +19,7 @@ from pallas_check.findings import CheckedAgent, CheckReport, Finding, worst
 from pallas_check.inspectors import Inspector, InspectorError
 from pallas_check.machine import machine_findings
 from pallas_check.places import Places
+from pallas_check.preload import preload_findings
 from pallas_common import __version__
 from pallas_common.http.hosts import served_hosts
 from pallas_common.problems import ConfigurationError, Problem, collect, shortened
@@ -70,7 +71,10 @@ def read_files(
         path=file or deployment_path(together),
         deployment=configuration.deployment.name,
         names=tuple(configuration.deployment.agents),
-        findings=tuple(Finding(problem=problem, level="warning") for problem in configuration.warnings),
+        findings=(
+            *(Finding(problem=problem, level="warning") for problem in configuration.warnings),
+            *preload_findings(configuration.deployment, file or deployment_path(together), directory),
+        ),
     )
     return report, configuration, together
 

@@ -104,6 +104,7 @@ AGENTS = st.builds(
             "registry_port": st.sampled_from([24200, 0]),
             "bind": st.sampled_from(["0.0.0.0", "::"]),
             "max_surge": st.integers(0, 2),
+            "preload": st.lists(st.sampled_from(["json", "my_package.models", "a-b", "a.py"]), max_size=2),
             "defaults": values(),
         },
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 DEFAULT_FILE = "agents.yaml"
 PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
 DEFAULT_REGISTRY_PORT = 24200
+MOST_PRELOADED = 50
 
 KEYS = (
     "name",
@@ -43,6 +44,7 @@ KEYS = (
     "registry_port",
     "bind",
     "max_surge",
+    "preload",
     "defaults",
     "agents",
 )
@@ -142,6 +144,8 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
     registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
     bind = fields.text("bind", rules.bind)
 
+    preload = _preload(fields)
+
     shared = fields.section("defaults")
     defaults = read_defaults(shared) if shared is not None else BUILT_IN
     places = shared_places(shared) if shared is not None else {}
@@ -174,7 +178,11 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
         bind=bind or rules.default_bind(host),
         path=path.absolute(),
         max_surge=fields.whole_number("max_surge", 1) or 1,
-        places={key: Place(line) for key, line in fields.key_lines().items()},
+        preload=tuple(preload),
+        places={
+            **{key: Place(line) for key, line in fields.key_lines().items()},
+            **{f"preload[{index}]": Place(line) for index, line in enumerate(preload.values())},
+        },
     )
 
 
@@ -190,6 +198,23 @@ def _hosts(fields: Fields) -> tuple[str, ...]:
         else:
             found[name.lower()] = None
     return tuple(found)
+
+
+def _preload(fields: Fields) -> dict[str, int]:
+    """The modules, each said once, and their lines."""
+    found: dict[str, int] = {}
+    for index, (name, line) in enumerate(fields.texts("preload")):
+        place = f"preload[{index}]"
+        if complaint := rules.module(name):
+            fields.add(line, place, *complaint)
+        elif name in found:
+            fields.add(line, place, f"names {quoted(name)} twice", "remove one of the two")
+        else:
+            found[name] = line
+    if len(found) > MOST_PRELOADED:
+        message = f"names {len(found)} modules, {MOST_PRELOADED} are allowed"
+        fields.refuse("preload", message, "write a module that imports them, and name it")
+    return found
 
 
 def _check_ports(

@@ -69,6 +69,8 @@ class Deployment:
     namespace: str = field(metadata=on_change("live"))
     max_surge: int = field(default=1, metadata=on_change("live"))
     """Agents that may have a second worker at a time, while they are replaced gracefully."""
+    preload: tuple[str, ...] = field(default=(), metadata=on_change("live"))
+    """Modules that are imported once, before workers are forked; one's line is the place of `preload[<index>]`."""
     version: str = field(default="1.0.0", metadata=on_change("respawn"))
     host: str = field(default="localhost", metadata=on_change("respawn"))
     hosts: tuple[str, ...] = field(default=(), metadata=on_change("respawn"))

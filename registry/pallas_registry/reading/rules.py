@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from pallas_common.problems import quoted, shortened
 
+MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+MODULE_LENGTH = 200
 SERVER_NAME_LENGTH = 200
 VARIABLE_BYTES = 128 * 1024
 """What one variable may take in the environment of a process, its name and NUL included (execve(2), MAX_ARG_STRLEN)."""
@@ -94,6 +96,19 @@ def model(value: str) -> Complaint | None:
     if 0 < len(value) <= LONGEST_MODEL and value.isprintable() and " " not in value:
         return None
     return Complaint(f"{quoted(value)} is not a model", "write one as in `openai.gpt-4.1`")
+
+
+def module(value: str) -> Complaint | None:
+    """A dotted path of a Python module."""
+    if len(value) > MODULE_LENGTH:
+        return Complaint(f"has {len(value)} characters", f"use at most {MODULE_LENGTH}")
+    if re.fullmatch(MODULE, value):
+        return None
+    if value.endswith(".py"):
+        path = value.removesuffix(".py").strip("/").replace("/", ".")
+        remedy = f"write {quoted(path)}" if re.fullmatch(MODULE, path) else "write its dotted path"
+        return Complaint(f"{quoted(value)} is a file", remedy)
+    return Complaint(f"{quoted(value)} is no module", "write a dotted path, as in `mypackage.models`")
 
 
 def icon(value: str) -> Complaint | None:

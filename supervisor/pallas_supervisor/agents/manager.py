@@ -25,6 +25,7 @@ from pallas_supervisor.processes.launcher import Launcher
 from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.starter import LaunchContext
+from pallas_supervisor.processes.zygote_client import preloaded
 from pallas_supervisor.reload.source import take_over
 from pallas_supervisor.sockets.listeners import connectable
 from pallas_supervisor.sockets.switch import UnavailableResponders
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.lifecycle.states import Agent, WorkerId
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.processes.linux.cgroups import Groups
@@ -181,7 +183,10 @@ class AgentManager:
             self.exits.forget,
         )
         observers.configuration_changed.add(
-            take_over, self.drift.configuration_changed, events.configuration_changed
+            take_over,
+            self.drift.configuration_changed,
+            lambda _old, new: self._take_preload(new.deployment),
+            events.configuration_changed,
         )
 
     def _pid(self, worker_id: WorkerId) -> int | None:
@@ -191,6 +196,10 @@ class AgentManager:
     def _models_reported(self, models: list[str]) -> None:
         if self._zygote is not None:
             self._zygote.bring_in(models)
+
+    def _take_preload(self, deployment: Deployment) -> None:
+        if self._zygote is not None:
+            self._zygote.take_modules(preloaded(deployment))
 
     def _started(self, worker_id: WorkerId) -> float | None:
         worker = self.launcher.worker(worker_id)

@@ -33,7 +33,7 @@ from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS, Process
 from pallas_supervisor.processes.zygote_process import ZygoteProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
     from pallas_common.protocol.spec import Descriptors
     from pallas_registry.deployment.model import Deployment
@@ -91,7 +91,7 @@ class Zygote:
         self._closed = False
         self._failures = 0
         self._turn = asyncio.Lock()
-        self._importing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def pid(self) -> int | None:
@@ -119,9 +119,12 @@ class Zygote:
         if not self._process.asked:
             self._give_all(self._process)
         elif fresh:
-            task = asyncio.get_running_loop().create_task(self._bring_in(fresh), name="zygote imports")
-            self._importing.add(task)
-            task.add_done_callback(self._importing.discard)
+            self._beside(self._bring_in(fresh))
+
+    def _beside(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="zygote imports")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _bring_in(self, models: Sequence[str]) -> None:
         with contextlib.suppress(ZygoteError, OSError):  # which the next start meets as well, and tells
@@ -138,7 +141,7 @@ class Zygote:
         if changed:
             self._left_out.clear()
             _log.info("preload: has changed; the zygote starts anew, running workers keep what they have")
-            self.kill()
+            self._beside(self._replace())
 
     def _start_next(self) -> ZygoteProcess:
         self.start()
@@ -147,6 +150,12 @@ class Zygote:
         assert process is not None
         self._give_all(process)
         return process
+
+    async def _replace(self) -> None:
+        async with self._turn:  # after the forks that have been asked for
+            if self._process is not None and not self._closed:
+                self._process.is_dismissed = True
+                await self._give_up(self._process, ConnectionResetError())
 
     def _give_all(self, process: ZygoteProcess) -> None:
         modules, models = (
@@ -210,6 +219,9 @@ class Zygote:
     async def _ready_process(self) -> ZygoteProcess:
         while True:
             process = self._process or self._start_next()
+            if process.is_dismissed:
+                await self._give_up(process, ConnectionResetError())
+                continue
             if not process.asked:
                 self._give_all(process)
             left_out = len(self._left_out)
@@ -304,6 +316,15 @@ def zygote_for(
     """A zygote, started already, or None where no agent would come from it."""
     if all(agent.python is not None for agent in deployment.agents.values()):
         return None
-    zygote = Zygote(worker_environment(environ, {}), parent)
+    zygote = Zygote(worker_environment(environ, {}), parent, preloaded(deployment))
     zygote.start()
     return zygote
+
+
+def preloaded(deployment: Deployment) -> dict[str, str]:
+    """The modules of `preload:`, each with its file and line."""
+    places = (deployment.places[f"preload[{index}]"] for index in range(len(deployment.preload)))
+    return {
+        name: f"{deployment.path.name}:{place.line}"
+        for name, place in zip(deployment.preload, places, strict=True)
+    }

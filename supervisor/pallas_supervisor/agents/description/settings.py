@@ -64,7 +64,7 @@ def deployment_settings(deployment: Deployment) -> list[Row]:
     ]
 
 
-_ORDER = ("name", "version", "namespace", "host", "hosts", "bind", "registry_port", "max_surge")
+_ORDER = ("name", "version", "namespace", "host", "hosts", "bind", "registry_port", "max_surge", "preload")
 
 
 _MAY_BE_SECRET = re.compile(r"(?i)_headers$|(?:^|_)(?:auth|pwd|pass|pw|dsn)(?:_|$)")

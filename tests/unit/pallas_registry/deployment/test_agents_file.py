@@ -196,6 +196,46 @@ def test_a_name_that_no_client_can_ask_by(value: str, found: str) -> None:
     assert [str(problem) for problem in problems(f"hosts: {value}\n{one_agent()}")] == [found]
 
 
+def test_modules_that_are_imported_once() -> None:
+    assert parse(one_agent()).preload == ()
+    found = parse(f"preload:\n  - numpy\n  - my_package.models\n{one_agent()}")
+    assert found.preload == ("numpy", "my_package.models")
+    assert [found.places[f"preload[{index}]"].line for index in range(2)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("numpy", "agents.yaml:1: preload: is text, not a list; write a list, as in `[one, two]`"),
+        ("[2]", "agents.yaml:1: preload[0]: is a whole number, not text; write a text, in quotes if need be"),
+        ("[agents/a.py]", "agents.yaml:1: preload[0]: 'agents/a.py' is a file; write 'agents.a'"),
+        ("[../my-a.py]", "agents.yaml:1: preload[0]: '../my-a.py' is a file; write its dotted path"),
+        (
+            "[a, my-module]",
+            (
+                "agents.yaml:1: preload[1]: 'my-module' is no module; "
+                "write a dotted path, as in `mypackage.models`"
+            ),
+        ),
+        (
+            "[.a]",
+            "agents.yaml:1: preload[0]: '.a' is no module; write a dotted path, as in `mypackage.models`",
+        ),
+        (f"[{'a' * 201}]", "agents.yaml:1: preload[0]: has 201 characters; use at most 200"),
+        ("[a, b, a]", "agents.yaml:1: preload[2]: names 'a' twice; remove one of the two"),
+        (
+            str([f"m{number}" for number in range(51)]),
+            (
+                "agents.yaml:1: preload: names 51 modules, 50 are allowed; "
+                "write a module that imports them, and name it"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_imported_once(value: str, found: str) -> None:
+    assert [str(problem) for problem in problems(f"preload: {value}\n{one_agent()}")] == [found]
+
+
 @pytest.mark.parametrize(
     ("host", "bind"),
     [

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -329,3 +330,178 @@ def test_one_that_cannot_be_started_leaks_nothing() -> None:
     assert zygote.pid is None
     zygote.kill()
     zygote.close()
+
+
+# --- what it imports ------------------------------------------------------------------------------------
+
+IMPORTS = """
+        for name in asked["modules"] + asked["models"]:
+            channel.send(json.dumps({"importing": name}).encode())
+            if name == "bad": channel.send(b'{"failed": "ImportError: no"}')
+            if name == "loud": channel.send(b'{"printed": "hello"}')
+            if name == "threads": channel.send(b'{"unsafe": "leaves a thread running"}'); os._exit(70)
+            if name == "dies": os._exit(3)
+            if name == "killed": os.kill(os.getpid(), 9)
+            if name == "hangs": time.sleep(3600)
+            with open(os.environ["SEEN"], "a") as file: file.write(name + " ")
+"""
+
+
+@pytest.fixture(autouse=True)
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the programs say what they have imported."""
+    path = tmp_path / "seen"
+    path.touch()
+    monkeypatch.setenv("SEEN", str(path))
+
+
+def with_modules(made: Programs, modules: list[str], do: Callable[[Zygote], Awaitable[None]]) -> list[int]:
+    pids = made(("", "", IMPORTS))
+    places = {name: f"agents.yaml:{line}" for line, name in enumerate(modules, start=1)}
+
+    async def run() -> None:
+        zygote = Zygote(dict(os.environ), made, places)
+        zygote.start()
+        zygote.bring_in(["first"])
+        zygote.watch()
+        async with asyncio.timeout(PATIENCE):
+            await do(zygote)
+            await zygote.end()
+
+    asyncio.run(run())
+    return pids
+
+
+def imported() -> str:
+    return Path(os.environ["SEEN"]).read_text()
+
+
+async def forks(zygote: Zygote) -> None:
+    assert await spawn(zygote) == len(Descriptors._fields)
+
+
+def test_it_imports_what_is_asked_for_before_it_forks(made: Programs) -> None:
+    async def do(zygote: Zygote) -> None:
+        await forks(zygote)
+        assert imported() == "one two first "
+
+    assert len(with_modules(made, ["one", "two"], do)) == 1
+
+
+def test_what_is_learnt_later_is_imported_once_and_by_the_next_one_too(made: Programs) -> None:
+    async def do(zygote: Zygote) -> None:
+        await forks(zygote)
+        for _ in range(3):
+            zygote.bring_in(["first", "second"])
+        await asyncio.sleep(0)  # or else the fork comes first
+        await forks(zygote)
+        assert imported() == "first second "
+        zygote.kill()
+        await forks(zygote)
+        await forks(zygote)
+        assert imported() == "first second first second "
+
+    assert len(with_modules(made, [], do)) == 2
+
+
+def test_what_cannot_be_imported_or_prints_is_told_with_its_place(
+    made: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def do(zygote: Zygote) -> None:
+        await forks(zygote)
+        assert imported() == "bad loud last first "
+
+    assert len(with_modules(made, ["bad", "loud", "last"], do)) == 1
+    assert caplog.messages == [
+        "agents.yaml:1: preload: bad cannot be imported: ImportError: no",
+        "agents.yaml:2: preload: loud has printed while it was imported: hello",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("threads", "leaves a thread running"),
+        ("dies", "ends the process that imports it (exit status 3)"),
+        ("hangs", "takes longer than 0.2 s to be imported"),
+    ],
+)
+@pytest.mark.parametrize("awaited", [True, False])
+def test_what_a_zygote_does_not_survive_is_left_out(
+    name: str,
+    why: str,
+    awaited: bool,
+    made: Programs,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(module, "IMPORT_TIMEOUT", 0.2)
+
+    async def do(zygote: Zygote) -> None:
+        if not awaited and name != "hangs":  # which only shows to who waits
+            while len(made.started) == 1:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.001)
+        await asyncio.gather(*(forks(zygote) for _ in range(3)))
+        assert imported() == "one one two first "
+        assert len(made.started) == 2
+
+    with_modules(made, ["one", name, "two"], do)
+    assert caplog.messages == [
+        (
+            f"agents.yaml:2: preload: {name} {why}: the zygote starts anew without it, "
+            "and agents that use it import it themselves"
+        )
+    ]
+
+
+def test_a_model_whose_library_kills_is_left_out_between_two_forks(made: Programs) -> None:
+    async def do(zygote: Zygote) -> None:
+        await forks(zygote)
+        zygote.bring_in(["dies", "third"])
+        await asyncio.sleep(0)  # or else the fork comes first
+        await forks(zygote)
+        assert imported() == "first first third "
+
+    assert len(with_modules(made, [], do)) == 2
+
+
+def test_one_that_is_killed_from_outside_while_it_imports_is_tried_again(made: Programs) -> None:
+    async def do(zygote: Zygote) -> None:
+        with pytest.raises(ZygoteError):
+            await zygote.ready()
+        await replaced(zygote, made.started[0])
+        assert zygote._left_out == set()
+
+    with_modules(made, ["killed"], do)
+
+
+def test_another_list_of_modules_makes_a_new_one(made: Programs) -> None:
+    async def do(zygote: Zygote) -> None:
+        await forks(zygote)
+        zygote.take_modules({"one": "agents.yaml:7"})
+        await forks(zygote)
+        assert len(made.started) == 1, "a line that has moved is no change"
+        zygote.take_modules({"two": "agents.yaml:1"})
+        await asyncio.sleep(0)  # or else the fork comes first
+        await forks(zygote)
+        await forks(zygote)
+        assert imported() == "one first two first "
+
+    assert len(with_modules(made, ["one"], do)) == 2
+
+
+def test_one_that_has_imported_what_has_changed_since_is_replaced(
+    made: Programs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    stale = """channel.send(b'{"stale": "my/models.py"}'); continue"""
+    pids = made(("", stale), GOOD)
+
+    async def do(zygote: Zygote) -> None:
+        await forks(zygote)
+
+    with_zygote(made, do)
+    assert len(pids) == 2
+    assert caplog.messages == [
+        "my/models.py, which the zygote has imported, has changed: the zygote starts anew"
+    ]
