@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 from pallas_registry.catalogue.entries import Catalogue, server_entry
 
 if TYPE_CHECKING:
-    from pallas_registry.catalogue.entries import CatalogueView
+    from pallas_common.protocol.llm import ModelCapabilities
+    from pallas_registry.catalogue.entries import CatalogueView, Document
+    from pallas_registry.source import Configuration
     from pallas_supervisor.agents.observers import AgentObservers
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.reload.drift import Drift
+
+    type Model = tuple[str | None, ModelCapabilities | None]
 
 
 class CatalogueFeed:
@@ -24,6 +28,9 @@ class CatalogueFeed:
         self._status = status
         self._drift = drift
         self._catalogue = Catalogue()
+        self._of: Configuration | None = None
+        self._known: dict[str, tuple[Model, Document]] = {}
+        """What was published last of each agent of that configuration, and of which model."""
         observers.changed.add(self._update)
         self._update()
 
@@ -32,13 +39,19 @@ class CatalogueFeed:
         return self._catalogue.view
 
     def _update(self) -> None:
+        """Bring it up to date; while many agents start, most of them are as they were at the change before."""
         now = datetime.now(UTC)
-        status, taken = self._status, self._drift.taken
-        entries = []
-        for name in status.listed():
-            model, capabilities = taken.settings.default_model, taken.settings.capabilities
-            if (said := status.reports.model(status.agents[name])) is not None:
-                model, capabilities = said.model, said.capabilities
-            deployment = taken.deployment
-            entries.append(server_entry(deployment, deployment.agents[name], model, capabilities, now))
-        self._catalogue.update(entries, now)
+        if self._of is not self._drift.taken:
+            self._of = self._drift.taken
+            self._known.clear()
+        self._catalogue.update([self._entry(self._of, name, now) for name in self._status.listed()], now)
+
+    def _entry(self, taken: Configuration, name: str, now: datetime) -> Document:
+        model: Model = (taken.settings.default_model, taken.settings.capabilities)
+        if (said := self._status.reports.model(self._status.agents[name])) is not None:
+            model = (said.model, said.capabilities)
+        known = self._known.get(name)
+        if known is None or known[0] != model:
+            entry = server_entry(taken.deployment, taken.deployment.agents[name], *model, now)
+            known = self._known[name] = (model, entry)
+        return known[1]  # whose own times do not count
