@@ -12,16 +12,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_worker.process.sibling_fork import fork_sibling
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
 
 def fork_adopted(run: Callable[[], NoReturn]) -> int:
-    """Fork a process that does `run` in a session of its own; its process ID once the subreaper has adopted it.
+    """Fork a process that does `run` in a session of its own; its process ID once it is the child of the keeper.
 
-    It is forked twice: when the process between has ended, its child belongs to the next subreaper above (prctl(2)),
-    the supervisor's keeper, which alone reads its exit status.
+    Where `fork_sibling` cannot be had, it is forked twice: when the process between has ended, its child belongs to the
+    next subreaper above (prctl(2)), the supervisor's keeper, which alone reads its exit status.
 
     Raises:
         OSError: there can be no further process.
@@ -29,6 +31,8 @@ def fork_adopted(run: Callable[[], NoReturn]) -> int:
     """
     if not has_one_task():
         raise RuntimeError("the zygote has more than one thread, a fork would not be safe")
+    if (sibling := fork_sibling(run)) is not None:
+        return sibling
     read_end, write_end = os.pipe()
     try:
         between = os.fork()
