@@ -107,7 +107,7 @@ class Pool[T]:
         Args:
             make: a fresh value's context manager.
             usable: whether a value that has waited can still be handed out.
-            size: how many wait at most.
+            size: how many wait at most; until the first is asked for, it is one.
             max_age: seconds after which one is not handed out.
             retry: seconds without making ahead after a failure.
         """
@@ -121,6 +121,8 @@ class Pool[T]:
         self._leaving: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._asked = time.monotonic()
+        self._called = False
+        """Whether anybody has asked; until then one is enough, and a start leaves the processor to other starts."""
         self._nudged = False
         # Of this moment, and not of the call that happens to wake `keep`: a call's context carries its bearer.
         self._context = contextvars.copy_context()
@@ -132,7 +134,7 @@ class Pool[T]:
 
     def take(self) -> Owned[T] | None:
         """One that was made ahead, from now on the caller's alone; None if there is none."""
-        self._asked = time.monotonic()
+        self._asked, self._called = time.monotonic(), True
         self._changed.set()
         while self._waiting:
             owned = self._waiting.popleft()
@@ -169,7 +171,7 @@ class Pool[T]:
                 self._changed.clear()
                 self._drop_stale()
                 wanted = time.monotonic() - self._asked < self._max_age
-                if (wanted or self._nudged) and len(self._waiting) < self._size:
+                if (wanted or self._nudged) and len(self._waiting) < (self._size if self._called else 1):
                     self._nudged = False
                     if not await self._add() and wanted:
                         await asyncio.sleep(self._retry)

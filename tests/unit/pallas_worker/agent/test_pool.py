@@ -103,13 +103,15 @@ def test_it_is_bounded_and_refilled() -> None:
         factory = Factory()
         pool = factory.pool(size=2)
         keeping = asyncio.create_task(pool.keep())
-        await filled(pool, 2)
+        await filled(pool, 1)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(factory.made) == 2
+        assert len(factory.made) == 1  # one is enough until somebody asks
         owned = pool.take()
         assert owned is not None
         await filled(pool, 2)
+        for _ in range(20):
+            await asyncio.sleep(0)
         assert len(factory.made) == 3
         pool.give_up(owned)
         await stopped(pool, keeping)
@@ -165,6 +167,7 @@ def test_what_has_gone_bad_or_old_is_disposed_of(monkeypatch: pytest.MonkeyPatch
         nonlocal now
         factory = Factory()
         pool = factory.pool(size=2)
+        assert pool.take() is None
         keeping = asyncio.create_task(pool.keep())
         await filled(pool, 2)
         factory.made[0].usable = False
