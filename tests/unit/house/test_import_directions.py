@@ -124,7 +124,7 @@ ROOMS = {
         "process.user_module telemetry"
     ),
     "pallas_worker.process.zygote": (
-        "agent agent.models fastagent http link process process.user_module telemetry"
+        "agent agent.models downstreams fastagent http link process process.user_module telemetry"
     ),
     "pallas_worker.process.inspection": (
         ". agent downstreams health interface process process.user_module process.zygote"

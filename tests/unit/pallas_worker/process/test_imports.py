@@ -129,3 +129,13 @@ def test_a_thread_that_ends_by_itself_is_no_obstacle(source: str, tmp_path: Path
 def test_what_it_changes_of_the_process_is_put_back(tmp_path: Path) -> None:
     source = "import os\nos.environ['NEW'] = '1'\nos.environ.pop('PATH', None)\nos.chdir('/')"
     assert imported(tmp_path, meddles=source)[0] == 0
+
+
+def test_models_that_no_worker_uses_are_built_when_somebody_does() -> None:
+    program = (
+        "from pallas_worker.process.zygote import imports\nimports.preload()\nimport acp.schema, pydantic\n"
+        "model = acp.schema.ReadTextFileRequest\nassert not model.__pydantic_complete__\n"
+        "assert model.model_validate({'sessionId': 'a', 'path': 'b', 'line': 3}).line == 3\n"
+        "assert pydantic.ConfigDict(extra='allow') == {'extra': 'allow'}\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)

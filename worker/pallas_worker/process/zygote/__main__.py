@@ -114,8 +114,12 @@ class _Zygote:
         def tell(told: Told) -> None:
             self._send({key: value for key, value in asdict(told).items() if value is not None})
 
+        from pallas_worker.downstreams.tls import prepare_context
+
         before = len(sys.modules)
         import_providers(models, tell)
+        if len(sys.modules) != before:  # it will be asked over TLS, in all likelihood
+            prepare_context()
         self._pass_over_libraries()
         import_modules(modules, str(Path.cwd()), tell)
         if len(sys.modules) == before and gc.get_freeze_count():

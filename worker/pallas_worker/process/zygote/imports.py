@@ -18,7 +18,9 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pydantic
 
 from pallas_common.protocol.spec import EXIT_FAILURE
 from pallas_common.tracing.settings import tracing_settings
@@ -63,6 +65,9 @@ PRELOAD = (
 )
 """What every worker needs and what is slow to import; a name that has moved costs time, not function."""
 
+UNUSED = "acp.schema"
+"""Imported by fast-agent, used by no worker: the protocol that editors speak."""
+
 TRACING = "pallas_common.tracing.provider"
 """The same where traces are made. Importing starts no thread; the worker opens the provider, which does."""
 
@@ -92,10 +97,31 @@ class Told:
 
 def preload() -> None:
     """Import what all workers need."""
+    with contextlib.suppress(ImportError), _models_built_when_used():
+        importlib.import_module(UNUSED)
     for name in (*PRELOAD, *((TRACING,) if tracing_settings(os.environ).on else ())):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     platform.platform()  # goes into every agent's prompt context, and asks a program that it starts
+
+
+@contextlib.contextmanager
+def _models_built_when_used() -> Iterator[None]:
+    """Have pydantic build the models that are defined within the block once one is used, without their docstrings.
+
+    To read the source of the 270 models of `UNUSED` for docstrings, and to build them, takes a tenth of the time of all
+    that is imported here.
+    """
+    made = pydantic.ConfigDict
+
+    def lean(**settings: Any) -> pydantic.ConfigDict:
+        return made(**{**settings, "use_attribute_docstrings": False, "defer_build": True})
+
+    vars(pydantic)["ConfigDict"] = lean
+    try:
+        yield
+    finally:
+        vars(pydantic)["ConfigDict"] = made
 
 
 def import_provider(model: str) -> None:
