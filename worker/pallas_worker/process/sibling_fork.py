@@ -3,8 +3,9 @@
 Why: forking twice copies the page tables of a process with thousands of modules twice, and tears one copy down again,
 while the new process waits for that (27 ms from the command to its answer; 13 ms so). No function of the C library does
 it, so what its fork(2) does beside the system call has to be needless here: one thread runs, and no library of this
-process has registered a handler for forks (pthread_atfork(3)). Those that a zygote imports for its workers have none;
-uvloop has, once a loop was made. What Python itself does at a fork is done.
+process has registered a handler for forks (pthread_atfork(3)). Those that a zygote imports for its workers have none,
+those of all LLM providers included; uvloop has, once a loop was made; what modules of a user's bring along nobody knows
+(`use_no_more`). What Python itself does at a fork is done.
 
 Knows system calls, nothing of workers.
 """
@@ -33,6 +34,15 @@ _NOT_HERE = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
 """The kernel has no such call, or a filter for system calls lets nobody have it."""
 
 
+_unsafe = False
+
+
+def use_no_more() -> None:
+    """Have `fork_sibling` do nothing from now on: something is there whose handlers for forks are not known."""
+    global _unsafe
+    _unsafe = True
+
+
 class _CloneArgs(ctypes.Structure):
     """The first version of `struct clone_args`, which every kernel with the call knows."""
 
@@ -50,7 +60,7 @@ def fork_sibling(run: Callable[[], NoReturn]) -> int | None:
     Raises:
         OSError: there can be no further process.
     """
-    if (libc := _libc()) is None or (address := _thread_id_address(libc)) is None:
+    if _unsafe or (libc := _libc()) is None or (address := _thread_id_address(libc)) is None:
         return None
     # The C library remembers the thread's number, and the kernel writes the new one there, as it does for fork(2).
     flags = _CLONE_PARENT | _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID

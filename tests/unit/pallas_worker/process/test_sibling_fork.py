@@ -88,3 +88,9 @@ def test_what_has_run_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="not implemented") as raised:
         sibling_fork.fork_sibling(lambda: os._exit(1))
     assert raised.value.errno == errno.ENOSYS
+
+
+def test_with_modules_of_a_users_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sibling_fork, "_unsafe", False)
+    sibling_fork.use_no_more()
+    assert sibling_fork.fork_sibling(lambda: os._exit(1)) is None

@@ -24,6 +24,7 @@ import pydantic
 
 from pallas_common.protocol.spec import EXIT_FAILURE
 from pallas_common.tracing.settings import tracing_settings
+from pallas_worker.process.sibling_fork import use_no_more
 from pallas_worker.process.zygote.double_fork import has_one_task
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def import_modules(names: list[str], directory: str, tell: Callable[[Told], None
 
     One that leaves a thread running ends this process once that is told: none could be forked safely any more.
     """
+    if names:
+        use_no_more()
     sys.path.insert(0, directory)
     try:
         for name in names:
