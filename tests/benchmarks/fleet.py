@@ -1,7 +1,10 @@
-"""Fleets of 1, 5, 10 and 20 agents: time until all are ready, memory each, restart after SIGKILL; zygote against exec.
+"""Fleets of 1, 20 and 100 agents: time until all are ready, memory, restart after SIGKILL; against exec, or a checkout.
 
 Modes and sizes are interleaved in one run, so that the machine's moods hit all alike; figures are medians. Prints a
-table for docs/performance.md.
+table for docs/performance.md. Another version is measured with this interpreter and its libraries:
+
+    git worktree add ../pallas-before COMMIT
+    scripts/bench fleet --against ../pallas-before
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from support.fleet.deployment import Deployment, make_deployment
 from support.fleet.fleet import Fleet
 from support.ports import free_ports
 
-MODES = ("zygote", "exec")
+ZYGOTE, EXEC, BEFORE = "zygote", "exec", "version before"
+PACKAGES = ("common", "registry", "supervisor", "worker")
 POLL = 0.002
 
 
@@ -40,30 +44,48 @@ class Samples:
 
 
 @click.command()
-@click.option("--sizes", default="1,5,10,20", show_default=True, help="Fleet sizes.")
+@click.option("--sizes", default="1,20,100", show_default=True, help="Fleet sizes.")
 @click.option("--runs", default=5, show_default=True, help="Runs of each mode and size.")
 @click.option("--kills", default=5, show_default=True, help="Kills in each run.")
-def main(sizes: str, runs: int, kills: int) -> None:
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Measure this checkout of another version of Pallas as well, instead of workers that are executed.",
+)
+def main(sizes: str, runs: int, kills: int, against: Path | None) -> None:
     """Measure and print."""
     counts = [int(size) for size in sizes.split(",")]
-    samples = {(mode, count): Samples() for count in counts for mode in MODES}
+    other = EXEC if against is None else BEFORE
+    samples = {(mode, count): Samples() for count in counts for mode in (ZYGOTE, other)}
     for run in range(runs):
         for count in counts:
-            for mode in MODES:
+            for mode in (ZYGOTE, other):
                 click.echo(f"run {run + 1}/{runs}: {count} agents, {mode}", err=True)
-                measure(mode, count, kills, samples[mode, count])
+                checkout = against if mode == BEFORE else None
+                measure(mode, count, kills, samples[mode, count], checkout)
     click.echo(machine())
     click.echo(
         "\n| agents | started by | all ready s | CPU s | PSS MiB, all | PSS MiB, an agent more | restart ms |"
     )
     click.echo("|---|---|---|---|---|---|---|")
     for count in counts:
-        for mode in MODES:
+        for mode in (ZYGOTE, other):
             click.echo(row(mode, count, samples, counts))
-        ratio = statistics.median(samples["exec", count].ready) / statistics.median(
-            samples["zygote", count].ready
-        )
-        click.echo(f"| {count} | exec ÷ zygote | {ratio:.2f} | | | | |")
+        click.echo(ratios(count, samples[ZYGOTE, count], samples[other, count], other))
+
+
+def ratios(count: int, values: Samples, others: Samples, other: str) -> str:
+    """One line of the table: the figures of a zygote as parts of the other mode's."""
+    pairs = (
+        (values.ready, others.ready),
+        (values.cpu, others.cpu),
+        (values.memory, others.memory),
+        (values.restart, others.restart),
+    )
+    ready, cpu, memory, restart = (
+        f"{statistics.median(ours) / statistics.median(theirs):.2f}" for ours, theirs in pairs
+    )
+    return f"| {count} | {ZYGOTE} ÷ {other} | {ready} | {cpu} | {memory} | | {restart} |"
 
 
 def row(mode: str, count: int, samples: dict[tuple[str, int], Samples], counts: list[int]) -> str:
@@ -78,12 +100,17 @@ def row(mode: str, count: int, samples: dict[tuple[str, int], Samples], counts: 
     return f"| {count} | {mode} | {ready:.2f} | {cpu:.1f} | {memory:.0f} | {slope} | {restart * 1000:.0f} |"
 
 
-def measure(mode: str, count: int, kills: int, into: Samples) -> None:
-    """One fleet, from start to stop."""
+def measure(mode: str, count: int, kills: int, into: Samples, checkout: Path | None = None) -> None:
+    """One fleet, from start to stop; of the code in `checkout`, if there is one."""
     folder = Path(tempfile.mkdtemp(prefix="pallas-bench-"))
     try:
         deployment = make_fleet(folder / "fleet", mode, count)
-        fleet = Fleet(deployment)
+        env = (
+            {}
+            if checkout is None
+            else {"PYTHONPATH": os.pathsep.join(str(checkout / name) for name in PACKAGES)}
+        )
+        fleet = Fleet(deployment, env=env)
         begun = time.perf_counter()
         with fleet:
             fleet.wait()
@@ -101,7 +128,7 @@ def measure(mode: str, count: int, kills: int, into: Samples) -> None:
 def make_fleet(directory: Path, mode: str, count: int) -> Deployment:
     """Agents without downstream servers; one that is killed again and again counts each time as a first failure."""
     deployment = make_deployment(directory)
-    extra: dict[str, Any] = {"python": sys.executable} if mode == "exec" else {}
+    extra: dict[str, Any] = {"python": sys.executable} if mode == EXEC else {}
     ports = free_ports(count + 1)
     deployment.document["registry_port"] = ports.pop()
     for number in range(count):
