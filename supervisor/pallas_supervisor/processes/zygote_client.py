@@ -250,7 +250,6 @@ class Zygote:
     def kill(self) -> None:
         """End the process, if there is one; the next one is started at once."""
         if self._process is not None:
-            self._process.is_dismissed = True
             self._process.kill()
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     )
     # An agent of its own: whoever takes much memory may be silent for as long where memory comes slowly.
     deployment.add("frozen", liveness_interval=0.4, liveness_misses=5)
-    for name, size in (("trouble", 0), ("heavy", 300 * MIB), ("frozen", 0)):
+    for name, size in (("trouble", 0), ("heavy", 340 * MIB), ("frozen", 0)):
         module = TROUBLE.replace("NAME", name).replace("AT_FIRST", str(size))
         (deployment.directory / "agents" / f"{name}.py").write_text(module)
     with Fleet(deployment) as fleet:

@@ -397,6 +397,7 @@ def test_what_is_learnt_later_is_imported_once_and_by_the_next_one_too(made: Pro
         await forks(zygote)
         assert imported() == "first second "
         zygote.kill()
+        await replaced(zygote, made.started[0])
         await forks(zygote)
         await forks(zygote)
         assert imported() == "first second first second "
