@@ -274,7 +274,13 @@ class Zygote:
             exit_ = Exit(status=EXIT_FAILURE)
         if exit_ is None:
             return
-        asyncio.get_running_loop().remove_reader(process.pidfd)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(process.pidfd)
+        # Who waits for a packet may have been given one that it has not taken yet: it may say what is at fault.
+        loop.call_soon(self._settle, process, exit_)
+
+    def _settle(self, process: ZygoteProcess, exit_: Exit) -> None:
+        """Forget a process that has ended, and make another one."""
         with contextlib.suppress(OSError):  # no descriptor is left to look with: it is reaped later
             self._parent.reap([process.pid])
         os.close(process.pidfd)
