@@ -9,7 +9,7 @@ import pytest
 
 from fakes.llm_stub import run_llm_stub
 from support.data.clients_page import table
-from support.worker.llm import KEY, spec
+from support.worker.conversation.llm import KEY, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project
 

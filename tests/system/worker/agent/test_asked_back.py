@@ -9,7 +9,7 @@ import pytest
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, LlmStub, Turn, Usage, by_request, run_llm_stub
-from support.worker.llm import config, metric, spec
+from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
 

@@ -11,7 +11,7 @@ from fakes.downstream import run_downstream
 from fakes.llm_stub import LlmStub, run_llm_stub
 from pallas_common.protocol.reports import FailedReport
 from support.worker.agent_kinds import CARDS, HISTORY, answer
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 

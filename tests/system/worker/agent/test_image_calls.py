@@ -10,7 +10,7 @@ import pytest
 
 from fakes.llm_stub import LlmStub, run_llm_stub
 from support.data.image_data import BASE64, CONTENT
-from support.worker.llm import KEY, config, spec
+from support.worker.conversation.llm import KEY, config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, call, project, text
 

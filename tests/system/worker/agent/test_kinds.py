@@ -9,7 +9,7 @@ import pytest
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, LlmStub, Turn, run_llm_stub
 from support.worker.agent_kinds import AGENTS, HISTORY, USAGE, answer, who
-from support.worker.llm import config, metric, spec
+from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
 

@@ -14,7 +14,7 @@ from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, Usage, run_llm_stub
 from pallas_common.protocol.reports import HealthReport, ReadyReport
 from support.worker.census import series, until
-from support.worker.llm import KEY, config, metric, spec
+from support.worker.conversation.llm import KEY, config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, ask, bearing, call, project, text
 

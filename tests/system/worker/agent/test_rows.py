@@ -12,10 +12,10 @@ import pytest
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
 from support.data.image_data import PNG
-from support.worker.llm import KEY
+from support.worker.conversation.llm import KEY
+from support.worker.conversation.session import Session, run_session
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project
-from support.worker.session import Session, run_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

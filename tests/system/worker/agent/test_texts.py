@@ -13,7 +13,7 @@ from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, run_llm_stub
 from support.load.streams import answer_in, streamed
 from support.worker.agent_kinds import AGENTS, HISTORY, answer, who
-from support.worker.llm import KEY, config, spec
+from support.worker.conversation.llm import KEY, config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, call, project
 

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import LlmStub, run_llm_stub
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 

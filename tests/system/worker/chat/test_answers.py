@@ -10,8 +10,8 @@ import pytest
 from fakes.downstream import RunningDownstream, run_downstream
 from fakes.llm_stub import Call, LlmStub, Turn, Usage, run_llm_stub
 from support.data.image_data import PNG
-from support.worker.chat import answer_in, events, post, stream, told
-from support.worker.llm import config, metric, spec
+from support.worker.conversation.chat import answer_in, events, post, stream, told
+from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
 

@@ -13,8 +13,8 @@ import pytest
 from fakes.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from fakes.llm_stub import Turn, run_llm_stub
 from support.worker.census import until
-from support.worker.chat import PATH, answer_in, error_in, events, post, request
-from support.worker.llm import config, spec
+from support.worker.conversation.chat import PATH, answer_in, error_in, events, post, request
+from support.worker.conversation.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import project
 

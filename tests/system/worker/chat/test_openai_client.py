@@ -10,7 +10,7 @@ import pytest
 from fakes.downstream import run_downstream
 from fakes.llm_stub import LlmStub, Turn, run_llm_stub
 from support.data.image_data import PNG
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import project
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from fakes.llm_stub import LlmStub, Turn, run_llm_stub
-from support.worker.chat import PATH, error_in, post, request
-from support.worker.llm import config, metric, spec
+from support.worker.conversation.chat import PATH, error_in, post, request
+from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import DEMO, project
 

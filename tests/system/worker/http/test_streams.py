@@ -14,7 +14,7 @@ from fakes.llm_stub import run_llm_stub
 from pallas_common.protocol.llm import ModelCapabilities
 from support.load.streams import answer_in, streamed, streaming
 from support.worker.census import agent, check_nothing_is_left, settle
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import project
 

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.llm_stub import Call, Turn, run_llm_stub
 from pallas_worker.agent.parameters.fates import FAMILIES, HINTS, NAMES, Family
-from support.worker.llm import KEY
+from support.worker.conversation.llm import KEY
 from support.worker.process import run_worker
 from support.worker.project import project
 

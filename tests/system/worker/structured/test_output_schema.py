@@ -10,7 +10,7 @@ from mcp_types import TextContent
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
-from support.worker.llm import metric, spec
+from support.worker.conversation.llm import metric, spec
 from support.worker.process import run_worker
 from support.worker.project import MODES, ask, call, project, text
 

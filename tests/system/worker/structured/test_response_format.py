@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from fakes.llm_stub import LlmStub, Turn, run_llm_stub
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import project
 

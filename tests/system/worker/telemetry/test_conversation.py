@@ -23,7 +23,7 @@ from pallas_common.logs.own_loggers import give_handler
 from pallas_common.logs.records import parse_record
 from pallas_common.logs.setup import configure_logging, get_logger
 from pallas_worker.telemetry.correlation import LENGTH, CorrelationFilter, bound, request_id
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import DEMO, MODES, ask, call, project, text
 

@@ -19,7 +19,7 @@ from fakes.loopback import serve
 from pallas_common.protocol.reports import HealthReport
 from support.ports import free_ports
 from support.worker.census import series, until
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, call, project, text
 

@@ -14,7 +14,7 @@ from fakes.llm_stub import run_llm_stub
 from fakes.loopback import Fault
 from fakes.otlp_collector import run_collector
 from support.ports import free_ports
-from support.worker.llm import config, spec
+from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 from support.worker.secrets import leaked

@@ -8,10 +8,10 @@ import pytest
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
-from support.worker.llm import KEY, metric
+from support.worker.conversation.llm import KEY, metric
+from support.worker.conversation.turns import Told, turn
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import project
-from support.worker.turns import Told, turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

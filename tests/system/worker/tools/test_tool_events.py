@@ -9,10 +9,10 @@ import pytest
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
-from support.worker.llm import config, metric, spec
+from support.worker.conversation.llm import config, metric, spec
+from support.worker.conversation.turns import turn
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import project
-from support.worker.turns import turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

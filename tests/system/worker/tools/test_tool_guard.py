@@ -10,7 +10,7 @@ import pytest
 
 from fakes.downstream import RunningDownstream, run_downstream
 from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
-from support.worker.llm import config, metric, spec
+from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
 

@@ -20,7 +20,7 @@ from pallas_worker.http.chat.stream import Stream
 from pallas_worker.interface.chat.answers import Head
 from pallas_worker.interface.errors import CallError, FailedTurn
 from pallas_worker.interface.turn import Ignored, TakenBack, Text, TurnResult
-from support.worker.chat import events
+from support.worker.conversation.chat import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from pallas_worker.interface.chat.fields import LONGEST_PATTERN, MAX_PATTERNS
 from pallas_worker.interface.chat.request import OVERRIDES, ChatRequest, delivery_of, parse_chat
 from pallas_worker.interface.errors import ArgumentError, ForbiddenError
 from support.data.image_data import PNG
-from support.worker.chat import request
+from support.worker.conversation.chat import request
 
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
