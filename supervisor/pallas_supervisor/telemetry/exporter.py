@@ -135,12 +135,12 @@ class AgentCollector(Collector):
     def _bounds(self, ports: Mapping[str, int]) -> Iterator[Metric]:
         concurrency = GaugeMetricFamily(
             "pallas_calls_max_running",
-            "send_message calls of the agent that may run at once: its max_concurrency.",
+            "Turns of the agent that may run at once: its max_concurrency.",
             labels=["agent"],
         )
         queue = GaugeMetricFamily(
             "pallas_calls_max_waiting",
-            "send_message calls of the agent that may wait for their turn: its max_queue.",
+            "Turns of the agent that may wait for a place: its max_queue.",
             labels=["agent"],
         )
         for name, (running, waiting) in self._facts.call_bounds.items():

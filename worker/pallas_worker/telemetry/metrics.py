@@ -160,12 +160,12 @@ def make_series() -> _Series:
         files=None,
         messages=counter(
             "pallas_send_message_total",
-            "send_message MCP calls, by outcome (ok, error); a cancelled call is an error.",
+            "Turns of the agent (send_message, chat completions), by outcome (ok, error); a cancelled call is an error.",
             ["agent", "outcome"],
         ),
         message_seconds=histogram(
             "pallas_send_message_duration_seconds",
-            "Wall-clock duration of send_message MCP calls, the whole agent loop included, in seconds.",
+            "Wall-clock duration of turns (send_message, chat completions), the whole agent loop included, in seconds.",
             ["agent"],
             buckets=MESSAGE_BUCKETS,
         ),
@@ -213,11 +213,11 @@ def make_series() -> _Series:
             ["agent"],
         ),
         calls_running=total(
-            "pallas_calls_running", "send_message calls that run now; max_concurrency bounds them.", ["agent"]
+            "pallas_calls_running", "Turns that run now; max_concurrency bounds them.", ["agent"]
         ),
         calls_waiting=total(
             "pallas_calls_waiting",
-            "send_message calls that wait for their turn now; max_queue bounds them.",
+            "Turns that wait for a place now; max_queue bounds them.",
             ["agent"],
         ),
     )
