@@ -68,6 +68,7 @@ from pallas_common.http.server import HttpServer
 from pallas_common.protocol.agent_source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.http.mcp_app import WorkerApp
+from pallas_worker.interface.turn import TurnResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -399,8 +400,8 @@ class FixtureApp(WorkerApp):
 class Nobody:
     """Stands where the worker's agent and its health would be."""
 
-    async def send_message(self, *_: object) -> CallToolResult:
-        return CallToolResult(content=[text("Nobody is here.")])
+    async def turn(self, *_: object) -> TurnResult:
+        return TurnResult(content=[text("Nobody is here.")])
 
     async def newest(self) -> HealthReport:
         raise NotImplementedError

@@ -158,9 +158,11 @@ def test_one_call_over_three_processes_is_one_trace(stage: Stage, carrier: str) 
     assert [name for name in chain(echo) if "Agent:" not in name and "MCP Tool" not in name] == [
         "jarvis: tools/call send_message",
         "jarvis: send_message",
+        "jarvis: execute_tool research__send_message",
         "jarvis: MCP send tools/call send_message",
         "research: tools/call send_message",
         "research: send_message",
+        "research: execute_tool tools__echo",
         "research: MCP send tools/call echo",
     ]
     turns = [span for span in spans if span.attributes.get("gen_ai.request.model") == "stub-model"]
