@@ -160,7 +160,7 @@ def make_series() -> _Series:
         files=None,
         messages=counter(
             "pallas_send_message_total",
-            "Turns of the agent (send_message, chat completions), by outcome (ok, error); a cancelled call is an error.",
+            "Turns of the agent (send_message, chat completions), by outcome (ok, error); a cancelled one is an error.",
             ["agent", "outcome"],
         ),
         message_seconds=histogram(
