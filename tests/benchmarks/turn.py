@@ -1,7 +1,7 @@
 """A streamed turn: when its first text comes, what it costs beside `send_message`, and 100 of them in bursts.
 
-The provider is a fake on loopback, which sends all of an answer at once. What the worker's loop does for others
-meanwhile is seen from a process of its own, which asks `/livez` again and again. Prints tables for
+The provider is a fake on loopback, which sends all of an answer at once. How long the worker's loop stands meanwhile is
+told by the worker itself, and by a process of its own, which asks `/livez` again and again. Prints tables for
 docs/performance.md.
 """
 
@@ -27,9 +27,10 @@ from mcp.client import Client
 from benchmarks.fleet import cpu_seconds, machine
 from fakes.llm_bursts import Bursts, answer_of, run_bursts
 from pallas_common.protocol.llm import ModelCapabilities
+from support.load.loop_watch import WATCH, forget, longest
 from support.load.streams import answer_in, streamed, streaming
 from support.worker.process import RunningWorker, run_worker
-from support.worker.project import project
+from support.worker.project import DEMO, project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,8 @@ class Subject:
     provider: str
     worker: RunningWorker
     bursts: Bursts
+    agents: Path
+    """The folder of its agent's module."""
 
     @property
     def process(self) -> psutil.Process:
@@ -79,8 +82,13 @@ class Subject:
 @click.option("--streams", default=100, show_default=True, help="Streams at a time.")
 @click.option("--pieces", default=2000, show_default=True, help="Pieces of each stream.")
 @click.option("--stalled", default=10, show_default=True, help="Readers that do not read, beside them.")
+@click.option(
+    "--rounds", default=3, show_default=True, help="How often all these streams, one set after the other."
+)
 @click.option("--only", multiple=True, help=f"Only these providers: {', '.join(PROVIDERS)}.")
-def main(runs: int, calls: int, streams: int, pieces: int, stalled: int, only: tuple[str, ...]) -> None:
+def main(
+    runs: int, calls: int, streams: int, pieces: int, stalled: int, rounds: int, only: tuple[str, ...]
+) -> None:
     """Measure and print."""
     providers = only or PROVIDERS
     click.echo(f"{machine()}\n")
@@ -99,12 +107,13 @@ def main(runs: int, calls: int, streams: int, pieces: int, stalled: int, only: t
         click.echo(f"| {provider} | " + " | ".join(f"{value:.1f}" for value in row) + " |")
     click.echo(f"\n{streams} streams of {pieces} pieces at a time, and {stalled} readers that do not read:\n")
     click.echo(
-        "| provider | all whole after s | CPU ms a piece | others wait at most ms | p99 | MB before → after |"
+        "| provider | all whole after s | CPU ms a piece | loop stands at most ms | of CPU | others wait at most ms "
+        "| p99 | MB before → after each round |"
     )
-    click.echo("|---|---|---|---|---|---|")
+    click.echo("|---|---|---|---|---|---|---|---|")
     for provider in providers:
         with subject(provider, pieces) as one:
-            click.echo(f"| {provider} | {load(one, streams, stalled)} |")
+            click.echo(f"| {provider} | {load(one, streams, stalled, rounds)} |")
 
 
 @contextmanager
@@ -116,15 +125,16 @@ def subject(provider: str, pieces: int) -> Iterator[Subject]:
         lines = (
             f"default_model: {model}\n{provider}: {{api_key: sk-stub, base_url: '{url}'}}\nllm_retries: 0\n"
         )
+        agents = DEMO.format(servers=[]) + WATCH
         with run_worker(
-            project(Path(folder), config=lines),
+            project(Path(folder), agents=agents, config=lines),
             default_model=model,
             capabilities=ModelCapabilities(context_window=100_000, max_output_tokens=5000),
             max_concurrency=1000,
             log_level="WARNING",
             root_log_level="WARNING",
         ) as worker:
-            yield Subject(provider, worker, bursts)
+            yield Subject(provider, worker, bursts, Path(folder, "agents"))
 
 
 async def measure(one: Subject, calls: int) -> dict[str, float]:
@@ -165,11 +175,12 @@ async def measure(one: Subject, calls: int) -> dict[str, float]:
     }
 
 
-def load(one: Subject, streams: int, stalled: int) -> str:
+def load(one: Subject, streams: int, stalled: int, rounds: int) -> str:
     """The columns of the second table."""
     whole = answer_of(one.bursts.pieces)
     assert answer_in(asyncio.run(streamed(one.worker, "hello"))) == whole
-    before, cpu = one.process.memory_info().rss, cpu_seconds(one.process)
+    memory, cpu = [one.process.memory_info().rss], cpu_seconds(one.process)
+    forget(one.agents)
     with subprocess.Popen(
         [sys.executable, "-c", PROBE, str(one.worker.port)],
         stdin=subprocess.PIPE,
@@ -180,12 +191,24 @@ def load(one: Subject, streams: int, stalled: int) -> str:
         assert probe.stdout is not None
         probe.stdout.readline()
         began = time.monotonic()
-        asyncio.run(crowd(one.worker, streams, stalled, whole))
-        seconds = time.monotonic() - began
+        for _ in range(rounds):
+            asyncio.run(crowd(one.worker, streams, stalled, whole))
+            memory.append(one.process.memory_info().rss)
+        seconds = (time.monotonic() - began) / rounds
         told = json.loads(probe.communicate("\n")[0])
-    cpu = (cpu_seconds(one.process) - cpu) / streams / one.bursts.pieces * 1000
-    memory = f"{before / 1e6:.0f} → {one.process.memory_info().rss / 1e6:.0f}"
-    return f"{seconds:.1f} | {cpu:.3f} | {told['max'] * 1000:.0f} | {told['p99'] * 1000:.1f} | {memory}"
+    cpu = (cpu_seconds(one.process) - cpu) / (streams + stalled) / one.bursts.pieces / rounds * 1000
+    stood = longest(one.agents)
+    return " | ".join(
+        (
+            f"{seconds:.1f}",
+            f"{cpu:.3f}",
+            f"{stood.passed * 1000:.0f}",
+            f"{stood.cpu * 1000:.0f}",
+            f"{told['max'] * 1000:.0f}",
+            f"{told['p99'] * 1000:.1f}",
+            " → ".join(f"{each / 1e6:.0f}" for each in memory),
+        )
+    )
 
 
 async def crowd(worker: RunningWorker, streams: int, stalled: int, whole: str) -> None:
