@@ -12,6 +12,7 @@ import yaml
 
 from pallas_common.problems import ConfigurationError, Problem, quoted
 from pallas_common.protocol.output_schema.errors import SchemaError
+from pallas_common.protocol.output_schema.reading import keys_of
 from pallas_registry.reading.files import text_of
 from pallas_registry.reading.nodes import LOADER, Mappings, compose, line_of
 
@@ -120,8 +121,7 @@ class _Plain:
         """The line of the place that a JSON pointer names, or of the last one on the way that is there."""
         node: yaml.Node = self._node
         line = line_of(node)
-        for part in pointer.split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
+        for key in keys_of(pointer):
             below = next((value for name, value in _below(node) if name == key), None)
             if below is None:
                 break

@@ -6,15 +6,11 @@ provider reads what.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple
 
+from pallas_common.protocol.output_schema.strict_json import depth_and_size, read_json
 from pallas_worker.interface.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_CALLS = 128
 """Calls of one row."""
@@ -29,8 +25,6 @@ MAX_STATE = 4 * 1024**2
 """Characters of all that `pallas` keeps for a provider."""
 MAX_BLOCKS = 1000
 """Texts of one channel."""
-
-_MAYBE_HALF = re.compile(r"\\u[dD]")
 
 
 class ToolCall(NamedTuple):
@@ -119,17 +113,14 @@ def parse_object(text: str, where: str) -> dict[str, object]:
         ArgumentError: it is something else.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-        text.encode()
-        if _MAYBE_HALF.search(text):  # half of a surrogate pair passes as JSON, and cannot be encoded
-            json.dumps(value, ensure_ascii=False).encode()
+        value = read_json(text)
     except RecursionError:
         raise _too_deep(where) from None
     except ValueError as error:
         raise ArgumentError(f"{where} is not JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         raise ArgumentError(f"{where} must be a JSON object")
-    if _depth(value) > MAX_DEPTH:
+    if depth_and_size(value)[0] > MAX_DEPTH:
         raise _too_deep(where)
     return value
 
@@ -163,27 +154,5 @@ def _parse_name(value: object, where: str) -> str:
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
 def _too_deep(where: str) -> ArgumentError:
     return ArgumentError(f"{where} is nested too deep: {MAX_DEPTH} levels are allowed")
-
-
-def _depth(value: object) -> int:
-    """How many levels a value has, counted no further than one too many."""
-    depth = 0
-    level = [value]
-    while level and depth <= MAX_DEPTH:
-        level = [inner for outer in level for inner in _inside(outer)]
-        depth += bool(level)
-    return depth
-
-
-def _inside(value: object) -> Iterator[object]:
-    """The containers in a container; a container has at least the level of itself."""
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_common.problems import shortened
 from pallas_common.protocol.output_schema import limits
 from pallas_common.protocol.output_schema.errors import Misfit
-from pallas_common.protocol.output_schema.reading import escaped
+from pallas_common.protocol.output_schema.reading import escaped, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -175,8 +175,7 @@ class Explaining:
 
     def _at(self, reference: str) -> Any:
         found: Any = self._root
-        for part in reference.split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
+        for key in keys_of(reference):
             found = found[int(key)] if isinstance(found, list) else found[key]
         return found
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pallas_common.problems import quoted
 from pallas_common.protocol.output_schema import limits
 from pallas_common.protocol.output_schema.errors import SchemaError
+from pallas_common.protocol.output_schema.strict_json import depth_and_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,6 +71,11 @@ class Edge(NamedTuple):
 def escaped(key: str) -> str:
     """The key as a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
+
+
+def keys_of(pointer: str) -> list[str]:
+    """The keys of a JSON pointer, from the root on."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 class Looked(NamedTuple):
@@ -134,8 +140,7 @@ def _referred(root: Mapping[str, object], at: str, reference: object) -> Edge:
     if "%" in reference:
         raise SchemaError(at, f"{quoted(reference)} has an escape", "write the name as it is")
     target: object = root
-    for part in reference.split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
+    for key in keys_of(reference):
         if isinstance(target, dict) and key in target:
             target = target[key]
         elif isinstance(target, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(target):
@@ -249,22 +254,6 @@ def _refuse_loops(root: Mapping[str, object]) -> None:
 
     for pointer, schema in _all(root):
         visit(pointer, schema, frozenset())
-
-
-def depth_and_size(value: object) -> tuple[int, int]:
-    """Levels of lists and mappings within each other, and how many values and keys there are."""
-    deepest, size = 0, 0
-    waiting: list[tuple[int, object]] = [(0, value)]
-    while waiting:
-        depth, each = waiting.pop()
-        size += 1
-        deepest = max(deepest, depth)
-        if isinstance(each, dict):
-            size += len(each)
-            waiting += [(depth + 1, below) for below in each.values()]
-        elif isinstance(each, list):
-            waiting += [(depth + 1, below) for below in each]
-    return deepest, size
 
 
 def _listed(value: object) -> list[object]:

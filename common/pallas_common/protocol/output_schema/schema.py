@@ -18,11 +18,11 @@ from pallas_common.protocol.output_schema.errors import Misfit, MisfitError, Sch
 from pallas_common.protocol.output_schema.explaining import Explaining
 from pallas_common.protocol.output_schema.reading import (
     DRAFTS,
-    depth_and_size,
     escaped,
     look_through,
     patterns,
 )
+from pallas_common.protocol.output_schema.strict_json import depth_and_size, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,8 +95,7 @@ class OutputSchema:
         if len(text) > limits.LONGEST_ANSWER:
             raise _misfit(f"has more than {limits.LONGEST_ANSWER} characters")
         try:
-            value = json.loads(text, parse_constant=_no_json)
-            json.dumps(value, ensure_ascii=False).encode()
+            value = read_json(text)
         except RecursionError:
             raise _misfit(f"is nested more than {limits.DEEPEST} deep") from None
         except UnicodeEncodeError:
@@ -123,10 +122,6 @@ class OutputSchema:
 
 
 ANY_OBJECT: Mapping[str, object] = {"type": "object"}
-
-
-def _no_json(constant: str) -> float:
-    raise ValueError(f"{constant} is no number of JSON")
 
 
 def _misfit(reason: str) -> MisfitError:

@@ -83,7 +83,9 @@ def test_a_malformed_call_is_left_out_alone(call: Any, reason: str) -> None:
     assert readable_calls([GOOD, call]) == ((ToolCall("1", "add", {"a": 1}),), reason)
 
 
-@pytest.mark.parametrize("arguments", ['{"a": "\\ud800"}', '{"a": 1', '{"a": ' + "9" * 5000 + "}"])
+@pytest.mark.parametrize(
+    "arguments", ['{"a": "\\ud800"}', '{"a": 1e999}', '{"a": 1', '{"a": ' + "9" * 5000 + "}"]
+)
 def test_what_cannot_be_sent_on_is_no_argument(arguments: str) -> None:
     calls, reason = readable_calls([function(arguments=arguments)])
     assert not calls

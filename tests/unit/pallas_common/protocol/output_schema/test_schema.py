@@ -81,6 +81,7 @@ def test_only_so_many_are_named() -> None:
         ("It is warm.", "is not JSON: Expecting value at line 1, column 1"),
         ('Here: {"a": 1}', "is not JSON: Expecting value at line 1, column 1"),
         ('{"a": NaN}', "has a number that JSON does not have, or one of too many digits"),
+        ('{"a": 1e999}', "has a number that JSON does not have, or one of too many digits"),
         ('{"a": ' + "9" * 5000 + "}", "has a number that JSON does not have, or one of too many digits"),
         ('{"a": "\\ud800"}', "has an escape that stands for half a character"),
         ('{"a":' * 40_000, "is nested more than 64 deep"),
