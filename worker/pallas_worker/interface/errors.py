@@ -5,7 +5,7 @@ Knows no library and no protocol; must not carry secrets or tracebacks.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NoReturn
 
 type FailureKind = Literal["argument", "forbidden", "busy", "model", "agent", "internal"]
 """Whose matter the failure of a turn is: the caller's, or his rights, the load's, the LLM's, the agent's, or ours."""
@@ -27,6 +27,26 @@ class ArgumentError(ValueError):
         super().__init__(message)
         self.field = field
         """Which one, for programs."""
+
+
+def refuse(where: str, complaint: str) -> NoReturn:
+    """Refuse a request for what stands at `where`, such as `messages[3].content`."""
+    raise ArgumentError(f"{where}: {complaint}", where)
+
+
+def kind_of(value: object) -> str:
+    """What JSON calls the value's type, with its article, for a complaint."""
+    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
+
+
+_KINDS = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number with a fraction",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
 
 
 class ForbiddenError(ArgumentError):

@@ -95,6 +95,9 @@ def parse_rows(entries: Iterable[tuple[int, object]]) -> History:
             faults += of_row
         except ArgumentError as error:
             faults.append(LeftOut(index, str(error)))
+    faults.sort(
+        key=lambda fault: fault.part == "state"
+    )  # the least of them, and it shall not hide the others
     return History(tuple(rows), tuple(faults[:MAX_NAMED]), len(faults[MAX_NAMED:]))
 
 

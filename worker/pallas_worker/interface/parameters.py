@@ -9,10 +9,10 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.problems import quoted, shortened
-from pallas_worker.interface.errors import ArgumentError
+from pallas_worker.interface.errors import kind_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ def parse_parameters(given: Mapping[str, object]) -> Parameters | None:
         if name == "extra":
             continue
         if (check := _CHECKS.get(name)) is None:
-            _refuse(shortened(name), f"is no parameter; known are {', '.join(PARAMETERS)} and extra")
+            refuse(shortened(name), f"is no parameter; known are {', '.join(PARAMETERS)} and extra")
         values[name] = None if value is None else check(name, value)
     extra = _extra(given.get("extra"), values)
     if "max_completion_tokens" in values:
@@ -81,19 +81,15 @@ def _unite(values: dict[str, object]) -> None:
     """Make one of the two names that OpenAI has for the same limit."""
     newer = values.pop("max_completion_tokens")
     if values.setdefault("max_tokens", newer) != newer:
-        _refuse("max_completion_tokens", "differs from max_tokens, which says the same; remove one of them")
-
-
-def _refuse(name: str, complaint: str) -> NoReturn:
-    raise ArgumentError(f"{name}: {complaint}", name)
+        refuse("max_completion_tokens", "differs from max_tokens, which says the same; remove one of them")
 
 
 def _number(low: float, high: float) -> Check:
     def check(name: str, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            _refuse(name, f"must be a number, not {_kind(value)}")
+            refuse(name, f"must be a number, not {kind_of(value)}")
         elif not low <= value <= high:  # NaN is in no range
-            _refuse(name, f"must be from {low:g} to {high:g}, not {_figure(value)}")
+            refuse(name, f"must be from {low:g} to {high:g}, not {_figure(value)}")
         return value
 
     return check
@@ -102,9 +98,9 @@ def _number(low: float, high: float) -> Check:
 def _whole(low: int, high: int) -> Check:
     def check(name: str, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, int):
-            _refuse(name, f"must be a whole number, not {_kind(value)}")
+            refuse(name, f"must be a whole number, not {kind_of(value)}")
         elif not low <= value <= high:
-            _refuse(name, f"must be from {low} to {high}, not {_figure(value)}")
+            refuse(name, f"must be from {low} to {high}, not {_figure(value)}")
         return value
 
     return check
@@ -113,8 +109,8 @@ def _whole(low: int, high: int) -> Check:
 def _one_of(choices: tuple[str, ...]) -> Check:
     def check(name: str, value: object) -> object:
         if not isinstance(value, str) or value not in choices:
-            said = quoted(value) if isinstance(value, str) else _kind(value)
-            _refuse(name, f"must be one of {', '.join(choices)}, not {said}")
+            said = quoted(value) if isinstance(value, str) else kind_of(value)
+            refuse(name, f"must be one of {', '.join(choices)}, not {said}")
         return value
 
     return check
@@ -122,24 +118,24 @@ def _one_of(choices: tuple[str, ...]) -> Check:
 
 def _truth(name: str, value: object) -> object:
     if not isinstance(value, bool):
-        _refuse(name, f"must be true or false, not {_kind(value)}")
+        refuse(name, f"must be true or false, not {kind_of(value)}")
     return value
 
 
 def _stop(name: str, value: object) -> object:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list):
-        _refuse(name, f"must be a string or a list of them, not {_kind(value)}")
+        refuse(name, f"must be a string or a list of them, not {kind_of(value)}")
     if not 1 <= len(stops) <= MAX_STOPS:
-        _refuse(name, f"must be 1 to {MAX_STOPS} strings, not {len(stops)}")
+        refuse(name, f"must be 1 to {MAX_STOPS} strings, not {len(stops)}")
     for index, stop in enumerate(stops):
         where = name if isinstance(value, str) else f"{name}[{index}]"
         if not isinstance(stop, str):
-            _refuse(where, f"must be a string, not {_kind(stop)}")
+            refuse(where, f"must be a string, not {kind_of(stop)}")
         elif not 1 <= len(stop) <= LONGEST_STOP:
-            _refuse(where, f"must have 1 to {LONGEST_STOP} characters, not {len(stop)}")
+            refuse(where, f"must have 1 to {LONGEST_STOP} characters, not {len(stop)}")
         elif not _is_text(stop):
-            _refuse(where, "is no Unicode text")
+            refuse(where, "is no Unicode text")
     return tuple(stops)
 
 
@@ -148,24 +144,24 @@ def _tool_choice(name: str, value: object) -> object:
         return _one_of(CHOICES)(name, value)
     form = '{"type": "function", "function": {"name": …}}'
     if not isinstance(value, dict) or value.keys() != {"type", "function"} or value["type"] != "function":
-        _refuse(name, f"must be one of {', '.join(CHOICES)}, or {form}")
+        refuse(name, f"must be one of {', '.join(CHOICES)}, or {form}")
     function = value["function"]
     if not isinstance(function, dict) or function.keys() != {"name"}:
-        _refuse(name, f"must name the function and nothing else: {form}")
+        refuse(name, f"must name the function and nothing else: {form}")
     if not isinstance(tool := function["name"], str) or not _TOOL_NAME.fullmatch(tool):
-        _refuse(f"{name}.function.name", "must be the name of a tool, as the agent lists it")
+        refuse(f"{name}.function.name", "must be the name of a tool, as the agent lists it")
     return Function(tool)
 
 
 def _logit_bias(name: str, value: object) -> object:
     if not isinstance(value, dict):
-        _refuse(name, f"must be an object of tokens and biases, not {_kind(value)}")
+        refuse(name, f"must be an object of tokens and biases, not {kind_of(value)}")
     if len(value) > MAX_BIASES:
-        _refuse(name, f"has {len(value)} tokens; {MAX_BIASES} are allowed")
+        refuse(name, f"has {len(value)} tokens; {MAX_BIASES} are allowed")
     bias = _number(-100, 100)
     for token, number in value.items():
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            _refuse(name, f"must have tokens' numbers as keys, not {quoted(str(token))}")
+            refuse(name, f"must have tokens' numbers as keys, not {quoted(str(token))}")
         bias(f"{name}.{token}", number)
     return value
 
@@ -231,16 +227,16 @@ def _extra(value: object, values: Mapping[str, object]) -> dict[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        _refuse("extra", f"must be an object, not {_kind(value)}")
+        refuse("extra", f"must be an object, not {kind_of(value)}")
     _bound(value, MAX_EXTRA_DEPTH)
     if len(json.dumps(value)) > MAX_EXTRA_BYTES:
-        _refuse("extra", f"is larger than {MAX_EXTRA_BYTES // 1024} KiB")
+        refuse("extra", f"is larger than {MAX_EXTRA_BYTES // 1024} KiB")
     for key in value:
         where = f"extra.{shortened(key)}"
         if (why := REFUSED_IN_EXTRA.get(key.strip().lower().replace("-", "_"))) is not None:
-            _refuse(where, f"{why}; remove it")
+            refuse(where, f"{why}; remove it")
         if key in values:
-            _refuse(where, "stands beside extra as well; remove one of them")
+            refuse(where, "stands beside extra as well; remove one of them")
     return value
 
 
@@ -249,33 +245,20 @@ def _bound(value: object, levels: int) -> None:
     match value:
         case dict() | list():
             if not levels:
-                _refuse("extra", f"is nested deeper than {MAX_EXTRA_DEPTH} levels")
+                refuse("extra", f"is nested deeper than {MAX_EXTRA_DEPTH} levels")
             for inner in (*value, *value.values()) if isinstance(value, dict) else value:
                 _bound(inner, levels - 1)
         case str() if not _is_text(value):
-            _refuse("extra", "has a string that is no Unicode text")
+            refuse("extra", "has a string that is no Unicode text")
         case int() if value.bit_length() > 64:
-            _refuse("extra", "has a number of more than 64 bits")
+            refuse("extra", "has a number of more than 64 bits")
         case float() if not math.isfinite(value):
-            _refuse("extra", "has a number that JSON cannot have")
+            refuse("extra", "has a number that JSON cannot have")
 
 
 def _is_text(value: str) -> bool:
     """Whether it can be sent: half of a surrogate pair cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number with a fraction" if isinstance(value, float) else "a number"
-        case str():
-            return "a string"
-    return "a list" if isinstance(value, list) else "an object"
 
 
 def _figure(value: float) -> str:

@@ -31,7 +31,8 @@ class TurnRequest:
     """The checked request for one turn."""
 
     message: str = ""
-    """The new user turn; empty where there are images alone, or where `resume` goes on with the history."""
+    """The new user turn; empty where there are images alone, or where the history ends with tool calls or results, from
+    which the turn goes on."""
     images: tuple[Image, ...] = ()
     history: History = field(default_factory=History)
     conversation_id: str | None = None
@@ -50,8 +51,6 @@ class TurnRequest:
     """What the answer has to fit; None for the agent's own schema, if it has one."""
     resume: bool = False
     """The history ends with calls that have not run: run them and go on."""
-    ends_with_results: bool = False
-    """The history ends with results of calls: go on from there, without a new user turn."""
 
 
 type TextKind = Literal["answer", "reasoning", "other"]

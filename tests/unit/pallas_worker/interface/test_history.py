@@ -17,6 +17,10 @@ from support.data.image_data import PNG
 USER = {"role": "user", "content": "hello"}
 
 
+def part(url: Any = f"data:image/png;base64,{PNG}") -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
 def test_no_history() -> None:
     assert parse_history(None) == parse_history([]) == History()
 
@@ -89,6 +93,41 @@ def test_images_keep_a_row_that_has_no_text() -> None:
     (row,), (fault,), _ = parse_history([{"role": "user", "content": "", "images": [FALSE, GOOD]}])
     assert row == Row("user", "", (Image(PNG, "image/png"),), unreadable=1)
     assert fault.part == "images"
+
+
+def test_parts_of_a_message() -> None:
+    content = [{"type": "text", "text": "a"}, part(), {"type": "text", "text": "b"}]
+    (row,) = parse_history([{"role": "user", "content": content}]).rows
+    assert row == Row("user", "a\n\nb", (Image(PNG, "image/png"),))
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://elsewhere/x.png", "content[0].image_url.url must be a data URL, *"),
+        (7, "content[0].image_url.url must be a string, not number"),
+        (f"data:image/gif;base64,{PNG}", "content[0].image_url.url is image/png by its content, *"),
+        (f"data:text/html;base64,{PNG}", "content[0].image_url.url must be one of *"),
+        ("data:image/png;base64,!", "content[0].image_url.url is not base64: *"),
+    ],
+)
+def test_an_image_that_cannot_be_used_costs_a_row_no_more_than_that(url: Any, reason: str) -> None:
+    rows, (fault,), _ = parse_history(
+        [{"role": "user", "content": [part(url), {"type": "text", "text": "a"}]}]
+    )
+    assert rows == (Row("user", "a", unreadable=1),)
+    assert fault.part == "images"
+    assert fault.reason.startswith(reason.rstrip("*"))
+
+
+def test_a_part_of_another_kind_costs_the_row() -> None:
+    rows, left_out, _ = parse_history([{"role": "user", "content": [{"type": "file"}]}])
+    assert rows == ()
+    reason = (
+        'content[0] must be {"type": "text", "text": …} or {"type": "image_url", "image_url": {"url": …}}, '
+        "not {'type': 'file'}"
+    )
+    assert left_out == (LeftOut(0, reason),)
 
 
 def test_of_many_malformed_rows_the_first_are_named() -> None:

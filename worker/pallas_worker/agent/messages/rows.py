@@ -44,10 +44,10 @@ def conversation(
     """What a turn begins with: the conversation so far, and the message that the model is to answer.
 
     Raises:
-        ArgumentError: the turn is to go on from results, and the history ends with none.
+        ArgumentError: there is no new user turn, and the history does not end with results.
     """
     messages = history_messages(request.history.rows, vision)
-    if not request.ends_with_results:
+    if request.message or request.images or request.resume:
         return messages, user_turn(request.message, request.images)
     if not ends_with_results(request.history):
         raise ArgumentError(

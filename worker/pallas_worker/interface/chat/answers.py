@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mcp_types import ImageContent, TextContent
 
-from pallas_worker.interface.chat.rows import messages_of
+from pallas_worker.interface.chat.rows import image_part, messages_of
 from pallas_worker.interface.turn import Text, ToolCalled, ToolReturned
 
 if TYPE_CHECKING:
@@ -138,10 +138,6 @@ def _turn(result: TurnResult, ignored: Sequence[str]) -> Json:
     }
 
 
-def _image_part(image: ImageContent) -> Json:
-    return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
-
-
 def _held_calls(result: TurnResult) -> list[Json]:
     """The calls before which a turn is held: those of its last message."""
     if result.finish_reason != "tool_calls" or not result.rows:
@@ -155,7 +151,7 @@ def _text(content: Iterable[ContentBlock]) -> str:
 
 def _images(content: Iterable[ContentBlock]) -> Json:
     """Images of the answer, which OpenAI's messages have no place for, where others put them."""
-    images = [_image_part(block) for block in content if isinstance(block, ImageContent)]
+    images = [image_part(block) for block in content if isinstance(block, ImageContent)]
     return {"images": images} if images else {}
 
 

@@ -1,7 +1,7 @@
 """The messages of a chat-completions request: instructions, the history, and the new turn at its end.
 
-Pure. Knows which messages there may be and where; what is in one is for `rows`, which reads it for both surfaces. There
-a row that is malformed is passed over; here it refuses the request, with its place.
+Pure. Knows which messages there may be and where; what is in one is for `history`, which reads it for both surfaces.
+`send_message` passes over a malformed row; here it refuses the request, with its place.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from copy import replace
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from pallas_common.problems import quoted
-from pallas_worker.interface.chat.fields import json_object, kind_of, only, refuse
-from pallas_worker.interface.chat.rows import INSTRUCTIONS, parse_user_message
-from pallas_worker.interface.errors import ArgumentError
+from pallas_worker.interface.chat.fields import json_object, only
+from pallas_worker.interface.errors import ArgumentError, kind_of, refuse
 from pallas_worker.interface.history import History, LeftOut, parse_content, parse_rows
 from pallas_worker.interface.pairing import ends_with_results, paired, pending_calls
 
@@ -24,6 +23,9 @@ MAX_MESSAGES = 10_000
 """Messages of one request."""
 MAX_PARTS = 1_000
 """Parts of one message."""
+
+INSTRUCTIONS = ("system", "developer")
+"""Roles of messages that are no part of the conversation."""
 
 _FIELDS = {
     "system": ("role", "content", "name"),
@@ -49,7 +51,6 @@ class Conversation(NamedTuple):
     message: str = ""
     """The new turn of the user; empty where the conversation is gone on with."""
     images: tuple[Image, ...] = ()
-    ends_with_results: bool = False
     ignored: tuple[str, ...] = ()
     """What was said of messages that no agent reads."""
 
@@ -118,19 +119,15 @@ def _instruction(value: object, where: str) -> str:
 
 def _with_new_turn(entries: list[_Entry], last: int) -> Conversation:
     index, message = entries[-1] if entries else (last, {})
-    if message.get("role") == "tool":
-        history = _history(entries)
-        if not ends_with_results(history):
-            refuse(f"messages[{index}]", "is the result of no call that stands before it")
-        return Conversation(history=history, ends_with_results=True)
-    if message.get("role") != "user":
+    if message.get("role") == "user":
+        (new,) = _history([(index, message)]).rows
+        return Conversation(history=_history(entries[:-1]), message=new.content, images=new.images)
+    if message.get("role") != "tool":
         refuse(f"messages[{index}]", "is the last one, and has to be the user's new turn or a tool's result")
-    where = f"messages[{index}]"
-    try:
-        text, images = parse_user_message(message, where)
-    except ArgumentError as error:
-        _refuse_part(where, str(error).removeprefix(f"{where}."))
-    return Conversation(history=_history(entries[:-1]), message=text, images=images)
+    history = _history(entries)
+    if not ends_with_results(history):
+        refuse(f"messages[{index}]", "is the result of no call that stands before it")
+    return Conversation(history=history)
 
 
 def _goes_on(entries: list[_Entry]) -> Conversation:

@@ -5,10 +5,10 @@ Pure. Knows JSON's types; must not know what a field is for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pallas_common.problems import did_you_mean, quoted, shortened
-from pallas_worker.interface.errors import ArgumentError
+from pallas_worker.interface.errors import ArgumentError, kind_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -17,25 +17,6 @@ MAX_PATTERNS = 1000
 """Entries of a list of tools."""
 LONGEST_PATTERN = 256
 """Characters of one of them."""
-
-_KINDS = {
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-}
-
-
-def refuse(where: str, complaint: str) -> NoReturn:
-    """Refuse the request for what stands at `where`, such as `messages[3].content`."""
-    raise ArgumentError(f"{where}: {complaint}", where)
-
-
-def kind_of(value: object) -> str:
-    """What JSON calls the value's type, with its article."""
-    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
 
 
 def text(value: object, where: str) -> str:

@@ -9,18 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.problems import quoted
 from pallas_worker.interface.chat.conversation import conversation_of
-from pallas_worker.interface.chat.fields import (
-    kind_of,
-    mapping,
-    only,
-    optional_text,
-    patterns,
-    refuse,
-    text,
-    truth,
-)
+from pallas_worker.interface.chat.fields import mapping, only, optional_text, patterns, text, truth
 from pallas_worker.interface.chat.response_format import response_format
-from pallas_worker.interface.errors import ForbiddenError
+from pallas_worker.interface.errors import ForbiddenError, kind_of, refuse
 from pallas_worker.interface.parameters import PARAMETERS, parse_parameters
 from pallas_worker.interface.turn import TurnRequest
 
@@ -119,7 +110,6 @@ def parse_chat(
         hold=patterns(body, "hold") or (),
         output=response_format(body, output),
         resume=resume,
-        ends_with_results=said.ends_with_results,
     )
     return ChatRequest(turn, tuple(ignored))
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pallas_common.problems import quoted
 from pallas_common.protocol.output_schema.errors import SchemaError
-from pallas_worker.interface.chat.fields import json_object, mapping, only, optional_text, refuse, text, truth
+from pallas_worker.interface.chat.fields import json_object, mapping, only, optional_text, text, truth
+from pallas_worker.interface.errors import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

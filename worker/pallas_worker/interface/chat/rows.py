@@ -1,7 +1,6 @@
-"""The messages of chat completions as rows of a history, and rows as such messages.
+"""Rows of a history as messages of chat completions.
 
-Pure. A row of `send_message` and a message of chat completions are read by one parser: what one surface gives at the
-end of a turn, the other one takes.
+Pure. `history` reads them, for both surfaces: what one of them gives at the end of a turn, the other one takes.
 """
 
 from __future__ import annotations
@@ -9,19 +8,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, TypedDict
 
-from pallas_worker.interface.errors import ArgumentError
-from pallas_worker.interface.history import parse_content, parse_rows
-from pallas_worker.interface.pairing import paired
+from pallas_worker.interface.images import Image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from pallas_worker.interface.history import History, Row
-    from pallas_worker.interface.images import Image
+    from mcp_types import ImageContent
+
+    from pallas_worker.interface.history import Row
     from pallas_worker.interface.tool_calls import ToolCall
-
-INSTRUCTIONS = ("system", "developer")
-"""Roles of messages that are no part of the conversation."""
 
 
 class State(TypedDict):
@@ -40,36 +35,6 @@ class Message(TypedDict, total=False):
     is_error: bool
     """Of a failed call; left out where it is none."""
     pallas: State
-
-
-def rows_of(messages: Sequence[object], *, resume: bool = False) -> History:
-    """The rows of the messages, without instructions, calls and results paired; each knows its index in `messages`.
-
-    Args:
-        resume: the last calls may be without results.
-    """
-    entries = ((index, entry) for index, entry in enumerate(messages) if not _is_instruction(entry))
-    return paired(parse_rows(entries), resume=resume)
-
-
-def parse_user_message(entry: Mapping[str, object], where: str) -> tuple[str, tuple[Image, ...]]:
-    """The text and the images of the new user turn, of which nothing may be malformed.
-
-    `where` names the message in errors, as in `messages[3]`.
-
-    Raises:
-        ArgumentError: a part of it is malformed, or there is nothing in it.
-    """
-    field = f"{where}.content"
-    try:
-        content = parse_content(entry.get("content"))
-    except ArgumentError as error:
-        raise ArgumentError(f"{where}.{error}", field) from None
-    if content.reason is not None:
-        raise ArgumentError(f"{where}.{content.reason}", field)
-    if not content.text and not content.images:
-        raise ArgumentError(f"{field} is empty", field)
-    return content.text, content.images
 
 
 def messages_of(rows: Iterable[Row]) -> list[Message]:
@@ -98,19 +63,14 @@ def _content(parts: Sequence[str | Image]) -> str | list[dict[str, object]]:
             return ""
         case [str() as text]:
             return text
-    return [_part(part) for part in parts]
+    return [image_part(part) if isinstance(part, Image) else {"type": "text", "text": part} for part in parts]
 
 
-def _part(part: str | Image) -> dict[str, object]:
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
+def image_part(image: Image | ImageContent) -> dict[str, object]:
+    """The part of a message that is an image."""
+    return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
 
 
 def _call(call: ToolCall) -> dict[str, object]:
     function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _is_instruction(entry: object) -> bool:
-    return isinstance(entry, dict) and entry.get("role") in INSTRUCTIONS

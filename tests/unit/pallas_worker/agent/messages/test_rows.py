@@ -119,7 +119,7 @@ def test_an_exchange_is_what_was_asked_and_answered() -> None:
 
 def test_a_turn_goes_on_from_results() -> None:
     history = History(ROUND[:4])
-    before, message = conversation(TurnRequest(history=history, ends_with_results=True), ALL)
+    before, message = conversation(TurnRequest(history=history), ALL)
     assert [said.role for said in before] == ["user", "assistant"]
     assert list(message.tool_results or {}) == ["1", "2"]
     before, message = conversation(TurnRequest(history=history, message="and?"), ALL)
@@ -130,7 +130,7 @@ def test_a_turn_goes_on_from_results() -> None:
 @pytest.mark.parametrize("rows", [(), ROUND, ROUND[:3]])
 def test_without_results_there_is_nothing_to_go_on_from(rows: tuple[Row, ...]) -> None:
     with pytest.raises(ArgumentError, match="neither a user's message nor"):
-        conversation(TurnRequest(history=History(rows), ends_with_results=True), ALL)
+        conversation(TurnRequest(history=History(rows)), ALL)
 
 
 def test_notes_stand_in_place_of_images() -> None:

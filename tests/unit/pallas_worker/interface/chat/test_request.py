@@ -10,6 +10,7 @@ from pallas_worker.interface.chat.conversation import MAX_MESSAGES, MAX_PARTS
 from pallas_worker.interface.chat.fields import LONGEST_PATTERN, MAX_PATTERNS
 from pallas_worker.interface.chat.request import OVERRIDES, ChatRequest, delivery_of, parse_chat
 from pallas_worker.interface.errors import ArgumentError, ForbiddenError
+from pallas_worker.interface.history import MAX_NAMED
 from support.data.image_data import PNG
 from support.worker.conversation.chat import request
 
@@ -41,6 +42,11 @@ def test_the_last_message_is_the_new_turn() -> None:
     assert (turn.tools_allowlist, turn.hold, turn.resume) == (None, (), False)
 
 
+def test_the_new_turn_may_have_its_images_as_send_message_has_them() -> None:
+    turn = parse(message("see", images=[{"data": PNG, "mime_type": "image/png"}])).turn
+    assert (turn.message, [image.data for image in turn.images]) == ("see", [PNG])
+
+
 def test_instructions_are_appended_wherever_they_stand() -> None:
     brief, exact = (
         message("Be brief.", "system"),
@@ -61,8 +67,7 @@ def test_an_answer_comes_back_as_a_provider_or_a_client_has_put_it() -> None:
 
 def test_a_conversation_may_end_with_results() -> None:
     turn = parse("one", message(None, "assistant", tool_calls=[CALL]), RESULT).turn
-    assert turn.ends_with_results
-    assert turn.message == ""
+    assert (turn.message, turn.images) == ("", ())
     assert len(turn.history.rows) == 3
 
 
@@ -176,6 +181,8 @@ def test_a_field_that_does_not_fit(fields: dict[str, Any], place: str, said: str
         ([message(None)], "messages[0].content", "must be"),
         ([message([{"type": "text", "text": "x"}] * (MAX_PARTS + 1))], "messages[0].content", "are allowed"),
         ([message([{"type": "input_audio"}])], "messages[0].content[0]", "must be"),
+        ([message("s", "system"), message([5])], "messages[1].content[0]", "must be"),
+        ([message("x", images=[{}])], "messages[0].images[0].data", "must be a base64 string"),
         ([message([{"type": "image_url", "image_url": {"url": "http://x/y"}}])],
          "messages[0].content[0].image_url.url", "data URL"),
         ([message([{"type": "image_url", "image_url": {"url": "http://x/y"}}]), "x"],
@@ -196,6 +203,14 @@ def test_a_message_that_does_not_fit(messages: list[Any], place: str, said: str)
     assert field == place
     assert said in text
     assert text.startswith("messages[")
+
+
+def test_no_number_of_unusable_states_hides_a_message_that_does_not_fit() -> None:
+    answers = [message("a", "assistant", pallas=5)] * (MAX_NAMED + 1)
+    assert len(parse(*answers, "x").turn.history.rows) == len(answers)
+    for messages in ((*answers, message(5)), (*answers, message(5), "x")):
+        field, _ = refusal(*messages)
+        assert field == f"messages[{len(answers)}].content"
 
 
 def test_how_the_answer_is_wanted_can_be_read_of_any_request() -> None:
