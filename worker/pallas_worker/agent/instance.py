@@ -107,9 +107,8 @@ class Instance:
         """Agent → the names of the tools that it can call, of those that say it."""
         found = {}
         for name, agent in self._agents.items():
-            with contextlib.suppress(
-                Exception
-            ):  # an agent's code may be in there, and nothing depends on the answer
+            # An agent's code may be in there, and nothing depends on the answer.
+            with contextlib.suppress(Exception):
                 async with asyncio.timeout(LISTING_TIMEOUT):
                     found[name] = [str(tool.name) for tool in (await agent.list_tools()).tools]
         return found

@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from fast_agent.config import Settings
     from fast_agent.core.fastagent import AgentInstance
 
-_RUN_TOOLS = (ToolAgent, McpAgent, AgentsAsToolsAgent)
+GUARDED: tuple[type[Any], ...] = (ToolAgent, McpAgent, AgentsAsToolsAgent)
+"""The classes that run tools; each has methods of its own for it, which may call its parent's."""
 
 VERSION = metadata.version("fast-agent-mcp")
 
 _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
-    *((owner, "run_tools", ("request", "request_params")) for owner in _RUN_TOOLS),
-    *((owner, "call_tool", ("name", "arguments", "tool_use_id")) for owner in _RUN_TOOLS),
+    *((owner, "run_tools", ("request", "request_params")) for owner in GUARDED),
+    *((owner, "call_tool", ("name", "arguments", "tool_use_id")) for owner in GUARDED),
     (AgentsAsToolsAgent, "_run_child_tool_clone", ("correlation_id",)),
     (ToolAgent, "_tool_runner_llm_step", ("messages", "request_params", "tools")),
     (ToolAgent, "_build_tool_runner_hooks", ("request_params",)),

@@ -238,10 +238,8 @@ def _think(llm: Any, effort: Any) -> bool:
     if effort is None:
         llm.set_reasoning_effort(spec.default)
         return True
-    settings = (
-        [effort, False] if effort == "none" else [effort]
-    )  # either may be the model's way to think no more
-    for setting in settings:
+    # Either may be the model's way to think no more.
+    for setting in [effort, False] if effort == "none" else [effort]:
         with contextlib.suppress(ValueError):
             llm.set_reasoning_effort(parse_reasoning_setting(setting))
             return True

@@ -15,13 +15,13 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.agents import mcp_agent
-from fast_agent.agents.mcp_agent import McpAgent
 from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
 from fast_agent.types import PromptMessageExtended
 from mcp_types import CallToolResult, TextContent
 
 from pallas_common.logs.setup import get_logger
+from pallas_worker.fastagent.application import GUARDED
 from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.fastagent.tools.rules import (
     Hold,
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from pallas_worker.interface.turn import TurnEvent
 
     type Method = Callable[..., Awaitable[Any]]
-
-GUARDED: tuple[type[Any], ...] = (ToolAgent, McpAgent, AgentsAsToolsAgent)
-"""The classes that run tools; each has methods of its own for it, which may call its parent's."""
 
 _log = get_logger("pallas.worker.fastagent")
 _passed: ContextVar[dict[str, tuple[CallToolRequest, RunningCall]]] = ContextVar("passed", default={})  # noqa: B039

@@ -17,8 +17,6 @@ LONGEST_NAME = 100
 """Characters of a tool's name, as a model or a server gives it, that are repeated."""
 MOST_NAMES = 50
 """Names of other tools that are listed: the model has the whole list, and servers may have any number."""
-MOST_PATTERNS = 1000
-"""Names and patterns of tools in one argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +111,6 @@ def check_patterns(
     Raises:
         ArgumentError: names the first that is wrong.
     """
-    if len(patterns) > MOST_PATTERNS:
-        raise ArgumentError(f"{field} may have {MOST_PATTERNS} entries, not {len(patterns)}", field)
     for pattern in sorted(patterns):
         shown = repr(pattern[:LONGEST_NAME])
         if not pattern or "*" in pattern[:-1]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_types import TextContent
 
+from pallas_common.problems import shortened
 from pallas_worker.interface.turn import ToolCalled, ToolReturned
 from pallas_worker.telemetry.tracing import set_outcome, span
 
@@ -90,8 +91,7 @@ def told_text(result: CallToolResult | None) -> str:
             length += len(texts[-1]) + 1
             if length > LONGEST_TEXT:
                 break
-    text = "\n".join(texts)
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return shortened("\n".join(texts), LONGEST_TEXT)
 
 
 def _describe(current: Span, call: PendingCall) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 
+from pallas_common.problems import shortened
 from pallas_common.protocol.spec import EXIT_FAILURE
 from pallas_common.tracing.settings import tracing_settings
 from pallas_worker.process.sibling_fork import use_no_more
@@ -236,8 +237,7 @@ def _said(error: BaseException) -> str:
 
 
 def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
+    return shortened(" ".join(text.split()), LONGEST_TEXT)
 
 
 def _settled() -> bool:
