@@ -105,7 +105,11 @@ class Spoken:
 
 def _common(one: str, other: str) -> int:
     """How many characters both begin with."""
-    for place, (mine, its) in enumerate(zip(one, other, strict=False)):
-        if mine != its:
-            return place
-    return min(len(one), len(other))
+    same, longest = 0, min(len(one), len(other))
+    while same < longest:  # halves are compared: character by character, a long answer would hold the loop
+        middle = (same + longest + 1) // 2
+        if one.startswith(other[same:middle], same):
+            same = middle
+        else:
+            longest = middle - 1
+    return same

@@ -219,7 +219,10 @@ REFUSED_IN_EXTRA: Mapping[str, str] = {
         "is no field of a request's body that may be set here",
     ),
 }
-"""Keys that `extra` may not have: lower case, with `_` for `-`. Each with why."""
+"""Keys that `extra` may not have: case-folded, with `_` for `-`. Each with why.
+
+Servers written in Go take `meſſages` for `messages`.
+"""
 
 
 def _extra(value: object, values: Mapping[str, object]) -> dict[str, object]:
@@ -233,7 +236,7 @@ def _extra(value: object, values: Mapping[str, object]) -> dict[str, object]:
         refuse("extra", f"is larger than {MAX_EXTRA_BYTES // 1024} KiB")
     for key in value:
         where = f"extra.{shortened(key)}"
-        if (why := REFUSED_IN_EXTRA.get(key.strip().lower().replace("-", "_"))) is not None:
+        if (why := REFUSED_IN_EXTRA.get(key.strip().casefold().replace("-", "_"))) is not None:
             refuse(where, f"{why}; remove it")
         if key in values:
             refuse(where, "stands beside extra as well; remove one of them")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp_types import ImageContent, TextContent
 
 from pallas_worker.calls.spoken import Spoken
 from pallas_worker.interface.turn import TakenBack, Text, TurnEvent
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 class Reader:
@@ -120,6 +125,25 @@ def test_the_end_mends_what_differs(told: list[str], texts: list[str], more: lis
     reader.settle(*texts)
     assert reader.events[before:] == more
     assert reader.answer == "\n\n".join(texts)
+
+
+def test_a_long_answer_is_not_compared_character_by_character() -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "x" * 100_000, "y")
+    lines = 0
+
+    def trace(_frame: FrameType, _event: str, _arg: object) -> Any:
+        nonlocal lines
+        lines += 1
+        return trace
+
+    sys.settrace(trace)
+    try:
+        reader.settle("x" * 100_000 + "z")
+    finally:
+        sys.settrace(None)
+    assert reader.events[-2:] == [TakenBack("demo", 1), Text("demo", "z")]
+    assert lines < 1000
 
 
 def test_images_are_no_text() -> None:

@@ -138,6 +138,7 @@ def test_extra_takes_what_has_no_name_here() -> None:
             "timeout",
             "headers",
         ),
+        *("me\u017f\u017fages", "TOOL\u017f", "Model"),
     ],
 )
 def test_extra_takes_no_name_that_is_taken_and_nothing_beside_the_body(key: str) -> None:

@@ -61,7 +61,9 @@ class EventQueue:
         """Whether nothing more is told."""
 
     def tell(self, event: TurnEvent) -> None:
-        """Take an event; never waits, never raises."""
+        """Take an event; never waits, never raises. What is told after the end, by tasks of tools, goes nowhere."""
+        if self.closed:
+            return
         if self._size > TOO_MUCH:
             self._overflow()
             return
@@ -105,9 +107,10 @@ class EventQueue:
             self._size += _EVENT
 
     def close(self) -> None:
-        """Nothing more is told."""
+        """Nothing more is told, and nobody waits for room any more."""
         self.closed = True
         self._news.set()
+        self._room.set()
 
     async def wait(self, seconds: float) -> None:
         """Until something has been told or nothing more is, for so many seconds at most."""

@@ -74,6 +74,7 @@ class Stream:
                 queue.close()
                 await self._finish(self._chunks(queue.take()), ending, respond)
         finally:
+            queue.close()
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
 

@@ -106,6 +106,23 @@ def test_what_does_not_wait_is_ended_when_far_too_much_waits() -> None:
     assert len(it.take()) == 1
 
 
+def test_what_is_told_after_the_end_goes_nowhere_and_nobody_waits_for_room() -> None:
+    async def run() -> None:
+        it = queue()
+        it.tell(Text("a", "x" * ENOUGH))
+        waiting = asyncio.create_task(it.room())
+        await asyncio.sleep(0)
+        it.close()
+        await asyncio.sleep(0)
+        assert waiting.done()
+        assert it.take() == [Text("a", "x" * ENOUGH)]
+        for _ in range(3):
+            it.tell(Text("a", "y" * TOO_MUCH))
+        assert it.take() == []
+
+    asyncio.run(run())
+
+
 def test_it_can_be_waited_for() -> None:
     async def run() -> None:
         it = queue()

@@ -15,7 +15,7 @@ from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
 from pallas_worker.http.chat import stream as module
 from pallas_worker.http.chat.client import GoneError, while_there
-from pallas_worker.http.chat.event_queue import TOO_MUCH
+from pallas_worker.http.chat.event_queue import ENOUGH, TOO_MUCH
 from pallas_worker.http.chat.stream import Stream
 from pallas_worker.interface.chat.answers import Head
 from pallas_worker.interface.errors import CallError, FailedTurn
@@ -177,6 +177,33 @@ def test_far_too_much_that_waits_ends_the_turn() -> None:
         return RESULT
 
     assert run(turn).events[-1]["error"]["code"] == "reader_too_slow"
+
+
+def test_a_tool_that_goes_on_after_its_reader_has_gone_waits_for_nobody() -> None:
+    rooms: list[Room] = []
+    begun = asyncio.Event()
+
+    async def turn(tell: Tell, room: Room) -> TurnResult:
+        rooms.append(room)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tell(Text("a", "x" * ENOUGH))
+        return RESULT
+
+    async def run_it() -> None:
+        request = asyncio.create_task(
+            Stream(HEAD, [], {}, Sent().send, include_usage=False).run(turn, Sent().respond)
+        )
+        await begun.wait()
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+        waiting = asyncio.ensure_future(rooms[0]())
+        await asyncio.sleep(0)
+        assert waiting.done()
+
+    asyncio.run(run_it())
 
 
 def test_work_ends_with_the_client() -> None:
