@@ -11,7 +11,7 @@ from pallas_common.terminal_text import terminal_text
 
 _ENDLESS = 1_000_000
 """Columns: lines are not folded."""
-_IN_LISTS = ",:[]{}"
+_IN_LISTS = ",:?[]{}"
 """What a text in brackets may not hold unless it is in quotes."""
 
 
@@ -21,11 +21,16 @@ def yaml_document(document: object) -> str:
 
 
 def yaml_value(value: object) -> str:
-    """A value on one line, lists in brackets."""
+    """A value on one line, lists and mappings in brackets."""
+    return _bracketed(value) if isinstance(value, list | dict) else _dumped(value)
+
+
+def _bracketed(value: object) -> str:
     if isinstance(value, list):
-        items = (yaml_value(item) if isinstance(item, list) else _dumped(item, _IN_LISTS) for item in value)
-        return f"[{', '.join(items)}]"
-    return _dumped(value)
+        return f"[{', '.join(map(_bracketed, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_bracketed(key)}: {_bracketed(item)}' for key, item in value.items())}}}"
+    return _dumped(value, _IN_LISTS)
 
 
 def _dumped(value: object, quoted: str = "") -> str:

@@ -30,13 +30,19 @@ VALUES = [
     None,
     ["a", "b,c", "]", "::1", "x: y", ["z,"]],
     [],
+    {},
+    {
+        "type": "object",
+        "a: b": {"pattern": "^[a-z]{2,}?$", "enum": ["no", None, "?x", ""]},
+        "-": [{"#": 1.5}],
+    },
 ]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_value_is_read_back(value: object) -> None:
     text = yaml_value(value)
-    assert yaml.safe_load(f"key: {text}") == {"key": value}
+    assert yaml.safe_load(f"key: {text}  # comment") == {"key": value}
     assert "\n" not in text
     assert not {"\x1b", "\x9b", "\u202e", "\U000e0041", "\ufeff"} & set(text)
 

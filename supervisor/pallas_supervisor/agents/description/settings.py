@@ -130,4 +130,4 @@ def _origin(place: Place | None) -> dict[str, Any]:
 def _json(value: object) -> object:
     if isinstance(value, tuple):
         return list(value)
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return value if value is None or isinstance(value, str | int | float | dict) else str(value)

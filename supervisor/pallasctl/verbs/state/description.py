@@ -7,13 +7,14 @@ through `one_line`.
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import textwrap
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.problems import counted
+from pallas_common.problems import counted, shortened
 from pallasctl.live import cut
 from pallasctl.text import (
     HEALTH_COLOURS,
@@ -348,6 +349,8 @@ def _value(value: object) -> str:
         return ", ".join(map(_value, value)) or "none"
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, bool | dict):  # a mapping is an output schema: `pallasctl cat` has all of it
+        return shortened(json.dumps(value, ensure_ascii=False))
     return "none" if value is None else str(value)
 
 

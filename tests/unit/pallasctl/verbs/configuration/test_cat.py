@@ -47,6 +47,13 @@ agents:
     module: agents.research
     port: 8202
     start_timeout: 0.125
+    overrides: true
+    models: [openai.gpt-4.1, "responses.gpt-5?reasoning=low"]
+    output_schema:
+      type: object
+      properties:
+        city: {type: string, description: "a: b, [c] # d", pattern: "^[A-Z]{1,9}$"}
+      required: [city]
 """
 SECRET = """\
     env:

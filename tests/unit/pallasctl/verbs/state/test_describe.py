@@ -63,6 +63,12 @@ def document(**changes: Any) -> dict[str, Any]:
             setting("depends_on", ["research"], 17),
             setting("stop_timeout", 5.0, 4, "defaults"),
             setting("memory_limit", None),
+            setting("overrides", True, 19),
+            setting(
+                "output_schema",
+                {"type": "object", "properties": {"city": {"type": "string", "maxLength": 40}}},
+                18,
+            ),
         ],
         "environment_settings": [
             {"name": "log_level", "value": "INFO", "from": "PALLAS_LOG_LEVEL (.env)", "line": None}
