@@ -3,8 +3,8 @@
 Knows the command channel (`pallas_worker.process.zygote` is the other end, and never imported here).
 
 A worker is forked rather than executed because importing fast-agent takes seconds and most of a worker's memory. The
-zygote has one thread and no event loop, without which a fork would not be safe, and forks twice, so that the worker is
-no child of its own: its exit status is the supervisor's to read, and the zygote may die without the workers.
+zygote has one thread and no event loop, without which a fork would not be safe. The worker is no child of its own but
+one of the keeper's: its exit status is the supervisor's to read, and the zygote may die without the workers.
 It imports what all workers need, and what those of this deployment are known to need besides: the libraries of the LLM
 providers whose models are named or were reported, and the modules of `preload:` in agents.yaml. One of these that the
 zygote dies of, or that leaves a thread running, is left out by the next zygote.

@@ -52,7 +52,7 @@ _passed: ContextVar[dict[str, tuple[CallToolRequest, RunningCall]]] = ContextVar
 Each call is judged once, however many of those methods it goes through.
 """
 _holding: ContextVar[tuple[Any, PromptMessageExtended | None] | None] = ContextVar("holding", default=None)
-"""The agent whose calls can be held, and a message of its whose calls need not be held any more."""
+"""The agent whose calls can be held, and that of its messages whose calls were approved and are not held again."""
 
 
 class TurnHeld(BaseException):
