@@ -157,8 +157,15 @@ def _refuse_patterns(root: Mapping[str, object]) -> None:
             raise SchemaError(pointer, message, _REMEDY) from None
 
 
-def _as_schema_error(error: Exception) -> SchemaError:
-    path = getattr(error, "instance_path", ())
-    pointer = "".join(f"/{escaped(str(part))}" for part in path)
-    message = shortened(str(getattr(error, "message", error)))
-    return SchemaError(pointer, f"is not JSON Schema: {message}", "mend it there")
+_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+
+
+def _as_schema_error(error: jsonschema_rs.ValidationError | ValueError) -> SchemaError:
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return SchemaError("", f"is not JSON Schema: {shortened(str(error))}", "mend it there")
+    pointer = "".join(f"/{escaped(str(part))}" for part in error.instance_path)
+    if pointer.endswith("/type") and isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AnyOf):
+        # Of this one, the library only says that it fits no alternative of JSON Schema's own schema.
+        said = shortened(json.dumps(error.instance, ensure_ascii=False))
+        return SchemaError(pointer, f"{said} is no type", f"use {', '.join(_TYPES)}, or a list of them")
+    return SchemaError(pointer, f"is not JSON Schema: {shortened(error.message)}", "mend it there")

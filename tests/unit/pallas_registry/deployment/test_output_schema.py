@@ -60,7 +60,22 @@ def test_there_is_none_unless_it_is_said(tmp_path: Path) -> None:
             "\n      items:\n        $ref: http://example.org/",
             "8: agents.jarvis.output_schema.items.$ref: 'http://example.org/' leads out of the schema; refer to",
         ),
-        ("\n      type: strin", "7: agents.jarvis.output_schema.type: is not JSON Schema: "),
+        (
+            "\n      type: strin",
+            '7: agents.jarvis.output_schema.type: "strin" is no type; use array, boolean, ',
+        ),
+        (
+            "\n      type: [null, strin]",
+            '7: agents.jarvis.output_schema.type: [null, "strin"] is no type; use ',
+        ),
+        (
+            "\n      minimum: '3'",
+            '7: agents.jarvis.output_schema.minimum: is not JSON Schema: "3" is not of type "number"; mend it',
+        ),
+        (
+            "\n      dependentRequired: {type: 5}",
+            "7: agents.jarvis.output_schema.dependentRequired.type: is not JSON Schema: 5 is not of type",
+        ),
         (
             "\n      const: 2026-01-01",
             "7: agents.jarvis.output_schema.const: is a date, which JSON does not have",
