@@ -9,7 +9,8 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from pallas_common.problems import quoted, shortened
 from pallas_worker.interface.errors import kind_of, refuse
@@ -233,7 +234,7 @@ def _extra(value: object, values: Mapping[str, object]) -> dict[str, object]:
         refuse("extra", f"must be an object, not {kind_of(value)}")
     _bound(value, MAX_EXTRA_DEPTH)
     if len(json.dumps(value)) > MAX_EXTRA_BYTES:
-        refuse("extra", f"is larger than {MAX_EXTRA_BYTES // 1024} KiB")
+        _refuse_large()
     for key in value:
         where = f"extra.{shortened(key)}"
         if (why := REFUSED_IN_EXTRA.get(key.strip().casefold().replace("-", "_"))) is not None:
@@ -243,20 +244,36 @@ def _extra(value: object, values: Mapping[str, object]) -> dict[str, object]:
     return value
 
 
-def _bound(value: object, levels: int) -> None:
-    """Refuse what is nested deeper than so many levels, or cannot be sent as JSON."""
+def _bound(value: object, levels: int) -> int:
+    """Refuse what is nested deeper than so many levels, is too large by far, or cannot be sent as JSON.
+
+    Returns:
+        Characters that it has at least as JSON.
+    """
+    size = 1
     match value:
         case dict() | list():
             if not levels:
                 refuse("extra", f"is nested deeper than {MAX_EXTRA_DEPTH} levels")
-            for inner in (*value, *value.values()) if isinstance(value, dict) else value:
-                _bound(inner, levels - 1)
+            for inner in chain(value, value.values()) if isinstance(value, dict) else value:
+                size += _bound(inner, levels - 1)
+                if size > MAX_EXTRA_BYTES:
+                    _refuse_large()
+        case str() if len(value) > MAX_EXTRA_BYTES:
+            _refuse_large()
         case str() if not _is_text(value):
             refuse("extra", "has a string that is no Unicode text")
+        case str():
+            size += len(value)
         case int() if value.bit_length() > 64:
             refuse("extra", "has a number of more than 64 bits")
         case float() if not math.isfinite(value):
             refuse("extra", "has a number that JSON cannot have")
+    return size
+
+
+def _refuse_large() -> NoReturn:
+    refuse("extra", f"is larger than {MAX_EXTRA_BYTES // 1024} KiB")
 
 
 def _is_text(value: str) -> bool:

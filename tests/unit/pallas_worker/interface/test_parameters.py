@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pallas_worker.interface.errors import ArgumentError
-from pallas_worker.interface.parameters import PARAMETERS, Function, parse_parameters
+from pallas_worker.interface.parameters import MAX_EXTRA_BYTES, PARAMETERS, Function, parse_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GOOD: list[tuple[str, Any]] = [
     ("temperature", 0),
@@ -160,3 +163,27 @@ def test_extra_is_bounded() -> None:
         with pytest.raises(ArgumentError) as refused:
             parse_parameters({"extra": extra})
         assert refused.value.field == "extra"
+
+
+class Long(list[object]):
+    """A list of which no more is read than could be sent."""
+
+    def __iter__(self) -> Iterator[object]:
+        for _ in range(MAX_EXTRA_BYTES + 1):
+            yield 1
+        raise AssertionError("it is read on")
+
+
+class Text(str):
+    """A text that is not looked at character by character."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("it is read")
+
+
+@pytest.mark.parametrize("value", [Long(), [Long()], Text("x" * 70_000)], ids=["long", "deeper", "text"])
+def test_extra_that_is_too_large_is_not_read_to_its_end(value: object) -> None:
+    with pytest.raises(ArgumentError, match="larger than 64 KiB"):
+        parse_parameters({"extra": {"x": value}})

@@ -6,7 +6,7 @@ Knows ASGI; must not know what is asked.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import from_json
 from starlette.datastructures import Headers
@@ -14,9 +14,16 @@ from starlette.datastructures import Headers
 from pallas_worker.interface.chat.errors import ApiError, method_not_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from starlette.types import Receive, Scope
+
+
+MAX_VALUES = 100_000
+"""Lists, objects and their entries of a body: those of the longest conversation. More of them hold the loop."""
+
+LARGE = 64 * 1024
+"""Bytes of a body from which on it is checked beside the loop: for some that takes seconds."""
 
 
 class GoneError(Exception):
@@ -31,7 +38,15 @@ class RefusedError(Exception):
         self.error = error
 
 
-async def read_object(scope: Scope, receive: Receive, limit: int) -> dict[str, object]:
+class Received(NamedTuple):
+    """The body of a request."""
+
+    fields: dict[str, object]
+    size: int
+    """Bytes."""
+
+
+async def read_object(scope: Scope, receive: Receive, limit: int) -> Received:
     """The JSON object of a POST request.
 
     Strict JSON: neither NaN, nor half a surrogate pair, nor another encoding than UTF-8, and no great depth. Its
@@ -51,13 +66,16 @@ async def read_object(scope: Scope, receive: Receive, limit: int) -> dict[str, o
         message = "the header Content-Type has to be application/json"
         raise RefusedError(ApiError(415, message, code="unsupported_media_type"))
     body = await _body(headers, receive, limit)
+    if _has_too_many_values(body):
+        said = f"the body has more than {MAX_VALUES} values"
+        raise RefusedError(ApiError(413, said, code="request_too_large"))
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise RefusedError(ApiError(400, f"the body is not JSON: {error}", code="invalid_json")) from None
     if not isinstance(value, dict):
         raise RefusedError(ApiError(400, "the body has to be a JSON object", code="invalid_json"))
-    return value
+    return Received(value, len(body))
 
 
 async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
@@ -77,6 +95,42 @@ async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
         if len(body) > limit:
             raise too_large
     return bytes(body)
+
+
+def _has_too_many_values(body: bytes) -> bool:
+    """Whether a JSON text has more than `MAX_VALUES` lists, objects and entries.
+
+    Strings, which may have as many commas as they like, are left out only where that matters: it takes its time.
+    """
+    if len(body) < MAX_VALUES or not _has_many_marks(body):
+        return False
+    bare = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    parts = bare.split(b'"', 4 * MAX_VALUES)
+    # An entry has two strings at most.
+    return len(parts) > 4 * MAX_VALUES or _has_many_marks(b"".join(parts[::2]))
+
+
+def _has_many_marks(text: bytes) -> bool:
+    """Whether more than `MAX_VALUES` of the bytes are among those before a value."""
+    left = MAX_VALUES
+    for mark in b",[{":
+        # To find reads as fast as memory gives, where there is little; to count does not.
+        place = text.find(mark)
+        while place >= 0:
+            left -= 1
+            if left < 0:
+                return True
+            place = text.find(mark, place + 1)
+    return False
+
+
+async def beside[Result](size: int, check: Callable[[], Result]) -> Callable[[], Result]:
+    """Gives, or raises, what `check` does, which for a large body runs in a thread: the loop goes on meanwhile."""
+    if size < LARGE:
+        return check
+    checking = asyncio.get_running_loop().run_in_executor(None, check)
+    await asyncio.wait((checking,))
+    return checking.result
 
 
 async def while_there[Result](receive: Receive, work: Coroutine[None, None, Result]) -> Result:

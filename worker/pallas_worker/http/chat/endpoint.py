@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from pallas_worker.calls.call import Caller
 from pallas_worker.downstreams.bearer import inbound_bearer
-from pallas_worker.http.chat.client import GoneError, RefusedError, read_object, while_there
+from pallas_worker.http.chat.client import GoneError, RefusedError, beside, read_object, while_there
 from pallas_worker.http.chat.stream import Stream, encoded, ignored_header
 from pallas_worker.interface.chat.answers import Head, completion
 from pallas_worker.interface.chat.errors import ENDING, WRONG_KEY, error_of, no_such_model
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.spec import WorkerSpec
     from pallas_worker.calls.call import Calls
+    from pallas_worker.http.chat.client import Received
     from pallas_worker.interface.chat.errors import ApiError
     from pallas_worker.interface.turn import TurnEvent, TurnRequest
 
@@ -59,7 +60,7 @@ class ChatEndpoint:
         try:
             body = await read_object(scope, receive, self._limit)
             may_override = self._may_override(headers)
-            name = body.get("model")
+            name = body.fields.get("model")
             if isinstance(name, str) and name != self._agent:
                 await exchange.fail(no_such_model(name, self._agent))
                 return
@@ -87,7 +88,7 @@ class ChatEndpoint:
 
     async def _answer(
         self,
-        body: Mapping[str, object],
+        body: Received,
         headers: Mapping[str, str],
         exchange: _Exchange,
         *,
@@ -96,8 +97,10 @@ class ChatEndpoint:
         head = Head(f"chatcmpl-{secrets.token_hex(12)}", int(time.time()), self._agent)
         ignored: list[str] = []
 
-        def read() -> TurnRequest:
-            request = parse_chat(body, agent=self._agent, may_override=may_override, output=self._output)
+        def check() -> TurnRequest:
+            request = parse_chat(
+                body.fields, agent=self._agent, may_override=may_override, output=self._output
+            )
             ignored.extend(request.ignored)
             return request.turn
 
@@ -108,7 +111,8 @@ class ChatEndpoint:
         caller = Caller(
             surface="chat", request_id=exchange.request_id, bearer=inbound_bearer(headers), tell=note
         )
-        delivery = delivery_of(body)
+        read = await beside(body.size, check)
+        delivery = delivery_of(body.fields)
         if delivery.stream:
             stream = Stream(
                 head, ignored, exchange.headers, exchange.send, include_usage=delivery.include_usage
