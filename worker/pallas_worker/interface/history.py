@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pallas_common.problems import shortened
 from pallas_common.protocol.images import MAX_IMAGES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.images import Image, parse_data_url, readable_images
@@ -230,5 +231,4 @@ def _parse_result(entry: Mapping[str, object], index: int) -> tuple[Row, Sequenc
 
 def _shown(value: object) -> str:
     """The value, short enough for one line of a log."""
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return shortened(repr(value))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES, image_type
-from pallas_worker.interface.errors import ArgumentError
+from pallas_worker.interface.errors import ArgumentError, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ def readable_images(value: object) -> Readable:
 
 def _parse_image(entry: object, where: str) -> Image:
     if not isinstance(entry, Mapping):
-        raise ArgumentError(f"{where} must be an object with data and mime_type, not {_kind(entry)}")
+        raise ArgumentError(f"{where} must be an object with data and mime_type, not {kind_of(entry)}")
     data, mime_type = entry.get("data"), entry.get("mime_type")
     if not isinstance(data, str):
-        raise ArgumentError(f"{where}.data must be a base64 string, not {_kind(data)}")
+        raise ArgumentError(f"{where}.data must be a base64 string, not {kind_of(data)}")
     if not isinstance(mime_type, str):
-        raise ArgumentError(f"{where}.mime_type must be a string such as image/png, not {_kind(mime_type)}")
+        raise ArgumentError(f"{where}.mime_type must be a string such as image/png, not {kind_of(mime_type)}")
     if mime_type not in MIME_TYPES:
         raise ArgumentError(
             f"{where}.mime_type must be one of {', '.join(MIME_TYPES)}, not {mime_type[:80]!r}"
@@ -89,7 +89,7 @@ def parse_data_url(value: object, where: str) -> Image:
         ArgumentError: it is something else, or no image that is allowed.
     """
     if not isinstance(value, str):
-        raise ArgumentError(f"{where} must be a string, not {_kind(value)}")
+        raise ArgumentError(f"{where} must be a string, not {kind_of(value)}")
     head, _, data = value.partition(",")
     found = re.fullmatch(r"data:([^;,]{1,80});base64", head[:100], re.IGNORECASE)
     if found is None:
@@ -139,7 +139,7 @@ def _why(data: str) -> str | None:
 
 
 def _no_list(where: str, value: object) -> ArgumentError:
-    return ArgumentError(f"{where} must be a list of objects, not {_kind(value)}")
+    return ArgumentError(f"{where} must be a list of objects, not {kind_of(value)}")
 
 
 def _too_many(where: str, count: int) -> ArgumentError:
@@ -148,11 +148,3 @@ def _too_many(where: str, count: int) -> ArgumentError:
 
 def _too_large(where: str) -> ArgumentError:
     return ArgumentError(f"{where} is too large: an image may have {MAX_IMAGE_BYTES // 1024**2} MiB")
-
-
-def _kind(value: object) -> str:
-    """What JSON calls the value's type."""
-    if value is None:
-        return "null"
-    names = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
-    return names.get(type(value), type(value).__name__)

@@ -55,7 +55,7 @@ def test_rows_know_their_place_in_the_argument() -> None:
         ({"role": "user", "content": "", "images": []}, "content is empty and there are no images"),
         (
             {"role": "user", "content": "", "images": [{"data": 1}]},
-            "images[0].data must be a base64 string, not number",
+            "images[0].data must be a base64 string, not a number",
         ),
     ],
 )
@@ -71,11 +71,11 @@ GOOD, FALSE = {"data": PNG, "mime_type": "image/png"}, {"data": PNG, "mime_type"
 @pytest.mark.parametrize(
     ("images", "kept", "lost", "reason"),
     [
-        ([{"data": 1}], 0, 1, "images[0].data must be a base64 string, not number"),
+        ([{"data": 1}], 0, 1, "images[0].data must be a base64 string, not a number"),
         ([GOOD, FALSE], 1, 1, "images[1].data is image/png by its content, and its mime_type says image/gif"),
         ([FALSE, GOOD, None], 1, 2, "images[0].data is image/png by its content, *"),
-        ({"data": PNG}, 0, 1, "images must be a list of objects, not object"),
-        ("PNG", 0, 1, "images must be a list of objects, not string"),
+        ({"data": PNG}, 0, 1, "images must be a list of objects, not an object"),
+        ("PNG", 0, 1, "images must be a list of objects, not a string"),
         ([GOOD] * 22, 20, 2, "images has 22 images; 20 are allowed in one message"),
         ([FALSE] + [GOOD] * 20, 19, 2, "images[0].data is image/png by its content, *"),
     ],
@@ -105,7 +105,7 @@ def test_parts_of_a_message() -> None:
     ("url", "reason"),
     [
         ("https://elsewhere/x.png", "content[0].image_url.url must be a data URL, *"),
-        (7, "content[0].image_url.url must be a string, not number"),
+        (7, "content[0].image_url.url must be a string, not a number"),
         (f"data:image/gif;base64,{PNG}", "content[0].image_url.url is image/png by its content, *"),
         (f"data:text/html;base64,{PNG}", "content[0].image_url.url must be one of *"),
         ("data:image/png;base64,!", "content[0].image_url.url is not base64: *"),

@@ -43,9 +43,9 @@ def test_content_and_type_have_to_agree(mime_type: str, content: str | None) -> 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("x", "images must be a list of objects, not string"),
-        ({}, "images must be a list of objects, not object"),
-        ([1], r"images\[0\] must be an object with data and mime_type, not number"),
+        ("x", "images must be a list of objects, not a string"),
+        ({}, "images must be a list of objects, not an object"),
+        ([1], r"images\[0\] must be an object with data and mime_type, not a number"),
         ([{"mime_type": "image/png"}], r"images\[0\]\.data must be a base64 string, not null"),
         ([{"data": PNG}], r"images\[0\]\.mime_type must be a string such as image/png, not null"),
         ([{"data": PNG, "mime_type": "image/tiff"}], r"images\[0\]\.mime_type must be one of .*'image/tiff'"),
