@@ -168,6 +168,14 @@ def test_a_provider_that_refuses_calls_is_down_until_one_is_answered(
             assert metric(worker, f'pallas_llm_provider_up{{provider="{provider}"}}') == 1
 
 
+def test_pieces_that_repeat_are_all_in_the_answer(tmp_path: Path) -> None:
+    with run_llm_stub(answer=lambda _: Turn(text="1 1 1 apples")) as stub:
+        section = f"generic: {{api_key: {KEY}, base_url: '{stub.openai_url}'}}\n"
+        directory = project(tmp_path, config=f"default_model: generic.stub-model\n{section}")
+        with run_worker(directory, **spec() | {"default_model": "generic.stub-model"}) as worker:
+            assert text(call(worker.url, "auto", "demo", message="x")) == "1 1 1 apples"
+
+
 def test_a_missing_key_is_an_error_of_health(tmp_path: Path) -> None:
     directory = project(tmp_path, config="default_model: openai.stub-model\n")
     with run_worker(directory, **spec()) as worker:

@@ -21,6 +21,7 @@ from fast_agent.llm.provider import streaming_timeouts
 
 from pallas_common.logs.setup import get_logger
 from pallas_worker.fastagent.current_call import current_call, no_wait
+from pallas_worker.fastagent.streams.deltas import take_deltas_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -100,6 +101,8 @@ def pace_streams() -> None:
 def _prepared(prepare: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(prepare)
     def __init__(stream: Any, source: Any, **options: Any) -> None:  # noqa: N807 - it stands for one
+        # A stream's provider is loaded at last with the stream, as with a call's own model.
+        take_deltas_as_they_are()
         # Before an event is made of what has come, which is most of the work, where the provider's client lets us.
         stream.pallas_paced = _pace_events(source) or _pace_events(getattr(source, "_raw_stream", None))
         prepare(stream, source, **options)
