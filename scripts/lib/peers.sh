@@ -32,14 +32,21 @@ mcp-remote@0.15.1
 '
 npm_node_version=22.23.3
 
-# pip: release 1 of the MCP SDK, in an environment of its own in the same folder; ours has release 2.
-pip_sdk_1=mcp==1.30.0
+# pip: each in an environment of its own in the same folder, apart from what Pallas itself is installed with. The
+# clients of chat completions are named, with what they are given, in docs/chat-completions.md.
+# folder | package | what is not run without it
+pip_peers='
+mcp-1|mcp==1.30.0|release 1 of the MCP SDK
+openai|openai==3.54.0|a conversation with the newest client of OpenAI
+litellm|litellm==1.106.2|a conversation with LiteLLM
+llm|llm==0.36|a conversation with the chat program LLM
+'
 
 prepare_peers() {
     local failed=0
     prepare_debian_peers || failed=1
     prepare_npm_peers || failed=1
-    prepare_sdk_1 || failed=1
+    prepare_pip_peers || failed=1
     return "$failed"
 }
 
@@ -117,21 +124,40 @@ install_npm_peers() {
     npm_stamp >"$npm_peers/stamp"
 }
 
-# Makes or mends the environment; returns at once when there is nothing to do.
-prepare_sdk_1() {
-    local folder=$npm_peers/mcp-1
-    [ "$(cat "$folder/stamp" 2>/dev/null)" = "$pip_sdk_1" ] && return
+prepare_pip_peers() {
+    local folder package what failed=0
+    while IFS='|' read -r folder package what; do
+        [ -n "$folder" ] || continue
+        prepare_pip_peer "$folder" "$package" "$what" || failed=1
+    done <<<"$pip_peers"
+    return "$failed"
+}
+
+# Makes or mends one environment; returns at once when there is nothing to do. Two runs at a time take turns.
+prepare_pip_peer() {
+    local folder=$npm_peers/$1 package=$2 what=$3
+    pip_peer_is_current "$folder" "$package" && return
     mkdir -p "$npm_peers"
     (
         flock 9
-        rm -rf "$folder"
-        "$python" -m venv --without-pip "$folder" &&
-            "$python" -m pip --python "$folder/bin/python" install -q "$pip_sdk_1" >"$npm_peers/pip.log" 2>&1 </dev/null &&
-            echo "$pip_sdk_1" >"$folder/stamp"
+        pip_peer_is_current "$folder" "$package" || install_pip_peer "$folder" "$package"
     ) 9>"$npm_peers/lock" && return
     if [ "${PALLAS_REQUIRE_PEERS:-}" = 1 ]; then
-        echo "error: PALLAS_REQUIRE_PEERS=1, but $pip_sdk_1 cannot be installed; see $npm_peers/pip.log" >&2
+        echo "error: PALLAS_REQUIRE_PEERS=1, but $package cannot be installed; see $folder.log" >&2
         return 1
     fi
-    echo "not run: release 1 of the MCP SDK: needs $pip_sdk_1 (see $npm_peers/pip.log)" >&2
+    echo "not run: $what: needs $package (see $folder.log)" >&2
+}
+
+pip_peer_is_current() {
+    [ "$(cat "$1/stamp" 2>/dev/null)" = "$2" ]
+}
+
+install_pip_peer() {
+    local folder=$1 package=$2
+    echo "installing $package (once)" >&2
+    rm -rf "$folder"
+    "$python" -m venv --without-pip "$folder" &&
+        "$python" -m pip --python "$folder/bin/python" install -q "$package" >"$folder.log" 2>&1 </dev/null &&
+        echo "$package" >"$folder/stamp"
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 PEERS = ROOT / ".peers"
 MODULES = PEERS / "node_modules"
-SDK_1 = PEERS / "mcp-1" / "bin" / "python"
 PATIENCE = 60.0
 """Seconds that one run may take: it only bounds a failing test."""
 
@@ -40,6 +38,7 @@ _QUIET = {
     "DISABLE_ERROR_REPORTING": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "MCP_AUTO_OPEN_ENABLED": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
 }
 """What each of them documents for not asking anything of the network, and opening no browser."""
 
@@ -52,8 +51,9 @@ class Programs:
 
     @property
     def environment(self) -> dict[str, str]:
-        """With Node 22, `claude` and nothing of the caller's own but what a shell has."""
-        path = [self.home / "bin", MODULES / _node_package() / "bin", "/usr/local/bin", "/usr/bin", "/bin"]
+        """What a shell has, and no more of the caller's own: the home's `bin`, Node 22 if it is there, the system's."""
+        node = MODULES.glob("node-linux-*/bin")
+        path = [self.home / "bin", *node, "/usr/local/bin", "/usr/bin", "/bin"]
         return {"HOME": str(self.home), "PATH": ":".join(map(str, path)), "LANG": "C.UTF-8", **_QUIET}
 
     def run(
@@ -89,15 +89,15 @@ def npm_programs(home: Path) -> Programs:
 
 def python_with_sdk_1() -> str:
     """An interpreter with release 1 of the MCP SDK."""
-    if not SDK_1.exists():
-        _missing("needs release 1 of the MCP SDK: scripts/test installs it")
-    return str(SDK_1)
+    return python_with("mcp-1", "release 1 of the MCP SDK")
 
 
-@cache
-def _node_package() -> str:
-    (package,) = MODULES.glob("node-linux-*")
-    return package.name
+def python_with(folder: str, what: str) -> str:
+    """The interpreter of a peer's own environment; without it as with the clients from npm."""
+    python = PEERS / folder / "bin" / "python"
+    if not (PEERS / folder / "stamp").exists():
+        _missing(f"needs {what}: scripts/test installs it")
+    return str(python)
 
 
 def _missing(reason: str) -> None:

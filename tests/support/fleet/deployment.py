@@ -28,6 +28,7 @@ async def agent() -> None:
 
 MODULES = {
     "passthrough": PASSTHROUGH,
+    "default_model": PASSTHROUGH.replace('model="passthrough", ', ""),
     "does_not_import": "import nothing_that_exists\n",
     "without_fast": "slow = None\n",
     "exits_at_import": "raise SystemExit(3)\n",
