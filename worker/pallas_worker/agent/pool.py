@@ -132,6 +132,11 @@ class Pool[T]:
         """How many values wait."""
         return len(self._waiting)
 
+    @property
+    def owned(self) -> int:
+        """How many there are: those that wait, are used, or are being disposed of."""
+        return len(self._owners)
+
     def take(self) -> Owned[T] | None:
         """One that was made ahead, from now on the caller's alone; None if there is none."""
         self._asked, self._called = time.monotonic(), True

@@ -28,6 +28,7 @@ from pallas_worker.agent.definitions import (
     served_agent,
     with_model,
 )
+from pallas_worker.agent.disposal import Garbage, collect_rarely, note_parts, shut_down, take_apart
 from pallas_worker.agent.instance import Instance
 from pallas_worker.agent.models.capabilities import asked_models, model_reference, vision_of
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
@@ -47,16 +48,16 @@ from pallas_worker.fastagent.client_features import refuse_elicitation, turn_sam
 from pallas_worker.fastagent.implicit_sources import settle_subagents
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
-from pallas_worker.fastagent.streams.pacing import pace_streams
+from pallas_worker.fastagent.streams.pacing import pace, pace_streams
 from pallas_worker.fastagent.streams.tap import tap_streams
 from pallas_worker.fastagent.tools.guard import guard_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from fast_agent.config import MCPServerSettings
     from fast_agent.context import Context
-    from fast_agent.core.fastagent import AgentInstance, FastAgent, RunRuntime
+    from fast_agent.core.fastagent import FastAgent, RunRuntime
     from fast_agent.mcp_server_registry import ServerRegistry
 
     from pallas_common.protocol.reports import PartReport, ServerReport
@@ -103,6 +104,7 @@ class AgentRuntime:
         # An agent is made otherwise for a caller with a token by its LLM's key, or by a server's settings.
         self._made_for_caller = self._knowing > self._opted_in or self.takes_callers_keys
         local = any(server.transport == "stdio" for server in self.downstreams)
+        self._garbage = Garbage()
         self._pool = Pool(self._prepared, self._is_usable, size=WARM_WITH_PROCESSES if local else WARM)
 
     @property
@@ -237,10 +239,14 @@ class AgentRuntime:
         finally:
             # In the owner's task: a call's own may have a cancellation under way, which no shield keeps out.
             with anyio.move_on_after(DISPOSAL_TIMEOUT, shield=True) as scope:
-                await _dispose(runtime.managed_instances, attachments.aggregators)
+                await pace().step()  # many that end at once are disposed of one by one
+                await shut_down(runtime.managed_instances, attachments.aggregators)
             if scope.cancelled_caught:
                 _log.warning(f"an instance could not be disposed of within {DISPOSAL_TIMEOUT:g} s")
+            else:
+                take_apart(runtime.managed_instances, attachments)
             trim_filters()
+            self._garbage.add(self._pool.owned)
 
     async def _complete(self, prepared: _Prepared, bearer: str | None, observe: ObserveOperation) -> None:
         """Make a prepared instance the instance of one call."""
@@ -268,9 +274,9 @@ class AgentRuntime:
         """What makes the LLMs of a model; to find it means reading files, and it is the same for all calls."""
         if request_params is not None or not isinstance(model, str | None):
             factory: Any = self._runtime.model_factory_func
-            return factory(model=model, request_params=request_params)
+            return note_parts(factory(model=model, request_params=request_params))
         if model not in self._model_factories:
-            self._model_factories[model] = self._runtime.model_factory_func(model=model)
+            self._model_factories[model] = note_parts(self._runtime.model_factory_func(model=model))
         return self._model_factories[model]
 
     def _runtime_for_call(self) -> RunRuntime:
@@ -308,6 +314,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     guard_tools()
     tap_streams()
     pace_streams()
+    collect_rarely()
     refuse_elicitation()
     turn_sampling_off(settings_of(fast))
     take_shortcuts(debug=settings_of(fast).logger.level == "debug")
@@ -334,18 +341,6 @@ class _Prepared:
     registry: ServerRegistry
     losses: int
     """How many servers had been lost when its making began."""
-
-
-async def _dispose(instances: Iterable[AgentInstance], aggregators: Iterable[Any]) -> None:
-    """Shut the agents down, then close all connections: also those of agents whose making was cut short."""
-    for dispose in (
-        *(instance.shutdown for instance in instances),
-        *(aggregator.close for aggregator in reversed(list(aggregators))),
-    ):
-        try:
-            await dispose()
-        except Exception as error:  # noqa: BLE001 - what else there is must be disposed of, too
-            _log.warning("a part of an instance could not be disposed of: %r", error)
 
 
 _CLIENT = Implementation(name="pallas", version=__version__)

@@ -136,6 +136,7 @@ class Calls:
             stack.enter_context(known.during(caller.bearer))
             stack.enter_context(bound(request=caller.request_id))
             try:
+                await pace().step()  # many calls that come at once begin one by one
                 request = read()
                 stack.enter_context(bound(conversation=request.conversation_id))
                 called = stack.enter_context(
@@ -208,6 +209,7 @@ class Calls:
             async with AsyncExitStack() as stack:
                 with span("prepare instance"):
                     async with self._creations:
+                        await pace().step()
                         instance = await stack.enter_async_context(
                             self._runtime.instance(caller.bearer, self.observe, request.model_override)
                         )

@@ -14,6 +14,7 @@ from pallas_common.logs.setup import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from weakref import ReferenceType
 
     type ObserveOperation = Callable[[str, str, bool, float], None]
     """Called for each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
@@ -118,3 +119,5 @@ class Attachments:
     """The tool calls of its models, by server and outcome; see `fastagent.tools.running`."""
     aggregators: list[Any] = field(default_factory=list)
     """fast-agent's connections, one for each agent that has any: what has to be closed."""
+    asked: list[ReferenceType[Any]] = field(default_factory=list)
+    """The LLMs, and the agents that have them, also clones made during the call: what has to be taken apart."""
