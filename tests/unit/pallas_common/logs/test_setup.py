@@ -29,11 +29,13 @@ type Written = Callable[[], list[dict[str, Any]]]
 @pytest.fixture(autouse=True)
 def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Put back what `configure_logging` changes; fast-agent's logger begins as it is before fast-agent runs."""
-    monkeypatch.setattr(logging.getLogger("fast_agent"), "handlers", [])
-    monkeypatch.setattr(logging.getLogger("fast_agent"), "propagate", True)
+    fast_agent = logging.getLogger("fast_agent")
+    monkeypatch.setattr(fast_agent, "handlers", [])
+    monkeypatch.setattr(fast_agent, "propagate", True)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    before = {name: logging.getLogger(name).level for name in ("pallas", *THIRD_PARTY)}
+    before = {name: logging.getLogger(name).level for name in ("pallas", "fast_agent", *THIRD_PARTY)}
+    fast_agent.setLevel(logging.NOTSET)
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
