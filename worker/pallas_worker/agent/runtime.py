@@ -84,8 +84,8 @@ class AgentRuntime:
         self._runtime = runtime
         self._agents = needed_by(agent, fast.agents)
         self.reachability = Reachability()
-        self._model_factories: dict[str | None, Any] = {}
         """What calls have learnt of the downstream servers."""
+        self._model_factories: dict[str | None, Any] = {}
         self._context: Context = fast.context
         self.agent = agent
         """The served agent's name in the user's module."""
