@@ -54,6 +54,8 @@ class Bursts:
         """May be changed while it runs."""
         self.port = 0
         self.exchanges: list[Exchange] = []
+        self.upgrades = 0
+        """Requests for a WebSocket; there is none."""
         self._streams = {
             "/v1/chat/completions": _chat(pieces),
             "/v1/responses": _responses(pieces),
@@ -111,6 +113,7 @@ class Bursts:
             }
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             pieces = self._streams.get(path)
+            self.upgrades += "upgrade" in headers
             if pieces is None or not body:
                 writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             else:

@@ -32,6 +32,7 @@ from pallas_worker.fastagent.application import settings_of
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.fastagent.streams.plain_requests import lighten_chat_requests
 from pallas_worker.fastagent.streams.plain_text import lighten_chat_streams
+from pallas_worker.fastagent.streams.transports import remember_failed_websockets
 from pallas_worker.health.needs import providers_for
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.user_module.errors import UserCode
@@ -138,6 +139,7 @@ async def try_instance(
             share_tls_with_providers()
             lighten_chat_streams()
             lighten_chat_requests()
+            remember_failed_websockets()
             tools = await instance.tool_names()
     except ProviderKeyError as error:
         _log.warning(f"no instance can be made: {key_remedy(error)}")

@@ -66,6 +66,14 @@ def test_a_burst_arrives_whole_and_as_several_chunks(worker: RunningWorker) -> N
     assert len(chunks) > 3
 
 
+def test_a_provider_without_websockets_is_asked_for_one_once(worker: RunningWorker, bursts: Bursts) -> None:
+    bursts.upgrades = 0
+    for _ in range(3):
+        asyncio.run(streamed(worker, "hello"))
+    assert len(bursts.exchanges) == 3
+    assert bursts.upgrades <= 1
+
+
 def test_a_reader_that_goes_away_before_the_first_word_ends_the_request(
     worker: RunningWorker, bursts: Bursts
 ) -> None:
