@@ -14,7 +14,13 @@ from pallas_common.problems import shortened
 from pallas_common.protocol.images import MAX_IMAGES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.images import Image, parse_data_url, readable_images
-from pallas_worker.interface.tool_calls import ToolCall, parse_call_id, parse_channels, readable_calls
+from pallas_worker.interface.tool_calls import (
+    Budget,
+    ToolCall,
+    parse_call_id,
+    parse_channels,
+    readable_calls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,9 +95,10 @@ def parse_rows(entries: Iterable[tuple[int, object]]) -> History:
     """The same of rows that know their places."""
     rows: list[Row] = []
     faults: list[LeftOut] = []
+    budget = Budget()
     for index, entry in entries:
         try:
-            row, of_row = _parse_row(entry, index)
+            row, of_row = _parse_row(entry, index, budget)
             rows.append(row)
             faults += of_row
         except ArgumentError as error:
@@ -161,7 +168,7 @@ def _parse_image_url(url: object, where: str, before: int) -> tuple[Image | None
         return None, str(error)
 
 
-def _parse_row(entry: object, index: int) -> tuple[Row, Sequence[LeftOut]]:
+def _parse_row(entry: object, index: int, budget: Budget) -> tuple[Row, Sequence[LeftOut]]:
     """A row without what of it is malformed, and what is wrong with that.
 
     Raises:
@@ -171,9 +178,9 @@ def _parse_row(entry: object, index: int) -> tuple[Row, Sequence[LeftOut]]:
         raise ArgumentError("a row must be an object with role and content")
     match entry.get("role"):
         case "user":
-            return _parse_message("user", entry, index)
+            return _parse_message("user", entry, index, budget)
         case "assistant":
-            return _parse_message("assistant", entry, index)
+            return _parse_message("assistant", entry, index, budget)
         case "tool":
             return _parse_result(entry, index)
         case other:
@@ -181,11 +188,11 @@ def _parse_row(entry: object, index: int) -> tuple[Row, Sequence[LeftOut]]:
 
 
 def _parse_message(
-    role: Literal["user", "assistant"], entry: Mapping[str, object], index: int
+    role: Literal["user", "assistant"], entry: Mapping[str, object], index: int, budget: Budget
 ) -> tuple[Row, Sequence[LeftOut]]:
     faults: list[LeftOut] = []
-    calls, calls_reason = readable_calls(entry.get("tool_calls") if role == "assistant" else None)
-    content = parse_content(entry.get("content"), nullable=bool(calls))
+    calls, calls_reason = readable_calls(entry.get("tool_calls") if role == "assistant" else None, budget)
+    content = parse_content(entry.get("content"), nullable=bool(calls) or calls_reason is not None)
     images, unreadable, images_reason = readable_images(entry.get("images"))
     images = (*content.images, *images)
     unreadable += content.unreadable

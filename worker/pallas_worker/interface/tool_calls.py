@@ -7,6 +7,7 @@ provider reads what.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pallas_common.protocol.output_schema.strict_json import depth_and_size, read_json
@@ -16,6 +17,9 @@ MAX_CALLS = 128
 """Calls of one row."""
 MAX_ARGUMENTS = 1024**2
 """Characters of one call's arguments."""
+MAX_VALUES = 100_000
+"""Values and keys in the arguments of all calls of a request: each is copied before each turn, in which the loop
+stands."""
 MAX_DEPTH = 64
 """How deep arguments may be nested."""
 MAX_NAME = 256
@@ -44,8 +48,19 @@ class Calls(NamedTuple):
     """What is wrong with the first that is left out."""
 
 
-def readable_calls(value: object) -> Calls:
-    """The calls of a row; None for no such field, or one that is null."""
+@dataclass(slots=True)
+class Budget:
+    """What the arguments of the calls that are still to be read may have."""
+
+    values: int = MAX_VALUES
+
+
+def readable_calls(value: object, budget: Budget) -> Calls:
+    """The calls of a row; None for no such field, or one that is null.
+
+    Args:
+        budget: that of the request; what the calls have is taken off.
+    """
     if value is None:
         return Calls()
     if not isinstance(value, list):
@@ -54,7 +69,7 @@ def readable_calls(value: object) -> Calls:
     reason: str | None = None
     for index, entry in enumerate(value[:MAX_CALLS]):
         try:
-            call = _parse_call(entry, f"tool_calls[{index}]")
+            call = _parse_call(entry, f"tool_calls[{index}]", budget)
         except ArgumentError as error:
             reason = reason or str(error)
             continue
@@ -125,7 +140,7 @@ def parse_object(text: str, where: str) -> dict[str, object]:
     return value
 
 
-def _parse_call(entry: object, where: str) -> ToolCall:
+def _parse_call(entry: object, where: str, budget: Budget) -> ToolCall:
     if not isinstance(entry, Mapping):
         raise ArgumentError(f"{where} must be an object with id, type and function")
     id_ = _parse_name(entry.get("id"), f"{where}.id")
@@ -143,7 +158,13 @@ def _parse_call(entry: object, where: str) -> ToolCall:
         raise ArgumentError(f"{where} must be a string with a JSON object in it")
     if len(arguments) > MAX_ARGUMENTS:
         raise ArgumentError(f"{where} is too large: it may have {MAX_ARGUMENTS // 1024**2} Mi characters")
-    return ToolCall(id_, name, parse_object(arguments, where))
+    if budget.values <= 0:
+        raise _too_many(where)  # which need not be read any more
+    parsed = parse_object(arguments, where)
+    budget.values -= depth_and_size(parsed)[1]
+    if budget.values < 0:
+        raise _too_many(where)
+    return ToolCall(id_, name, parsed)
 
 
 def _parse_name(value: object, where: str) -> str:
@@ -152,6 +173,12 @@ def _parse_name(value: object, where: str) -> str:
     if not value.isprintable():
         raise ArgumentError(f"{where} has characters that cannot be printed")
     return value
+
+
+def _too_many(where: str) -> ArgumentError:
+    return ArgumentError(
+        f"{where} is too large: the arguments of all calls may have {MAX_VALUES} values and keys together"
+    )
 
 
 def _too_deep(where: str) -> ArgumentError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatch
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import MAX_NAMED, History, LeftOut, Row, parse_history
 from pallas_worker.interface.images import Image
+from pallas_worker.interface.tool_calls import MAX_VALUES
 from support.data.image_data import PNG
 
 USER = {"role": "user", "content": "hello"}
@@ -135,6 +137,15 @@ def test_of_many_malformed_rows_the_first_are_named() -> None:
     assert len(rows) == MAX_NAMED + 7
     assert [fault.index for fault in left_out] == list(range(0, 2 * MAX_NAMED, 2))
     assert more == 7
+
+
+def test_calls_of_all_rows_share_what_their_arguments_may_have() -> None:
+    arguments = json.dumps({"a": [0] * (MAX_VALUES // 2)})
+    call = {"id": "1", "function": {"name": "t", "arguments": arguments}}
+    row = {"role": "assistant", "content": "x", "tool_calls": [call]}
+    rows, left_out, _ = parse_history([row, row])
+    assert [len(row.calls) for row in rows] == [1, 0]
+    assert [(fault.index, fault.part) for fault in left_out] == [(1, "calls")]
 
 
 def test_a_history_that_is_no_list_is_an_error() -> None:

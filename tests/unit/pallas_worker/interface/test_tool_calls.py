@@ -16,6 +16,8 @@ from pallas_worker.interface.tool_calls import (
     MAX_DEPTH,
     MAX_NAME,
     MAX_STATE,
+    MAX_VALUES,
+    Budget,
     ToolCall,
     parse_channels,
     parse_object,
@@ -34,12 +36,12 @@ def nested(levels: int) -> str:
 
 
 def test_no_calls() -> None:
-    assert readable_calls(None) == readable_calls([]) == ((), None)
+    assert readable_calls(None, Budget()) == readable_calls([], Budget()) == ((), None)
 
 
 @pytest.mark.parametrize("arguments", [{"arguments": "{}"}, {"arguments": ""}, {"arguments": None}, {}])
 def test_a_call_may_have_no_arguments(arguments: dict[str, Any]) -> None:
-    assert readable_calls([GOOD, function(**arguments)]).calls == (
+    assert readable_calls([GOOD, function(**arguments)], Budget()).calls == (
         ToolCall("1", "add", {"a": 1}),
         ToolCall("2", "add", {}),
     )
@@ -80,23 +82,41 @@ def test_a_call_may_have_no_arguments(arguments: dict[str, Any]) -> None:
     ],
 )
 def test_a_malformed_call_is_left_out_alone(call: Any, reason: str) -> None:
-    assert readable_calls([GOOD, call]) == ((ToolCall("1", "add", {"a": 1}),), reason)
+    assert readable_calls([GOOD, call], Budget()) == ((ToolCall("1", "add", {"a": 1}),), reason)
 
 
 @pytest.mark.parametrize(
     "arguments", ['{"a": "\\ud800"}', '{"a": 1e999}', '{"a": 1', '{"a": ' + "9" * 5000 + "}"]
 )
 def test_what_cannot_be_sent_on_is_no_argument(arguments: str) -> None:
-    calls, reason = readable_calls([function(arguments=arguments)])
+    calls, reason = readable_calls([function(arguments=arguments)], Budget())
     assert not calls
     assert (reason or "").startswith("tool_calls[0].function.arguments is not JSON: ")
 
 
 def test_calls_are_bounded() -> None:
-    calls, reason = readable_calls([GOOD | {"id": str(number)} for number in range(MAX_CALLS + 1)])
+    calls, reason = readable_calls([GOOD | {"id": str(number)} for number in range(MAX_CALLS + 1)], Budget())
     assert len(calls) == MAX_CALLS
     assert reason == "tool_calls has 129 calls; 128 are allowed in one message"
-    assert readable_calls({}).reason == "tool_calls must be a list of objects, not dict"
+    assert readable_calls({}, Budget()).reason == "tool_calls must be a list of objects, not dict"
+
+
+def test_calls_of_a_request_share_what_their_arguments_may_have() -> None:
+    budget = Budget()
+    half = GOOD | {"function": {"name": "add", "arguments": json.dumps({"a": [0] * (MAX_VALUES // 2)})}}
+    assert readable_calls([half], budget).reason is None
+    calls, reason = readable_calls([half | {"id": "2"}, GOOD | {"id": "3"}], budget)
+    assert not calls
+    assert reason == (
+        "tool_calls[0].function.arguments is too large: the arguments of all calls may have 100000 values and "
+        "keys together"
+    )
+    assert readable_calls([function()], budget).reason is None
+
+
+def test_what_is_beyond_it_is_not_read() -> None:
+    _, reason = readable_calls([function(arguments="no JSON")], Budget(0))
+    assert "is too large" in (reason or "")
 
 
 def test_an_object_may_be_so_deep() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pallas_worker.interface.chat.fields import LONGEST_PATTERN, MAX_PATTERNS
 from pallas_worker.interface.chat.request import OVERRIDES, ChatRequest, delivery_of, parse_chat
 from pallas_worker.interface.errors import ArgumentError, ForbiddenError
 from pallas_worker.interface.history import MAX_NAMED
+from pallas_worker.interface.tool_calls import MAX_VALUES
 from support.data.image_data import PNG
 from support.worker.conversation.chat import request
 
@@ -195,6 +197,11 @@ def test_a_field_that_does_not_fit(fields: dict[str, Any], place: str, said: str
         (["x", RESULT], "messages[1]", "no call that stands before it"),
         (["x", message("z", "assistant", tool_calls=[{"id": "c1"}]), RESULT, "y"],
          "messages[1].tool_calls[0].function", "must be an object"),
+        (["x", message(None, "assistant", tool_calls=[{"id": "c1"}]), RESULT, "y"],
+         "messages[1].tool_calls[0].function", "must be an object"),
+        (["x", message("z", "assistant", tool_calls=[{"id": "c1", "function": {"name": "t", "arguments":
+           json.dumps({"a": [0] * MAX_VALUES})}}]), RESULT, "y"],
+         "messages[1].tool_calls[0].function.arguments", "may have 100000 values"),
         (["x", {"role": "tool", "content": "1"}, "y"], "messages[1].tool_call_id", "must be a string"),
     ],
 )  # fmt: skip
