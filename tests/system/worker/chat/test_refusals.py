@@ -68,9 +68,14 @@ def test_only_post(worker: RunningWorker, method: str) -> None:
     assert error_in(response)["code"] == "method_not_allowed"
 
 
-def test_other_paths(worker: RunningWorker) -> None:
-    listing = httpx.post(f"{worker.origin}/v1/models")
+@pytest.mark.parametrize("method", ["POST", "OPTIONS"])
+def test_models_are_only_read(worker: RunningWorker, method: str) -> None:
+    listing = httpx.request(method, f"{worker.origin}/v1/models")
     assert (listing.status_code, listing.headers["allow"]) == (405, "GET")
+    assert error_in(listing)["code"] == "method_not_allowed"
+
+
+def test_other_paths(worker: RunningWorker) -> None:
     elsewhere = httpx.post(f"{worker.origin}/v1/embeddings")
     assert elsewhere.status_code == 404
     assert "POST /v1/chat/completions" in error_in(elsewhere)["message"]

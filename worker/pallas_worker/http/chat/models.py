@@ -38,7 +38,9 @@ class Models:
         return [
             Route(PATH, self._list, methods=["GET"]),
             Route(f"{PATH}/{{name}}", self._one, methods=["GET"]),
-            Route("/v1/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            Route(
+                "/v1/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+            ),
         ]
 
     async def _list(self, _request: Request) -> Response:
