@@ -30,7 +30,7 @@ from pallas_worker.agent.models.providers import forget_unresolved, provider_of,
 from pallas_worker.downstreams.settings import unset_variables
 from pallas_worker.fastagent.application import settings_of
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
-from pallas_worker.fastagent.streams.plain_requests import lighten_chat_requests
+from pallas_worker.fastagent.streams.plain_requests import lighten_requests
 from pallas_worker.fastagent.streams.plain_text import lighten_chat_streams
 from pallas_worker.fastagent.streams.transports import remember_failed_websockets
 from pallas_worker.health.needs import providers_for
@@ -138,7 +138,7 @@ async def try_instance(
                     _log.warning(f"the LLM of {name}, which is only asked as a tool: {remedy}")
             share_tls_with_providers()
             lighten_chat_streams()
-            lighten_chat_requests()
+            lighten_requests()
             remember_failed_websockets()
             tools = await instance.tool_names()
     except ProviderKeyError as error:

@@ -131,12 +131,12 @@ def import_provider(model: str) -> None:
     from fast_agent.core.exceptions import ModelConfigError
     from fast_agent.llm.model_factory import ModelFactory
 
-    from pallas_worker.fastagent.streams.plain_requests import lighten_chat_requests
+    from pallas_worker.fastagent.streams.plain_requests import lighten_requests
     from pallas_worker.fastagent.streams.transports import remember_failed_websockets
 
     with contextlib.suppress(ModelConfigError):
         ModelFactory.create_factory(model)  # which imports the class that asks the provider
-        lighten_chat_requests()
+        lighten_requests()
         remember_failed_websockets()
     if tracing_settings(os.environ).on:
         for library in INSTRUMENTATIONS:
