@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SOME = 16
 """Instances whose remains are worth a collection."""
 FEW = 32
-"""Instances alive up to which one is short, at some 0.6 ms for each of them."""
+"""Instances alive up to which one is short, at some 0.6 ms for each of them; it waits until twice as many have ended."""
 RARELY = 30
 """Collections of younger objects until Python looks through everything by itself: what tools leave must go, too."""
 
@@ -79,7 +79,7 @@ class Garbage:
     def add(self, alive: int) -> None:
         """One more has ended, and so many are alive; of some, this takes the time of a collection."""
         self._ended += 1
-        if self._ended >= SOME and alive <= FEW and gc.isenabled():
+        if self._ended >= max(SOME, 2 * alive) and alive <= FEW and gc.isenabled():
             self._ended = 0
             gc.collect()
 

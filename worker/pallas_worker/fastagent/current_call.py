@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+
+from pallas_worker.interface.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -47,19 +49,52 @@ class CurrentCall:
     """Waits until there is room for more of what models say: no model's stream is read on before."""
 
 
-_current: ContextVar[CurrentCall | None] = ContextVar("pallas_call", default=None)
+class _Silent:
+    """Where nobody listens any more."""
+
+    def piece(self, model: object, agent: str, text: str, *, reasoning: bool) -> None:
+        """Goes nowhere."""
+
+    def end(self, model: object) -> None:
+        """Goes nowhere."""
+
+    def begin_again(self, model: object, agent: str) -> None:
+        """Goes nowhere."""
+
+    def tell(self, event: TurnEvent) -> None:
+        """Goes nowhere."""
+
+
+_SILENT = _Silent()
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a call stands; contexts of what it began, of a connection's tasks say, keep this place and not the call."""
+
+    call: CurrentCall
+
+
+_current: ContextVar[_Place | None] = ContextVar("pallas_call", default=None)
 
 
 def current_call() -> CurrentCall | None:
-    """The call that the running task belongs to; None outside of calls."""
-    return _current.get()
+    """The call that the running task belongs to; None outside of calls.
+
+    In a task that has outlived its call, what was allowed in the call still is, and nobody is told of anything.
+    """
+    place = _current.get()
+    return None if place is None else place.call
 
 
 @contextmanager
 def as_current(call: CurrentCall) -> Iterator[None]:
     """Within the block, and in all tasks made there, `call` is the current one."""
-    token = _current.set(call)
+    place = _Place(call)
+    token = _current.set(place)
     try:
         yield
     finally:
         _current.reset(token)
+        rules = replace(call.request, message="", images=(), history=History())
+        place.call = CurrentCall(rules, _SILENT.tell, _SILENT)

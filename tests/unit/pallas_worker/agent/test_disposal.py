@@ -45,8 +45,12 @@ def test_some_are_collected_together() -> None:
     assert ended(SOME, 1)
 
 
+def test_the_more_are_alive_the_more_have_to_end() -> None:
+    assert not ended(2 * FEW - 1, FEW)
+    assert ended(2 * FEW, FEW)
+
+
 def test_not_while_many_are_alive() -> None:
-    assert ended(SOME, FEW)
     assert not ended(10 * SOME, FEW + 1)
 
 
