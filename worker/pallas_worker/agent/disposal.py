@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SOME = 16
 """Instances whose remains are worth a collection."""
 FEW = 32
-"""Instances alive up to which one is short, at some 0.6 ms for each of them; it waits until twice as many have ended."""
+"""Instances alive up to which one is short, at some 0.6 ms for each; it waits until twice as many have ended."""
 RARELY = 30
 """Collections of younger objects until Python looks through everything by itself: what tools leave must go, too."""
 
