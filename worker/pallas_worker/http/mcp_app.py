@@ -31,12 +31,13 @@ from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.agent_info import agent_families
 from pallas_worker.calls.call import Caller
+from pallas_worker.calls.large import beside
 from pallas_worker.downstreams.bearer import inbound_bearer
 from pallas_worker.health.assessment import health_document
 from pallas_worker.http.chat.endpoint import PATH as CHAT_PATH
 from pallas_worker.http.chat.endpoint import ChatEndpoint
 from pallas_worker.http.chat.models import Models
-from pallas_worker.http.single_message import OneMessage
+from pallas_worker.http.single_message import OneMessage, size_of_body
 from pallas_worker.interface.errors import ArgumentError, FailedTurn
 from pallas_worker.interface.tools import (
     GET_HEALTH,
@@ -155,8 +156,10 @@ class WorkerApp:
             bearer=inbound_bearer(headers),
             send_progress=context.session.report_progress,
         )
+        size = size_of_body(context.request.scope) if context.request is not None else 0
+        read = await beside(size, lambda: parse_send_message(params.arguments))
         try:
-            result = await self._calls.turn(lambda: parse_send_message(params.arguments), caller)
+            result = await self._calls.turn(read, caller)
         except FailedTurn as error:
             return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
         structured = result.structured.value if self._structures and result.structured is not None else None

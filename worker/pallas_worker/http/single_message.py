@@ -16,6 +16,8 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from pallas_worker.calls.large import MAX_VALUES, has_too_many_values
+
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +35,16 @@ class Refusal:
         """The refusal on the wire."""
         error = {"code": self.code, "message": self.message}
         return JSONResponse({"jsonrpc": "2.0", "id": self.id, "error": error}, status)
+
+
+_SIZE = "pallas.size"
+"""Of a scope: how many bytes its body has; `Content-Length` need not say it."""
+
+
+def size_of_body(scope: Scope) -> int:
+    """Bytes of the body that was passed on with this scope; 0 if there was none."""
+    size = scope.get(_SIZE, 0)
+    return size if isinstance(size, int) else 0
 
 
 def refuse(body: bytes) -> Refusal | None:
@@ -104,10 +116,16 @@ class OneMessage:
         message = await receive()
         if message["type"] != "http.request" or message.get("more_body"):
             return  # the client is gone
-        refusal = refuse(message["body"])
+        body = message["body"]
+        if has_too_many_values(body):
+            said = f"The body has more than {MAX_VALUES} values"
+            await Refusal(INVALID_REQUEST, said).response(413)(scope, receive, send)
+            return
+        refusal = refuse(body)
         if refusal is not None:
             await refusal.response()(scope, receive, send)
             return
+        scope[_SIZE] = len(body)
         unread: list[Message] = [message]
 
         async def replay() -> Message:

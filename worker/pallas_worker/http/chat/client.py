@@ -11,19 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 
+from pallas_worker.calls.large import MAX_VALUES, has_too_many_values
 from pallas_worker.interface.chat.errors import ApiError, method_not_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from starlette.types import Receive, Scope
-
-
-MAX_VALUES = 100_000
-"""Lists, objects and their entries of a body: those of the longest conversation. More of them hold the loop."""
-
-LARGE = 64 * 1024
-"""Bytes of a body from which on it is checked beside the loop: for some that takes seconds."""
 
 
 class GoneError(Exception):
@@ -66,7 +60,7 @@ async def read_object(scope: Scope, receive: Receive, limit: int) -> Received:
         message = "the header Content-Type has to be application/json"
         raise RefusedError(ApiError(415, message, code="unsupported_media_type"))
     body = await _body(headers, receive, limit)
-    if _has_too_many_values(body):
+    if has_too_many_values(body):
         said = f"the body has more than {MAX_VALUES} values"
         raise RefusedError(ApiError(413, said, code="request_too_large"))
     try:
@@ -95,42 +89,6 @@ async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
         if len(body) > limit:
             raise too_large
     return bytes(body)
-
-
-def _has_too_many_values(body: bytes) -> bool:
-    """Whether a JSON text has more than `MAX_VALUES` lists, objects and entries.
-
-    Strings, which may have as many commas as they like, are left out only where that matters: it takes its time.
-    """
-    if len(body) < MAX_VALUES or not _has_many_marks(body):
-        return False
-    bare = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    parts = bare.split(b'"', 4 * MAX_VALUES)
-    # An entry has two strings at most.
-    return len(parts) > 4 * MAX_VALUES or _has_many_marks(b"".join(parts[::2]))
-
-
-def _has_many_marks(text: bytes) -> bool:
-    """Whether more than `MAX_VALUES` of the bytes are among those before a value."""
-    left = MAX_VALUES
-    for mark in b",[{":
-        # To find reads as fast as memory gives, where there is little; to count does not.
-        place = text.find(mark)
-        while place >= 0:
-            left -= 1
-            if left < 0:
-                return True
-            place = text.find(mark, place + 1)
-    return False
-
-
-async def beside[Result](size: int, check: Callable[[], Result]) -> Callable[[], Result]:
-    """Gives, or raises, what `check` does, which for a large body runs in a thread: the loop goes on meanwhile."""
-    if size < LARGE:
-        return check
-    checking = asyncio.get_running_loop().run_in_executor(None, check)
-    await asyncio.wait((checking,))
-    return checking.result
 
 
 async def while_there[Result](receive: Receive, work: Coroutine[None, None, Result]) -> Result:

@@ -1,15 +1,15 @@
-"""The body of one request: what is too much for a parser that holds the loop, and what is checked beside it."""
+"""The body of one request: what is too much for a parser that holds the loop."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_worker.http.chat.client import LARGE, MAX_VALUES, Received, RefusedError, beside, read_object
+from pallas_worker.calls.large import MAX_VALUES
+from pallas_worker.http.chat.client import Received, RefusedError, read_object
 
 if TYPE_CHECKING:
     from starlette.types import Message, Scope
@@ -55,22 +55,3 @@ def test_the_longest_conversation_is_read() -> None:
     call = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
     rows = [call, {"role": "tool", "tool_call_id": "1", "content": "x"}] * 5000
     assert read(json.dumps({"messages": rows}).encode()).fields == {"messages": rows}
-
-
-@pytest.mark.parametrize(("size", "here"), [(LARGE - 1, True), (LARGE, False)])
-def test_large_bodies_are_checked_beside_the_loop(size: int, here: bool) -> None:
-    async def run() -> tuple[int, int]:
-        return (await beside(size, threading.get_ident))(), threading.get_ident()
-
-    checked_in, loop_in = asyncio.run(run())
-    assert (checked_in == loop_in) is here
-
-
-@pytest.mark.parametrize("size", [0, LARGE])
-def test_what_is_wrong_with_it_is_raised_by_what_is_given(size: int) -> None:
-    def check() -> None:
-        raise ValueError("no")
-
-    given = asyncio.run(beside(size, check))
-    with pytest.raises(ValueError, match="no"):
-        given()
