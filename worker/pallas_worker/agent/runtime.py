@@ -45,6 +45,7 @@ from pallas_worker.downstreams.settings import (
 from pallas_worker.fastagent.aggregator import Aggregator, use_own_aggregator
 from pallas_worker.fastagent.application import make_instance, runtime_of, settings_of
 from pallas_worker.fastagent.client_features import refuse_elicitation, turn_sampling_off
+from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.fastagent.implicit_sources import settle_subagents
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
@@ -240,7 +241,7 @@ class AgentRuntime:
             # In the owner's task: a call's own may have a cancellation under way, which no shield keeps out.
             with anyio.move_on_after(DISPOSAL_TIMEOUT, shield=True) as scope:
                 await pace().step()  # many that end at once are disposed of one by one
-                await shut_down(runtime.managed_instances, attachments.aggregators)
+                await shut_down(runtime.managed_instances, attachments)
             if scope.cancelled_caught:
                 _log.warning(f"an instance could not be disposed of within {DISPOSAL_TIMEOUT:g} s")
             else:
@@ -252,6 +253,8 @@ class AgentRuntime:
         """Make a prepared instance the instance of one call."""
         attachments = prepared.attachments
         attachments.observe = observe
+        if (call := current_call()) is not None:
+            attachments.clients = call.clients
         if bearer is not None:
             give_bearer(prepared.registry, self._servers, self._opted_in, bearer, _CLIENT)
         # From here on, agents that the instance makes while it works attach all their servers themselves.

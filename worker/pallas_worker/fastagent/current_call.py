@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 from pallas_worker.interface.history import History
 
@@ -47,6 +48,8 @@ class CurrentCall:
     """Takes what models say, and tells it as text; never waits, never raises."""
     room: Callable[[], Awaitable[None]] = no_wait
     """Waits until there is room for more of what models say: no model's stream is read on before."""
+    clients: WeakSet[Any] = field(default_factory=WeakSet)
+    """The HTTP clients that its LLMs have made, to be closed with it: fast-agent leaves some to Python's collector."""
 
 
 class _Silent:

@@ -43,6 +43,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.fastagent.aggregator import enter_connection
 from pallas_worker.fastagent.copies import COPIED, deepcopy, merged_plainly
+from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.telemetry.tracing import add_trace_headers
 
 if TYPE_CHECKING:
@@ -206,17 +207,28 @@ _PROVIDERS_CLIENTS = (
 """The module that is loaded where a provider is used; and what makes its HTTP client for each turn: module, name."""
 
 
+class _NotingClients(functools.partial[Any]):
+    """Makes HTTP clients, each noted in the call that it is made for."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        client = super().__call__(*args, **options)
+        call = current_call()
+        if call is not None:
+            call.clients.add(client)
+        return client
+
+
 def share_tls_with_providers() -> None:
     """Let clients of LLM providers share the TLS context, too: one is made for each turn, and would cost 60 ms.
 
-    Does so for those providers that are loaded, so it is for when the first instance has been made. The others' workers
-    need not wait at their start until there is a context.
+    Each is noted in its call, too, whose end closes it. Does so for those providers that are loaded, so it is for when
+    the first instance has been made. The others' workers need not wait at their start until there is a context.
     """
     for loaded_where_used, module_name, name in _PROVIDERS_CLIENTS:
         module = sys.modules.get(module_name) if loaded_where_used in sys.modules else None
         made_by: Any = getattr(module, name, None)
         if module is not None and not isinstance(made_by, functools.partial):
-            shared = made_by and functools.partial(made_by, verify=shared_context())
+            shared = made_by and _NotingClients(made_by, verify=shared_context())
             _replace(module, name, shared)
 
 

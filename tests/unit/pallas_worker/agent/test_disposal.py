@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_worker.agent.disposal import FEW, RARELY, SOME, Garbage, collect_rarely
+from pallas_worker.agent.disposal import FEW, IDLE, RARELY, SOME, Garbage, collect_rarely
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ def own_collections() -> Iterator[None]:
     before = gc.get_threshold()
     gc.set_threshold(0)
     yield
+    gc.unfreeze()
     gc.set_threshold(*before)
     gc.enable()
 
@@ -52,6 +53,20 @@ def test_the_more_are_alive_the_more_have_to_end() -> None:
 
 def test_not_while_many_are_alive() -> None:
     assert not ended(10 * SOME, FEW + 1)
+
+
+def test_what_the_first_calls_have_loaded_is_not_looked_through_again() -> None:
+    garbage = Garbage()
+    for _ in range(2 * (IDLE + 1)):
+        garbage.add(IDLE + 1)
+    assert gc.get_freeze_count() == 0, "some of it belongs to calls"
+    for _ in range(SOME):
+        garbage.add(IDLE)
+    frozen = gc.get_freeze_count()
+    assert frozen > 0
+    for _ in range(SOME):
+        garbage.add(IDLE)
+    assert gc.get_freeze_count() == frozen, "once"
 
 
 def test_not_where_the_agent_has_turned_collections_off() -> None:
