@@ -28,8 +28,10 @@ SOME = 16
 """Instances whose remains are worth a collection."""
 FEW = 32
 """Instances alive up to which one is short, at some 0.6 ms for each; it waits until twice as many have ended."""
-IDLE = 8
-"""Instances alive up to which nobody asks for much."""
+IDLE = 16
+"""Instances alive up to which what is there belongs to the process and hardly to calls."""
+SETTLING = 2
+"""Calls that load what all later ones need: classes that are made where they are first used, most of all."""
 RARELY = 30
 """Collections of younger objects until Python looks through everything by itself: what tools leave must go, too."""
 
@@ -38,7 +40,7 @@ _log = get_logger("pallas.worker.runtime")
 
 async def shut_down(instances: Iterable[AgentInstance], attachments: Attachments) -> None:
     """Shut the agents down, then close all connections: also those of agents whose making was cut short."""
-    clients = (client for client in tuple(attachments.clients) if not client.is_closed)
+    clients = (client for client in tuple(attachments.clients or ()) if not client.is_closed)
     for dispose in (
         *(instance.shutdown for instance in instances),
         *(aggregator.close for aggregator in reversed(attachments.aggregators)),
@@ -72,7 +74,7 @@ def take_apart(instances: Iterable[AgentInstance], attachments: Attachments) -> 
     agents = (agent for instance in instances for agent in instance.agents.values())
     for part in (*(reference() for reference in attachments.asked), *agents, *attachments.aggregators):
         getattr(part, "__dict__", {}).clear()
-    for client in tuple(attachments.clients):
+    for client in tuple(attachments.clients or ()):
         state = getattr(client, "__dict__", {})
         for name in state.keys() - {"_state"}:  # which the end of the object itself asks for
             del state[name]
@@ -83,17 +85,23 @@ class Garbage:
 
     def __init__(self) -> None:
         self._ended = 0
-        self._settled = False
+        self._settling = SETTLING
 
     def add(self, alive: int) -> None:
         """One more has ended, and so many are alive; of some, this takes the time of a collection."""
         self._ended += 1
-        if self._ended >= max(SOME, 2 * alive) and alive <= FEW and gc.isenabled():
-            self._ended = 0
-            gc.collect()
-            if not self._settled and alive <= IDLE:
-                self._settled = True
-                gc.freeze()  # what the first calls have loaded is there to stay, and may take 40 ms to look through
+        if not gc.isenabled():
+            return
+        if self._settling and alive <= IDLE:
+            self._settling -= 1
+            self._collect()
+            gc.freeze()  # what the first calls have loaded is there to stay, and may take 40 ms to look through
+        elif self._ended >= max(SOME, 2 * alive) and alive <= FEW:
+            self._collect()
+
+    def _collect(self) -> None:
+        self._ended = 0
+        gc.collect()
 
 
 def collect_rarely() -> None:

@@ -247,7 +247,8 @@ class AgentRuntime:
             else:
                 take_apart(runtime.managed_instances, attachments)
             trim_filters()
-            self._garbage.add(self._pool.owned)
+            if attachments.clients is not None:  # what was made and not used has loaded and left little
+                self._garbage.add(self._pool.owned)
 
     async def _complete(self, prepared: _Prepared, bearer: str | None, observe: ObserveOperation) -> None:
         """Make a prepared instance the instance of one call."""

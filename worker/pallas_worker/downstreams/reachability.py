@@ -119,7 +119,7 @@ class Attachments:
     """The tool calls of its models, by server and outcome; see `fastagent.tools.running`."""
     aggregators: list[Any] = field(default_factory=list)
     """fast-agent's connections, one for each agent that has any: what has to be closed."""
-    clients: Collection[Any] = ()
-    """The HTTP clients of its LLMs, as far as they are known: what has to be closed, too."""
+    clients: Collection[Any] | None = None
+    """The HTTP clients of its LLMs, as far as they are known: what has to be closed, too. None until a call has it."""
     asked: list[ReferenceType[Any]] = field(default_factory=list)
     """The LLMs, and the agents that have them, also clones made during the call: what has to be taken apart."""
