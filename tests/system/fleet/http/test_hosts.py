@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import httpx
+import psutil
 import pytest
 
 from pallas_common.protocol.readiness_request import readiness_request
@@ -72,6 +73,7 @@ def test_workers_are_reached_by_the_same_names(fleet: Fleet) -> None:
 
 def test_a_reload_takes_over_the_names(fleet: Fleet) -> None:
     before = fleet.pids()
+    old = psutil.Process(before["one"])
     fleet.deployment.document["hosts"] = ["other.lan"]
     fleet.deployment.write()
     dry = fleet.ctl("reload", "--dry-run")
@@ -81,6 +83,8 @@ def test_a_reload_takes_over_the_names(fleet: Fleet) -> None:
         log.until(lambda record: record.get("agent") == "one" and "replaced" in record["message"])
     fleet.wait()
     assert fleet.pids() != before
+    _, left = psutil.wait_procs([old], timeout=PATIENCE)  # until it has left the port, it takes connections too
+    assert not left
     for name, status in (("agents.lan", 421), ("other.lan", 200)):
         assert registry(fleet, "/metrics", Host=name) == status
         assert worker(fleet, Host=name) == status
