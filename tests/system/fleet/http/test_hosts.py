@@ -83,7 +83,8 @@ def test_a_reload_takes_over_the_names(fleet: Fleet) -> None:
         log.until(lambda record: record.get("agent") == "one" and "replaced" in record["message"])
     fleet.wait()
     assert fleet.pids() != before
-    _, left = psutil.wait_procs([old], timeout=PATIENCE)  # until it has left the port, it takes connections too
+    # Until it has left the port, it takes connections too.
+    _, left = psutil.wait_procs([old], timeout=PATIENCE)
     assert not left
     for name, status in (("agents.lan", 421), ("other.lan", 200)):
         assert registry(fleet, "/metrics", Host=name) == status
