@@ -40,11 +40,10 @@ _log = get_logger("pallas.worker.runtime")
 
 async def shut_down(instances: Iterable[AgentInstance], attachments: Attachments) -> None:
     """Shut the agents down, then close all connections: also those of agents whose making was cut short."""
-    clients = (client for client in tuple(attachments.clients or ()) if not client.is_closed)
     for dispose in (
         *(instance.shutdown for instance in instances),
         *(aggregator.close for aggregator in reversed(attachments.aggregators)),
-        *(client.aclose for client in clients),
+        *(client.aclose for client in tuple(attachments.clients or ())),  # again, it does nothing
     ):
         try:
             await dispose()

@@ -10,7 +10,6 @@ Knows fast-agent's Responses; must not know calls.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 AGAIN = 300.0
 """Seconds after which a WebSocket is tried again: an attempt may have failed for another reason."""
 _MODULE = "fast_agent.llm.provider.openai.responses"
-_REQUESTS = "openai.resources.responses"
 _CHOICE, _FALLBACK = "_effective_transport", "_run_responses_sse_fallback"
 
 _log = get_logger("pallas.worker.fastagent")
@@ -35,7 +33,6 @@ def remember_failed_websockets() -> None:
     module = sys.modules.get(_MODULE)
     if module is None:
         return
-    importlib.import_module(_REQUESTS)  # else the first call would do so, in some 90 ms
     owner = getattr(module, "ResponsesLLM", None)
     choice, fallback = getattr(owner, _CHOICE, None), getattr(owner, _FALLBACK, None)
     if choice is None or fallback is None:
