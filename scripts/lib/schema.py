@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
+from pallas_common.protocol.agent.settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
 from pallas_registry.deployment.agent_entry import KEYS
 from pallas_registry.deployment.agents_file import KEYS as DEPLOYMENT_KEYS
 from pallas_registry.deployment.agents_file import MOST_PRELOADED
@@ -21,7 +21,7 @@ from pallas_registry.reading import rules
 from pallas_registry.reading.fields import LARGEST_NUMBER, LONGEST_TIME
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.agent_settings import Rule
+    from pallas_common.protocol.agent.settings import Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 DIALECT = "http://json-schema.org/draft-07/schema#"

@@ -26,7 +26,7 @@ from mcp.client import Client
 
 from benchmarks.fleet import cpu_seconds, machine
 from fakes.llm_bursts import Bursts, answer_of, run_bursts
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from support.load.loop_watch import WATCH, forget, longest
 from support.load.streams import answer_in, streamed, streaming
 from support.worker.process import RunningWorker, run_worker

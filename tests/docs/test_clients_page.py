@@ -20,7 +20,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from fakes.downstream import RunningDownstream, run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
-from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
+from pallas_common.protocol.agent.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
 from pallas_common.protocol.reports import Status
 from pallas_registry.catalogue.entries import OFFICIAL, PUBLISHER_PROVIDED
 from pallas_registry.catalogue.pages import DEFAULT_LIMIT, LATEST, Query

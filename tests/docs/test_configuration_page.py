@@ -8,8 +8,8 @@ from dataclasses import MISSING, fields
 import pytest
 import yaml
 
-from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from pallas_registry.deployment import agent_entry, agents_file
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import Agent, Deployment

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.agent_settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
+from pallas_common.protocol.agent.settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
 from pallas_registry.deployment.agent_entry import Look
 from pallas_registry.deployment.agents_file import parse_deployment
 from support.repository import ROOT

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from fakes.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from fakes.llm_stub import Asked, LlmStub, Turn, by_request, run_llm_stub
 from fakes.loopback import has_bearer, has_text
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from support.worker.census import until
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, project, text

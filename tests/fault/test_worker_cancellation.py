@@ -19,7 +19,7 @@ from fakes import stdio_server
 from fakes.downstream import Fault, Recorded, RunningDownstream, run_downstream
 from fakes.llm_stub import Asked, Call, LlmStub, Turn, by_request, run_llm_stub
 from fakes.loopback import has_bearer, has_text
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from support.fleet.process_tree import await_end
 from support.worker.census import Census, agent, check_nothing_is_left, series, settle, until
 from support.worker.process import RunningWorker, run_worker

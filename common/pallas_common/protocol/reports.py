@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pallas_common.protocol.agent_settings import MINIMUM_LIVENESS_INTERVAL
-from pallas_common.protocol.llm import ModelCapabilities  # noqa: TC001 - `decode_report` looks it up
+from pallas_common.protocol.agent.llm import ModelCapabilities  # noqa: TC001 - `decode_report` looks it up
+from pallas_common.protocol.agent.settings import MINIMUM_LIVENESS_INTERVAL
 from pallas_common.protocol.typed_json import build, read_object
 
 if TYPE_CHECKING:
@@ -146,7 +146,12 @@ class Heartbeat:
     """Seconds until the next one."""
 
 
-Report = StageReport | CodeReport | ReadyReport | FailedReport | HealthReport | Heartbeat
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleReport:
+    """No call has run or waited for the agent's `idle_timeout`; said again each time that it passes again."""
+
+
+Report = StageReport | CodeReport | ReadyReport | FailedReport | HealthReport | Heartbeat | IdleReport
 
 _KINDS: Mapping[str, type[Report]] = {
     "stage": StageReport,
@@ -155,6 +160,7 @@ _KINDS: Mapping[str, type[Report]] = {
     "failed": FailedReport,
     "health": HealthReport,
     "heartbeat": Heartbeat,
+    "idle": IdleReport,
 }
 _NAMES = {type_: name for name, type_ in _KINDS.items()}
 

@@ -11,9 +11,10 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.protocol.agent_settings import AgentSettings
-from pallas_common.protocol.agent_source import AgentSource
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.definition import AgentDefinition
+from pallas_common.protocol.agent.llm import ModelCapabilities
+from pallas_common.protocol.agent.settings import AgentSettings
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class WorkerSpec(AgentSettings):
     """Path of the control group that the worker is to join; None if it has none of its own."""
     output_schema: Mapping[str, object] | None = None
     """A JSON Schema that the agent's answers have to fit."""
+    definition: AgentDefinition | None = None
+    """What the agent is made from where `source` says so."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """`NAME/KEY` of each secret that the definition refers to → its value."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the worker."""
 
@@ -102,6 +107,8 @@ class WorkerSpec(AgentSettings):
             if (capabilities := fields["capabilities"]) is not None:
                 fields["capabilities"] = ModelCapabilities(**capabilities)
             fields["source"] = AgentSource(**fields["source"])
+            if (definition := fields.get("definition")) is not None:
+                fields["definition"] = AgentDefinition.from_json(definition)
             fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
             fields["models"] = tuple(fields.get("models", ()))
             return cls(**fields)

@@ -12,14 +12,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.llm import model_name
+from pallas_common.protocol.agent.llm import model_name
 from pallas_common.times import rfc3339
 from pallas_registry.deployment.model import slug
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pallas_common.protocol.llm import ModelCapabilities
+    from pallas_common.protocol.agent.llm import ModelCapabilities
     from pallas_registry.deployment.model import Agent, Deployment
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"

@@ -9,7 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pallas_common.problems import quoted
-from pallas_common.protocol.agent_settings import (
+from pallas_common.protocol.agent.settings import (
     RULES,
     AgentSettings,
     Choice,
@@ -20,7 +20,7 @@ from pallas_common.protocol.agent_settings import (
     WholeNumber,
     effects,
 )
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_registry.deployment.model import Agent, Place
 from pallas_registry.deployment.output_schema import output_schema
 from pallas_registry.reading import rules

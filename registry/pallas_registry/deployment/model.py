@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.protocol.agent_settings import AgentSettings, on_change
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.settings import AgentSettings, on_change
+from pallas_common.protocol.agent.source import AgentSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pallas_common.protocol.llm import ModelCapabilities
+    from pallas_common.protocol.agent.llm import ModelCapabilities
 
 NOTHING = AgentSource("module", "")
 """Stands for a source that is missing or was refused."""

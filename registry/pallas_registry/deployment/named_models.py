@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pallas_common.protocol.agent_source import AgentSource
+    from pallas_common.protocol.agent.source import AgentSource
     from pallas_registry.deployment.model import Deployment
 
 MOST_MODELS = 50

@@ -1,6 +1,6 @@
 """`output_schema:` of an agent: a JSON Schema that stands there, or in a file.
 
-Knows YAML's nodes and where a schema can be; what a schema may be is `pallas_common.protocol.output_schema`'s.
+Knows YAML's nodes and where a schema can be; what a schema may be is `pallas_common.protocol.agent.output_schema`'s.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pallas_common.problems import ConfigurationError, Problem, quoted
-from pallas_common.protocol.output_schema.errors import SchemaError
-from pallas_common.protocol.output_schema.reading import keys_of
+from pallas_common.protocol.agent.output_schema.errors import SchemaError
+from pallas_common.protocol.agent.output_schema.reading import keys_of
 from pallas_registry.reading.files import text_of
 from pallas_registry.reading.nodes import LOADER, Mappings, compose, line_of
 
@@ -65,7 +65,7 @@ def output_schema(
 
 def _checked(definition: Any) -> Mapping[str, Any]:
     # Only a deployment that has such schemas pays for the library: 6 MB and 30 ms.
-    from pallas_common.protocol.output_schema.schema import OutputSchema
+    from pallas_common.protocol.agent.output_schema.schema import OutputSchema
 
     return OutputSchema(definition).definition
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pallas_common.protocol.agent_source import AgentSource
+    from pallas_common.protocol.agent.source import AgentSource
 
 MOST_ENTRIES = 10_000
 """Of a folder that is searched."""

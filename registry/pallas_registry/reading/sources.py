@@ -10,7 +10,7 @@ import posixpath
 import sys
 
 from pallas_common.problems import quoted, shortened
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_registry.reading.rules import Complaint
 
 CARD_SUFFIXES = (".md", ".markdown", ".yaml", ".yml")

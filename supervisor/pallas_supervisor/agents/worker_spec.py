@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.http.hosts import served_hosts
-from pallas_common.protocol.agent_settings import settings_of
+from pallas_common.protocol.agent.settings import settings_of
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.dotenv import worker_environment

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pallas_registry.catalogue.entries import Catalogue, server_entry
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.llm import ModelCapabilities
+    from pallas_common.protocol.agent.llm import ModelCapabilities
     from pallas_registry.catalogue.entries import CatalogueView, Document
     from pallas_registry.source import Configuration
     from pallas_supervisor.agents.observers import AgentObservers

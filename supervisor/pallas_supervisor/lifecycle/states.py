@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.agent_settings import DependencyLossPolicy, RestartPolicy
+    from pallas_common.protocol.agent.settings import DependencyLossPolicy, RestartPolicy
 
 
 class WorkerId(NamedTuple):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.agent_settings import effects
+from pallas_common.protocol.agent.settings import effects
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.model import Agent, Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pallas_common.protocol.agent_settings import Effect
+    from pallas_common.protocol.agent.settings import Effect
 
 ACTIONS = effects(fields(Agent))
 """What a change of each field of an agent asks for."""

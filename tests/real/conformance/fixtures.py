@@ -65,7 +65,7 @@ from mcp_types import (
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.interface.turn import TurnResult

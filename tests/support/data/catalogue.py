@@ -6,7 +6,7 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_registry.catalogue.entries import server_entry
 from pallas_registry.deployment.model import Agent, Deployment
 

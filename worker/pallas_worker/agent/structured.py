@@ -12,7 +12,7 @@ from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import TextContent
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.output_schema.errors import MisfitError
+from pallas_common.protocol.agent.output_schema.errors import MisfitError
 from pallas_worker.agent.models.agent_kinds import converses
 from pallas_worker.fastagent.structured import holding
 from pallas_worker.interface.errors import CallError
@@ -20,7 +20,7 @@ from pallas_worker.interface.errors import CallError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from pallas_common.protocol.output_schema.schema import OutputSchema, Structured
+    from pallas_common.protocol.agent.output_schema.schema import OutputSchema, Structured
     from pallas_worker.agent.instance import Instance
     from pallas_worker.agent.progress import Progress
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from fast_agent.types import PromptMessageExtended
 
-    from pallas_common.protocol.output_schema.schema import OutputSchema
+    from pallas_common.protocol.agent.output_schema.schema import OutputSchema
     from pallas_worker.agent.instance import Instance
     from pallas_worker.agent.models.failures import ModelFailure
     from pallas_worker.agent.progress import Send

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pallas_worker.fastagent.native_schema import is_recursive, strict_form
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.output_schema.schema import OutputSchema
+    from pallas_common.protocol.agent.output_schema.schema import OutputSchema
 
 NAME = "structured_output"
 """Of schemas without one."""

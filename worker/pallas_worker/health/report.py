@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Never
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.agent_settings import SLOW_AFTER
+from pallas_common.protocol.agent.settings import SLOW_AFTER
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL
 from pallas_common.protocol.reports import (
     DownstreamHealth,

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from pallas_common.protocol.agent_settings import SLOW_AFTER
+from pallas_common.protocol.agent.settings import SLOW_AFTER
 from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pallas_common.problems import shortened
-from pallas_common.protocol.images import MAX_IMAGES
+from pallas_common.protocol.agent.images import MAX_IMAGES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.images import Image, parse_data_url, readable_images
 from pallas_worker.interface.tool_calls import (

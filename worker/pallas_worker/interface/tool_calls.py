@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pallas_common.protocol.output_schema.strict_json import depth_and_size, read_json
+from pallas_common.protocol.agent.output_schema.strict_json import depth_and_size, read_json
 from pallas_worker.interface.errors import ArgumentError
 
 MAX_CALLS = 128

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mcp_types import Prompt, Tool
 
-from pallas_common.protocol.images import MIME_TYPES
+from pallas_common.protocol.agent.images import MIME_TYPES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import parse_history
 from pallas_worker.interface.images import parse_images

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mcp_types import ContentBlock
 
-    from pallas_common.protocol.output_schema.schema import OutputSchema, Structured
+    from pallas_common.protocol.agent.output_schema.schema import OutputSchema, Structured
     from pallas_worker.interface.history import Row
     from pallas_worker.interface.images import Image
     from pallas_worker.interface.parameters import Parameters

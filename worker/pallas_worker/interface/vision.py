@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pallas_common.protocol.images import MIME_TYPES
+from pallas_common.protocol.agent.images import MIME_TYPES
 from pallas_worker.interface.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from fast_agent.core.exceptions import (
 )
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from pallas_common.protocol.reports import StageReport
 from pallas_common.secrets.values import secrets_in
 from pallas_worker.agent.definitions import undefined_agents

@@ -18,7 +18,7 @@ from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
-from pallas_common.protocol.output_schema.errors import SchemaError
+from pallas_common.protocol.agent.output_schema.errors import SchemaError
 from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
 from pallas_worker.agent.models.capabilities import overlaid_keys, published_capabilities
 from pallas_worker.agent.runtime import open_runtime
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from fast_agent.config import Settings
 
-    from pallas_common.protocol.output_schema.schema import OutputSchema
+    from pallas_common.protocol.agent.output_schema.schema import OutputSchema
     from pallas_common.protocol.reports import Report
     from pallas_common.protocol.spec import WorkerSpec
     from pallas_worker.agent.runtime import AgentRuntime
@@ -211,7 +211,9 @@ def _output_schema(spec: WorkerSpec) -> OutputSchema | None:
     """
     if spec.output_schema is None:
         return None
-    from pallas_common.protocol.output_schema.schema import OutputSchema  # 30 ms that other agents do not pay
+    from pallas_common.protocol.agent.output_schema.schema import (
+        OutputSchema,  # 30 ms that other agents do not pay
+    )
 
     try:
         return OutputSchema(spec.output_schema)

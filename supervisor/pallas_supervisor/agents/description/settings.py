@@ -9,7 +9,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.agent_settings import effects
+from pallas_common.protocol.agent.settings import effects
 from pallas_common.protocol.probe_interval import INTERVAL_VARIABLE
 from pallas_common.secrets.patterns import is_secret_name, redact
 from pallas_common.terminal_text import terminal_line

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import counted, did_you_mean, quoted
-from pallas_common.protocol.images import MAX_IMAGES
+from pallas_common.protocol.agent.images import MAX_IMAGES
 from pallasctl.verbs.talk.images import ImageError, read_image
 from pallasctl.verbs.talk.terminal.output import complain, note
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import counted
-from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, image_type
+from pallas_common.protocol.agent.images import MAX_IMAGE_BYTES, MAX_IMAGES, image_type
 from pallas_control.mcp.messages import ImageDocument
 
 if TYPE_CHECKING:

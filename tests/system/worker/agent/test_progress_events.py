@@ -15,7 +15,7 @@ import pytest
 
 from fakes.downstream import RunningDownstream, run_downstream
 from fakes.llm_stub import Asked, Call, Turn, by_request, run_llm_stub
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from support.worker.census import PATIENCE, series, until
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import MODES, ask, call, project, text

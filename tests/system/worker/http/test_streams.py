@@ -11,7 +11,7 @@ import pytest
 from fakes.downstream import Fault, Recorded, run_downstream
 from fakes.llm_bursts import Bursts, Exchange, answer_of, run_bursts
 from fakes.llm_stub import run_llm_stub
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from support.load.streams import answer_in, streamed, streaming
 from support.worker.census import agent, check_nothing_is_left, settle
 from support.worker.conversation.llm import config, spec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fakes.downstream import run_downstream
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.reports import FailedReport, ReadyReport
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT
 from support.worker.children import executed, forked

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from pallas_registry.catalogue.entries import (
     OFFICIAL,
     PUBLISHER_PROVIDED,

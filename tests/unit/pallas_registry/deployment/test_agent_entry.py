@@ -170,7 +170,7 @@ TOP_PROBLEMS = [
     (f"name: demo\nhost: {'a.' * 130}b", 2, "host", "is not a host name"),
     ("name: demo\nhost: 300.1.1.1", 2, "host", "neither a host name nor an address"),
     ("name: demo\ndefaults: [a]", 2, "defaults", "is a list, not a mapping"),
-    ("name: demo\ndefaults: {port: 1}", 2, "defaults.port", "is not a known key; known here: restart"),
+    ("name: demo\ndefaults: {port: 1}", 2, "defaults.port", "is not a known key; known here: start"),
     ("name: demo\ndefaults:\n  max_queue: -1", 3, "defaults.max_queue", "-1 is out of range"),
     ("name: demo\nbind: localhost", 2, "bind", "is not an IP address"),
     ("name: demo\nbind: 0.0.0.0:80", 2, "bind", "is not an IP address"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.source_files import source_complaint
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.llm import ModelCapabilities
+from pallas_common.protocol.agent.llm import ModelCapabilities
 from pallas_registry.deployment.model import ModelSettings
 from pallas_registry.fastagent_files.models import parse_model_settings, read_model_settings
 

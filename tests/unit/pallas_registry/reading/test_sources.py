@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_registry.reading.rules import Complaint
 from pallas_registry.reading.sources import card_source, module_source
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pallas_common.logs.levels import Levels
-from pallas_common.protocol.agent_settings import RULES, AgentSettings, Choice, Rule, Truth, settings_of
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.settings import RULES, AgentSettings, Choice, Rule, Truth, settings_of
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
 from pallas_registry.source import Configuration

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.reports import FailedReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY, WorkerSpec
 from pallas_supervisor.lifecycle.events import Died, Reaped, Spawned, SpawnFailed

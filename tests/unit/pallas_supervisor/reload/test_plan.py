@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_registry.deployment.model import Agent as Facts
 from pallas_registry.deployment.model import Deployment
 from pallas_supervisor.reload.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
+from pallas_common.protocol.agent.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.images import Image, parse_images
 from support.data.image_data import BASE64, CONTENT, PNG

@@ -10,7 +10,7 @@ from fast_agent.agents.agent_types import AgentType
 from fast_agent.types import PromptMessageExtended
 from mcp_types import ImageContent, TextContent
 
-from pallas_common.protocol.images import MIME_TYPES
+from pallas_common.protocol.agent.images import MIME_TYPES
 from pallas_worker.agent.messages.rows import history_messages
 from pallas_worker.agent.models.agent_kinds import image_readers, messages_for
 from pallas_worker.agent.models.capabilities import image_types

@@ -13,8 +13,8 @@ from fast_agent.llm.model_database import ModelDatabase, ModelParameters
 from fast_agent.llm.model_factory import ModelFactory
 from fast_agent.llm.provider_types import Provider
 
-from pallas_common.protocol.images import MIME_TYPES
-from pallas_common.protocol.llm import ModelCapabilities, model_name
+from pallas_common.protocol.agent.images import MIME_TYPES
+from pallas_common.protocol.agent.llm import ModelCapabilities, model_name
 from pallas_worker.agent.models.agent_kinds import asks_a_model, image_readers
 from pallas_worker.interface.vision import Vision, common_vision
 

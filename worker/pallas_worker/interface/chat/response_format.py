@@ -1,6 +1,6 @@
 """`response_format` of a chat-completions request: which form an answer has to have.
 
-Pure. Knows OpenAI's fields; what a schema may be is `pallas_common.protocol.output_schema`'s.
+Pure. Knows OpenAI's fields; what a schema may be is `pallas_common.protocol.agent.output_schema`'s.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import quoted
-from pallas_common.protocol.output_schema.errors import SchemaError
+from pallas_common.protocol.agent.output_schema.errors import SchemaError
 from pallas_worker.interface.chat.fields import json_object, mapping, only, optional_text, text, truth
 from pallas_worker.interface.errors import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_common.protocol.output_schema.schema import OutputSchema
+    from pallas_common.protocol.agent.output_schema.schema import OutputSchema
 
 FIELD = "response_format"
 _SCHEMA = f"{FIELD}.json_schema"
@@ -81,6 +81,8 @@ def _of_caller(said: Mapping[str, object], own: Mapping[str, object] | None) -> 
 
 @lru_cache(MOST_KEPT)
 def _kept(schema: str, name: str | None) -> OutputSchema:
-    from pallas_common.protocol.output_schema.schema import OutputSchema  # only who asks for it pays: 30 ms
+    from pallas_common.protocol.agent.output_schema.schema import (
+        OutputSchema,  # only who asks for it pays: 30 ms
+    )
 
     return OutputSchema(json.loads(schema), name)

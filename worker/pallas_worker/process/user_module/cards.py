@@ -22,7 +22,7 @@ from pallas_worker.process.user_module.card_text import CardError, CardText, rea
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pallas_common.protocol.agent_source import AgentSource
+    from pallas_common.protocol.agent.source import AgentSource
     from pallas_worker.process.user_module.errors import UserCode
 
 MOST_CARDS = 1000

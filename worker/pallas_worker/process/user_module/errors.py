@@ -18,7 +18,7 @@ from pallas_common.problems import shortened
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
-    from pallas_common.protocol.agent_source import AgentSource
+    from pallas_common.protocol.agent.source import AgentSource
 
 MAX_MESSAGE = 500
 """Characters of an exception's own text."""

@@ -15,7 +15,7 @@ from pallas_worker.interface.errors import AgentError
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pallas_common.protocol.agent_source import AgentSource
+    from pallas_common.protocol.agent.source import AgentSource
     from pallas_worker.process.user_module.errors import UserCode
 
 NAME = "fast"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fast_agent import FastAgent
 
-    from pallas_common.protocol.agent_source import AgentSource
+    from pallas_common.protocol.agent.source import AgentSource
     from pallas_common.protocol.reports import FailedReport
     from pallas_worker.process.user_module.errors import UserCode
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pallas_common.protocol.agent_source import AgentSource
+    from pallas_common.protocol.agent.source import AgentSource
     from pallas_worker.process.user_module.errors import UserCode
 
 PREFIX = "agent_file_"

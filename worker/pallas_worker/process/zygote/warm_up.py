@@ -25,7 +25,7 @@ from fast_agent import FastAgent, config
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import THIRD_PARTY, set_level
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_worker.agent.models.capabilities import published_capabilities
 from pallas_worker.agent.runtime import open_runtime

@@ -18,7 +18,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from pallas_common.protocol.images import MIME_TYPES
+from pallas_common.protocol.agent.images import MIME_TYPES
 from pallas_worker.agent.messages.rows import conversation, exchange_rows, history_messages, turn_rows
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import History, Row

@@ -8,7 +8,7 @@ import pytest
 from fast_agent.llm.model_database import ModelDatabase
 from fast_agent.llm.provider_types import Provider
 
-from pallas_common.protocol.llm import ModelCapabilities, model_name
+from pallas_common.protocol.agent.llm import ModelCapabilities, model_name
 from pallas_worker.agent.models.capabilities import (
     ModelReference,
     model_reference,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_worker.process import run
 from pallas_worker.process.user_module.errors import UserCode
 

@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from pallas_common.protocol.agent_source import AgentSource
+from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.reports import CodeReport, decode_report, encode_report
 from pallas_worker.process.user_module import loaded_code
 from pallas_worker.process.user_module.errors import UserCode

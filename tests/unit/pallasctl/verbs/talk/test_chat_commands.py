@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_common.protocol.images import MAX_IMAGES
+from pallas_common.protocol.agent.images import MAX_IMAGES
 from pallas_control.mcp.messages import ImageDocument
 from pallasctl.verbs.talk.chat_commands import COMMANDS, ChatCommands, is_command
 from pallasctl.verbs.talk.conversation import Conversation

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_common.protocol.images import MAX_IMAGE_BYTES, MAX_IMAGES
+from pallas_common.protocol.agent.images import MAX_IMAGE_BYTES, MAX_IMAGES
 from pallasctl.verbs.talk.images import ImageError, read_image, read_images
 from support.data.image_data import BASE64, CONTENT
 

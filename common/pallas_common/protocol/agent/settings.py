@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 RestartPolicy = Literal["always", "on-failure", "never"]
 DependencyLossPolicy = Literal["keep", "restart"]
+StartPolicy = Literal["always", "on-demand"]
 
 Effect = Literal["live", "respawn", "rebind", "fixed"]
 """What a change asks for: nothing, a new process, a new socket and process, or a restart of the supervisor."""
@@ -68,6 +69,10 @@ def setting(rule: Rule, effect: Effect) -> Mapping[str, object]:
 class AgentSettings:
     """In the order in which people read them. Times are in seconds, sizes in bytes."""
 
+    start: StartPolicy = field(default="always", metadata=setting(Choice(get_args(StartPolicy)), "respawn"))
+    """Whether a worker is there always, or only while somebody calls."""
+    idle_timeout: float = field(default=300.0, metadata=setting(Seconds(0.1), "respawn"))
+    """Without a call, after which the worker of an agent that starts on demand ends."""
     restart: RestartPolicy = field(
         default="always", metadata=setting(Choice(get_args(RestartPolicy)), "live")
     )

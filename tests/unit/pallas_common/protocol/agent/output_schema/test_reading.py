@@ -10,9 +10,9 @@ from uuid import UUID  # noqa: TC003 - the same
 import pytest
 from pydantic import AnyUrl, BaseModel, Field, TypeAdapter
 
-from pallas_common.protocol.output_schema import limits
-from pallas_common.protocol.output_schema.errors import SchemaError
-from pallas_common.protocol.output_schema.schema import OutputSchema
+from pallas_common.protocol.agent.output_schema import limits
+from pallas_common.protocol.agent.output_schema.errors import SchemaError
+from pallas_common.protocol.agent.output_schema.schema import OutputSchema
 
 REMOTE = [
     "http://169.254.169.254/latest/meta-data",

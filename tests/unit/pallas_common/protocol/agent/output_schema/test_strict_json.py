@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_common.protocol.output_schema.strict_json import depth_and_size, read_json
+from pallas_common.protocol.agent.output_schema.strict_json import depth_and_size, read_json
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.problems import shortened
-from pallas_common.protocol.output_schema import limits
-from pallas_common.protocol.output_schema.errors import Misfit
-from pallas_common.protocol.output_schema.reading import escaped, keys_of
+from pallas_common.protocol.agent.output_schema import limits
+from pallas_common.protocol.agent.output_schema.errors import Misfit
+from pallas_common.protocol.agent.output_schema.reading import escaped, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What an agent is made from, as its entry in agents.yaml says: a Python module, a Python file, or agent cards.
+"""What an agent is made from: a Python module, a Python file, agent cards, or a definition.
 
 Pure: a value that the registry makes of the text, and that the worker loads; neither takes the text apart again.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-SourceKind = Literal["module", "file", "card"]
+SourceKind = Literal["module", "file", "card", "definition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,11 @@ class AgentSource:
     """What an agent is made from."""
 
     kind: SourceKind
-    """`module`: a dotted path; `file`: a Python file; `card`: an agent card, or a folder of them."""
+    """`module`: a dotted path; `file`: a Python file; `card`: an agent card, or a folder of them; `definition`: the one
+    in the worker's specification, of an agent that is declared as a resource."""
     path: str
-    """The dotted path; of files and cards the path in the working directory, without `.`, `..` and doubled slashes."""
+    """The dotted path; of files and cards the path in the working directory, without `.`, `..` and doubled slashes;
+    of a definition the resource's name."""
     name: str | None = None
     """What holds the FastAgent in the module or file; None: `fast`, or else the only one that it has."""
     is_factory: bool = False

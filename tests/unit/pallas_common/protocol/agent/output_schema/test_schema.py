@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pallas_common.protocol.output_schema import limits
-from pallas_common.protocol.output_schema.errors import MisfitError
-from pallas_common.protocol.output_schema.schema import ANY_OBJECT, OutputSchema
+from pallas_common.protocol.agent.output_schema import limits
+from pallas_common.protocol.agent.output_schema.errors import MisfitError
+from pallas_common.protocol.agent.output_schema.schema import ANY_OBJECT, OutputSchema
 
 PET: dict[str, Any] = {
     "type": "object",

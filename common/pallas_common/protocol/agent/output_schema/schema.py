@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import jsonschema_rs
 
 from pallas_common.problems import shortened
-from pallas_common.protocol.output_schema import limits
-from pallas_common.protocol.output_schema.errors import Misfit, MisfitError, SchemaError
-from pallas_common.protocol.output_schema.explaining import Explaining
-from pallas_common.protocol.output_schema.reading import (
+from pallas_common.protocol.agent.output_schema import limits
+from pallas_common.protocol.agent.output_schema.errors import Misfit, MisfitError, SchemaError
+from pallas_common.protocol.agent.output_schema.explaining import Explaining
+from pallas_common.protocol.agent.output_schema.reading import (
     DRAFTS,
     escaped,
     look_through,
     patterns,
 )
-from pallas_common.protocol.output_schema.strict_json import depth_and_size, read_json
+from pallas_common.protocol.agent.output_schema.strict_json import depth_and_size, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,9 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.problems import quoted
-from pallas_common.protocol.output_schema import limits
-from pallas_common.protocol.output_schema.errors import SchemaError
-from pallas_common.protocol.output_schema.strict_json import depth_and_size
+from pallas_common.protocol.agent.output_schema import limits
+from pallas_common.protocol.agent.output_schema.errors import SchemaError
+from pallas_common.protocol.agent.output_schema.strict_json import depth_and_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

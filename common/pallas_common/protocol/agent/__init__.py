@@ -1,0 +1,1 @@
+"""What an agent is, as several processes have to know it: its settings, its source, its definition, its answers."""

@@ -1,0 +1,1 @@
+"""Declared things: read from documents, kept as files, and what a deployment becomes by them."""

@@ -1,0 +1,97 @@
+"""What a resource is: a declared thing of one of five kinds, as frozen facts. Knows no file format and no disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Kind = Literal["agent", "llm", "secret", "server", "project"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+API_VERSION = "pallas/v1"
+OTHER_API_VERSIONS = ("mcpctl.io/v1",)
+"""Read as the same."""
+
+
+class ResourceId(NamedTuple):
+    """Which resource: one name is there once in each kind."""
+
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        """As people write it: `agent/deployer`."""
+        return f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What Pallas notes of a resource that it keeps. Times are RFC 3339."""
+
+    uid: str
+    """New at each creation, so that a name used again is another thing."""
+    owner: str
+    """Who applied it first."""
+    version: int
+    """Counts its changes, from 1."""
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One declared thing. Two are equal that say the same, wherever it was read and whenever it was applied."""
+
+    id: ResourceId
+    spec: Mapping[str, Any] = field(repr=False)
+    """What it says, as JSON in its canonical form: short forms, defaults left out. A secret's values are in it."""
+    metadata: Metadata | None = field(default=None, compare=False)
+    """None of one that has only been read."""
+    file: str = field(default="", compare=False, repr=False)
+    """Where it was read, for people."""
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """Line of each field, by its path: `spec.run.port`; of the document by ``."""
+
+    @property
+    def resource_version(self) -> str:
+        """Changes with all that the resource says, also by hand: 16 hexadecimal digits."""
+        kept = self.metadata
+        said = [*self.id, self.spec, None if kept is None else (kept.uid, kept.version)]
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class ResourceSet(Mapping[ResourceId, Resource]):
+    """All resources of a deployment, by kind and name; it does not change."""
+
+    __slots__ = ("_resources",)
+
+    def __init__(self, resources: Iterable[Resource] = ()) -> None:
+        self._resources = {resource.id: resource for resource in resources}
+
+    def __getitem__(self, key: ResourceId) -> Resource:
+        return self._resources[key]
+
+    def __iter__(self) -> Iterator[ResourceId]:
+        return iter(self._resources)
+
+    def __len__(self) -> int:
+        return len(self._resources)
+
+    def of(self, kind: Kind) -> dict[str, Resource]:
+        """Those of one kind, by name."""
+        return {each.id.name: each for each in self._resources.values() if each.id.kind == kind}
+
+    def changed(self, put: Iterable[Resource] = (), gone: Iterable[ResourceId] = ()) -> ResourceSet:
+        """The set with `put` added or in place of what they replace, and without `gone`."""
+        left = {**self._resources, **{resource.id: resource for resource in put}}
+        for each in gone:
+            left.pop(each, None)
+        return ResourceSet(left.values())
