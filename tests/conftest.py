@@ -5,13 +5,21 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import os
+import shutil
 import signal
+import tempfile
 from unittest import mock
 
 import httpx
 import httpx2
 from hypothesis import HealthCheck, settings
+
+# Nobody's state is read or written but the tests' own, whatever they leave out.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="pallas-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # What a shell starts in the background ignores SIGINT, and hands that down to all that it starts itself; programs under
 # test are to be as one that a person starts.

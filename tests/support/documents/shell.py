@@ -78,6 +78,7 @@ class Shell:
             "PATH": ":".join(path),
             "HOME": str(self.home),
             "PALLAS_RUNTIME_DIR": str(self.home / "run"),
+            "PALLAS_STATE_DIR": str(self.home / "state"),
             "PALLAS_LOG_FILE": str(self.home / "pallas.log"),
             "NO_COLOR": "1",
             **self.variables,

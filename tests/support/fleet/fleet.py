@@ -42,11 +42,13 @@ class Fleet:
     def __init__(self, deployment: Deployment, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self.deployment = deployment
         self.runtime = deployment.directory / "run"
+        self.state = deployment.directory / "state"
         self.log_file = deployment.directory / "log" / "pallas.log"
         self._arguments = arguments
         self.environment = {
             **os.environ,
             "PALLAS_RUNTIME_DIR": str(self.runtime),
+            "PALLAS_STATE_DIR": str(self.state),
             "PALLAS_LOG_FILE": str(self.log_file),
             **(env or {}),
         }
