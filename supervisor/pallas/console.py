@@ -82,7 +82,7 @@ def views(manager: AgentManager) -> list[AgentView]:
             AgentView(
                 name=name,
                 state=str(agent.state),
-                url=endpoint(deployment.host, deployment.agents[name].port),
+                url=endpoint(deployment.host, deployment.agents[name].tcp_port),
                 desired=str(agent.desired),
                 health=health,
                 message=message,

@@ -224,7 +224,7 @@ def _listen(
     assignment: Assignment, socket_store: SocketStore, stack: contextlib.AsyncExitStack
 ) -> dict[str, socket.socket]:
     deployment = assignment.configuration.deployment
-    ports = {name: agent.port for name, agent in deployment.agents.items()}
+    ports = {name: agent.tcp_port for name, agent in deployment.agents.items()}
     if assignment.only is None:
         ports = {REGISTRY: deployment.registry_port, **ports}
     listeners = open_listeners(deployment.bind, ports, inherited=socket_store.take)

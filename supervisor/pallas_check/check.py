@@ -109,7 +109,7 @@ async def check(
             directory=directory,
             places=places,
             secrets=KnownSecrets(configured_secrets(directory, together)),
-            ports={agent.port for agent in configuration.deployment.agents.values()},
+            ports={agent.port for agent in configuration.deployment.agents.values() if agent.port},
             hosts=_hosts(configuration),
             is_running=is_running,
             online=mode == "online",

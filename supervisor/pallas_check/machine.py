@@ -45,7 +45,10 @@ def machine_findings(
         if not own:
             findings.append(Finding(problem=_namesake(deployment, status, places), cause="machine"))
     held = set(_ports(status)) if own and status is not None else set[int]()
-    ports = {REGISTRY: deployment.registry_port, **{a.name: a.port for a in deployment.agents.values()}}
+    ports = {
+        REGISTRY: deployment.registry_port,
+        **{a.name: a.port for a in deployment.agents.values() if a.port},
+    }
     for purpose, port in ports.items():
         if port in held or (message := _taken(deployment.bind, purpose, port)) is None:
             continue

@@ -61,7 +61,7 @@ def server_document(
     }
     if agent.icon is not None:
         document["icons"] = [{"src": agent.icon, "sizes": ["any"]}]
-    document["remotes"] = [{"type": "streamable-http", "url": endpoint(deployment.host, agent.port)}]
+    document["remotes"] = [{"type": "streamable-http", "url": endpoint(deployment.host, agent.tcp_port)}]
     if capabilities is not None:
         published: Document = {} if model is None else {"model": model_name(model)}
         published |= {

@@ -51,7 +51,8 @@ class Look(NamedTuple):
 
 
 SHARED_KEYS = tuple(RULES)
-KEYS = tuple(effects(dataclasses.fields(Agent)))
+KEYS = tuple(key for key in effects(dataclasses.fields(Agent)) if key != "definition")
+"""Of an entry."""
 
 
 def read_defaults(fields: Fields) -> AgentSettings:

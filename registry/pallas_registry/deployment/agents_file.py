@@ -179,6 +179,7 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
         path=path.absolute(),
         max_surge=fields.whole_number("max_surge", 1) or 1,
         preload=tuple(preload),
+        defaults=defaults,
         places={
             **{key: Place(line) for key, line in fields.key_lines().items()},
             **{f"preload[{index}]": Place(line) for index, line in enumerate(preload.values())},
@@ -225,7 +226,7 @@ def _check_ports(
     if registry:
         takers[registry] = "the registry's port" + (" by default" if by_default else "")
     for name, agent in agents.items():
-        if agent.port == UNREAD_PORT:
+        if agent.port is None or agent.port == UNREAD_PORT:
             continue
         if taker := takers.get(agent.port):
             sections[name].refuse(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pallas_common.protocol.agent.definition import AgentDefinition
     from pallas_common.protocol.agent.llm import ModelCapabilities
 
 NOTHING = AgentSource("module", "")
@@ -38,7 +39,10 @@ class Agent(AgentSettings):
     module: AgentSource | None = field(default=None, metadata=on_change("respawn"))
     card: AgentSource | None = field(default=None, metadata=on_change("respawn"))
     """The one of the two that the entry has."""
-    port: int = field(metadata=on_change("rebind"))
+    definition: AgentDefinition | None = field(default=None, metadata=on_change("respawn"))
+    """What the agent is made from that is declared as a resource: it has no entry."""
+    port: int | None = field(metadata=on_change("rebind"))
+    """None: it listens on a Unix socket."""
     title: str = field(metadata=on_change("respawn"))
     description: str = field(metadata=on_change("respawn"))
     depends_on: tuple[str, ...] = field(default=(), metadata=on_change("live"))
@@ -57,7 +61,20 @@ class Agent(AgentSettings):
     @property
     def source(self) -> AgentSource:
         """What the agent is made from."""
+        if self.definition is not None:
+            return AgentSource("definition", self.name)
         return self.module or self.card or NOTHING
+
+    @property
+    def tcp_port(self) -> int:
+        """The port of an agent that has one.
+
+        Raises:
+            ValueError: it listens on a Unix socket.
+        """
+        if self.port is None:
+            raise ValueError(f"{self.name} has no port")
+        return self.port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +96,8 @@ class Deployment:
     bind: str = field(metadata=on_change("fixed"))
     """Follows `host` by default."""
     path: Path
+    defaults: AgentSettings = field(default=AgentSettings(), repr=False)
+    """What `defaults:` says, over what is built in."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     """Where the fields are said that the file says."""
 

@@ -56,7 +56,7 @@ class Facts:
     @property
     def ports(self) -> Mapping[str, int]:
         """The agents' ports."""
-        return {name: agent.port for name, agent in self._drift.deployment.agents.items()}
+        return {name: agent.tcp_port for name, agent in self._drift.deployment.agents.items()}
 
     @property
     def processes(self) -> list[WorkerProcess]:

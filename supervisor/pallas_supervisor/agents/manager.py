@@ -144,7 +144,7 @@ class AgentManager:
             history,
             note_health=self.status.note_health,
             health_reported=self.observers.health_reported,
-            address=lambda name: (connectable(drift.deployment.bind), drift.deployment.agents[name].port),
+            address=lambda name: (connectable(drift.deployment.bind), drift.deployment.agents[name].tcp_port),
             secrets=log_router.secrets,
             changed=self.observers.changed,
             take_code=drift.code.take,

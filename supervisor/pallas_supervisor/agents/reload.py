@@ -172,8 +172,8 @@ class Reloading:
         """The listening sockets of agents that are new or move; a port that another one gives up changes hands."""
         old = self._drift.deployment
         rebound = [name for name, change in plan.changed.items() if change.action == "rebind"]
-        given_up = {old.agents[name].port: name for name in (*plan.removed, *rebound)}
-        wanted = {name: new.agents[name].port for name in (*plan.added, *rebound)}
+        given_up = {old.agents[name].tcp_port: name for name in (*plan.removed, *rebound)}
+        wanted = {name: new.agents[name].tcp_port for name in (*plan.added, *rebound)}
         fresh = {name: port for name, port in wanted.items() if port not in given_up}
         opened = open_listeners(new.bind, fresh, patience=0.0)
         try:

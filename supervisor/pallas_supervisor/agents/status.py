@@ -111,8 +111,8 @@ class StatusView:
         deployed = self.deployment.agents[agent.name]
         return agent_status(
             agent,
-            port=deployed.port,
-            url=endpoint(self.deployment.host, deployed.port),
+            port=deployed.tcp_port,
+            url=endpoint(self.deployment.host, deployed.tcp_port),
             depends_on=deployed.depends_on,
             message=message,
             health=health,

@@ -79,7 +79,7 @@ def worker_spec(
         output_schema=agent.output_schema,
         version=deployment.version,
         deployment=deployment.name,
-        port=agent.port,
+        port=agent.tcp_port,
         generation=generation,
         directory=directory,
         listener_outlives=listener_outlives,
@@ -146,7 +146,7 @@ class StartPreparation:
             environ=os.environ,
             directory=self._directory,
             metrics=(str(store.directory), store.slot(name, generation)),
-            listener_outlives=self._outlives(taken.deployment.agents[name].port),
+            listener_outlives=self._outlives(taken.deployment.agents[name].tcp_port),
             key=secrets.token_urlsafe(32),
         )
         # The files may have changed since the last start, and each agent has an environment of its own.

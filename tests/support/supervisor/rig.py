@@ -154,7 +154,7 @@ async def rig(
     taken = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
     world = FakeProcesses()
     listeners = open_listeners(
-        deployment.bind, {name: agent.port for name, agent in deployment.agents.items()}
+        deployment.bind, {name: agent.tcp_port for name, agent in deployment.agents.items()}
     )
     manager = AgentManager(
         Drift(Source(path=deployment.path, directory=directory), taken),

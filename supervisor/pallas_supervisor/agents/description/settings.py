@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ENTRY, SHARED, BUILT_IN = "agents.yaml", "defaults", "built in"
 """What `from` says: the entry itself, `defaults:` of the same file, or neither."""
 
-AGENT_FIELDS = tuple(name for name in effects(dataclasses.fields(Agent)) if name != "env")
+AGENT_FIELDS = tuple(name for name in effects(dataclasses.fields(Agent)) if name not in ("env", "definition"))
 DEPLOYMENT_FIELDS = tuple(effects(dataclasses.fields(Deployment)))
 
 

@@ -169,7 +169,7 @@ def gather(
             AgentFacts(
                 name=name,
                 title=deployed.title,
-                url=endpoint(status.deployment.host, deployed.port),
+                url=endpoint(status.deployment.host, deployed.tcp_port),
                 serves=_serves(deployed, said),
                 model=(said.model if said is not None else None) or "",
                 needs=deployed.depends_on,
