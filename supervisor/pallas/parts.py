@@ -27,9 +27,9 @@ from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.runtime_directory import control_socket, ensure_private
 from pallas_registry.environment.variables import log_file, logs_to_stderr
+from pallas_supervisor.agents.changes.reload import Reloading
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.manager import AgentManager
-from pallas_supervisor.agents.reload import Reloading
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api

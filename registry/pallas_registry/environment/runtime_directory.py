@@ -23,7 +23,6 @@ SOCKET_PATH_BYTES = 107
 
 DIRECTORY_VARIABLE = "PALLAS_RUNTIME_DIR"
 
-_REMEDY = f"set {DIRECTORY_VARIABLE} to a directory of your own"
 _SLUG_LENGTH = 40
 
 
@@ -60,12 +59,15 @@ def control_socket(deployment_name: str, environ: Mapping[str, str]) -> Path:
     return path
 
 
-def ensure_private(directory: Path) -> None:
+def ensure_private(
+    directory: Path, variable: str = DIRECTORY_VARIABLE, what: str = "runtime directory"
+) -> None:
     """Create the directory with mode 0700, and its missing parents, or make sure that it can be trusted.
 
     It must be a directory and no symbolic link, belong to this user, and be writable for no one outside its
     group; the same holds, with root as a possible owner, for a parent that is Pallas' own too. The mode of a
-    directory that exists already is its maker's choice and is left alone.
+    directory that exists already is its maker's choice and is left alone. `variable` names another directory, and
+    `what` says what it is.
 
     Raises:
         ConfigurationError: it cannot be created, or is not to be trusted.
@@ -75,11 +77,11 @@ def ensure_private(directory: Path) -> None:
         for path in reversed(missing):
             path.mkdir(mode=0o700, exist_ok=True)
         if directory.parent.name in {"pallas", f"pallas-{os.getuid()}"}:
-            _check(directory.parent, {os.getuid(), 0})
-        _check(directory, {os.getuid()})
+            _check(directory.parent, {os.getuid(), 0}, variable)
+        _check(directory, {os.getuid()}, variable)
     except OSError as error:
-        message = f"cannot be made the runtime directory: {error.strerror}"
-        raise _refused(Path(error.filename or directory), message, _REMEDY) from None
+        message = f"cannot be made the {what}: {error.strerror}"
+        raise _refused(Path(error.filename or directory), message, _remedy(variable)) from None
 
 
 def is_own(directory: Path) -> bool:
@@ -103,19 +105,23 @@ def path_name(name: str) -> str:
 def _check_shared(directory: Path) -> None:
     """Where every user may make a folder, such as /tmp, one may have made that of another, with a false socket."""
     if directory.name == f"pallas-{os.getuid()}" and os.path.lexists(directory):
-        _check(directory, {os.getuid(), 0})
+        _check(directory, {os.getuid(), 0}, DIRECTORY_VARIABLE)
 
 
-def _check(path: Path, owners: set[int]) -> None:
-    status = path.lstat()
+def _check(path: Path, owners: set[int], variable: str) -> None:
+    status, remedy = path.lstat(), _remedy(variable)
     if stat.S_ISLNK(status.st_mode):
-        raise _refused(path, "is a symbolic link", f"remove it, or {_REMEDY}")
+        raise _refused(path, "is a symbolic link", f"remove it, or {remedy}")
     if not stat.S_ISDIR(status.st_mode):
-        raise _refused(path, "is not a directory", f"remove it, or {_REMEDY}")
+        raise _refused(path, "is not a directory", f"remove it, or {remedy}")
     if status.st_uid not in owners:
-        raise _refused(path, f"belongs to another user (uid {status.st_uid})", _REMEDY)
+        raise _refused(path, f"belongs to another user (uid {status.st_uid})", remedy)
     if status.st_mode & stat.S_IWOTH:
-        raise _refused(path, "is writable for every user", f"run `chmod o-w {path}`, or {_REMEDY}")
+        raise _refused(path, "is writable for every user", f"run `chmod o-w {path}`, or {remedy}")
+
+
+def _remedy(variable: str) -> str:
+    return f"set {variable} to a directory of your own"
 
 
 def _refused(path: Path, message: str, remedy: str) -> ConfigurationError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.problems import ConfigurationError, Problem, collect, quoted
 from pallas_registry.environment.runtime_directory import control_socket
+from pallas_registry.environment.state_directory import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,7 @@ def check_variables(environ: Mapping[str, str], deployment: str) -> None:
     for read in (log_file, logs_to_stderr, control_group):
         collect(lambda read=read: read(environ), problems)  # type: ignore[misc]  # mypy infers no type of a default
     collect(lambda: control_socket(deployment, environ), problems)
+    collect(lambda: state_directory(deployment, environ), problems)
     if problems:
         raise ConfigurationError(problems)
 

@@ -1,6 +1,6 @@
 """With which configuration each worker was started, and what the files say differently by now.
 
-Knows the files through `source` and `fingerprints`; what a reload makes of it is in `plan` and `agents.reload`.
+Knows the files through `source` and `fingerprints`; what a reload makes of it is in `plan` and `agents.changes.reload`.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ FIXED_VARIABLES = (
     "PALLAS_LOG_FILE",
     "PALLAS_LOG_STDERR",
     "PALLAS_RUNTIME_DIR",
+    "PALLAS_STATE_DIR",
 )
 """Variables that the supervisor reads at its start only; where `.env` holds them, they are fixed as well."""
 

@@ -86,10 +86,11 @@ ROOMS = {
         "events health lifecycle logs monitors processes processes.linux processes.pipes reload sockets "
         "telemetry"
     ),
+    "pallas_supervisor.agents.changes": "agents lifecycle reload sockets",
     "pallas_supervisor.agents.description": "agents health lifecycle logs reload",
     "pallas_supervisor.http.page.data": "agents health lifecycle telemetry",
     "pallas_supervisor.http.control": (
-        "agents agents.description events http.page.data logs reload sockets telemetry"
+        "agents agents.changes agents.description events http.page.data logs reload sockets telemetry"
     ),
     "pallas_supervisor.http.page.view": "http.page.data lifecycle",
     "pallas_supervisor.http.page": "http.page.data http.page.view",

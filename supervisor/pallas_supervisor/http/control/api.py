@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from pallas_supervisor.agents.changes.reload import Reloading
     from pallas_supervisor.agents.description.agent import Descriptions
-    from pallas_supervisor.agents.reload import Reloading
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.events.log import EventLog
