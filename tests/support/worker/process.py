@@ -97,7 +97,7 @@ def run_worker(
     ready: bool = True,
     environment: dict[str, str] | None = None,
     listener: socket.socket | None = None,
-    start: Callable[[Descriptors, Mapping[str, str]], Child] = forked,
+    make: Callable[[Descriptors, Mapping[str, str]], Child] = forked,
     **changes: Any,
 ) -> Iterator[RunningWorker]:
     """Run a worker for `agent` of `module`, or of `card`, in `directory` until the block ends; wait until it is ready.
@@ -142,7 +142,7 @@ def run_worker(
         memory = os.memfd_create("worker-spec")
         os.write(memory, spec.to_json())
         theirs = Descriptors(memory, listener.fileno(), lifeline, to_reports, to_records, 2)
-        worker = RunningWorker(start(theirs, spec.environment), listener)
+        worker = RunningWorker(make(theirs, spec.environment), listener)
         for descriptor in (memory, lifeline, to_reports, to_records):
             os.close(descriptor)
         sources: list[tuple[int, Callable[[bytes], None]]] = [

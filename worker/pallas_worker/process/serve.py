@@ -12,6 +12,7 @@ Knows the order of things; must not know the process: its signals, descriptors, 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.http.connections import Connections
@@ -19,11 +20,12 @@ from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.agent.output_schema.errors import SchemaError
-from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
+from pallas_common.protocol.reports import Heartbeat, IdleReport, ReadyReport, StageReport
 from pallas_worker.agent.models.capabilities import overlaid_keys, published_capabilities
 from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.calls.admission import Admission
 from pallas_worker.calls.call import Calls
+from pallas_worker.calls.idleness import Idleness
 from pallas_worker.health.report import Health
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import self_check
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import Report
     from pallas_common.protocol.spec import WorkerSpec
     from pallas_worker.agent.runtime import AgentRuntime
+    from pallas_worker.calls.admission import ObserveCalls
     from pallas_worker.process.preparation import Trial
 
 OTHER_CONNECTIONS = 1024
@@ -109,11 +112,8 @@ async def _serve(
         slow_after=spec.slow_after,
     )
     runtime.reachability.listener = health.attachment
-    admission = Admission(
-        spec.max_concurrency,
-        spec.max_queue,
-        lambda running, waiting: metrics.set_calls(spec.agent, running, waiting),
-    )
+    idleness = Idleness(spec.idle_timeout, lambda: report(IdleReport()), _later_in_no_call())
+    admission = Admission(spec.max_concurrency, spec.max_queue, _observing(spec.agent, idleness))
     output = _output_schema(spec)
     calls = Calls(
         spec.agent,
@@ -149,6 +149,8 @@ async def _serve(
                         left_out=left_out,
                     )
                 )
+                if spec.start == "on-demand":
+                    idleness.begin()
                 # Only now: readiness does not wait for what is done ahead of calls, or beside them.
                 warming = asyncio.create_task(runtime.keep_warm(calls.observe))
                 background += [
@@ -166,9 +168,26 @@ async def _serve(
         if complaint is not None:  # raised out here, because the session manager would wrap it
             raise AgentError(complaint, permanent=False)
     finally:
+        idleness.end()
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+
+
+def _observing(agent: str, idleness: Idleness) -> ObserveCalls:
+    """Who is told how many calls run and wait."""
+
+    def observe(running: int, waiting: int) -> None:
+        metrics.set_calls(agent, running, waiting)
+        idleness.observe(running, waiting)
+
+    return observe
+
+
+def _later_in_no_call() -> Callable[[float, Callable[[], None]], asyncio.TimerHandle]:
+    """The loop's way to call something later, in the context of now and not in that of the call that asks for it."""
+    loop, outside = asyncio.get_running_loop(), contextvars.copy_context()
+    return lambda seconds, act: loop.call_later(seconds, act, context=outside)
 
 
 def _connections(spec: WorkerSpec) -> Connections:

@@ -269,7 +269,7 @@ def test_arguments_of_the_process_are_not_the_agents(
     tmp_path: Path, start: Callable[[Descriptors, Mapping[str, str]], Child]
 ) -> None:
     source = "import sys\nassert len(sys.argv) == 1, sys.argv\n" + AGENT.format("")
-    with run_worker(project(tmp_path, agents=source), start=start) as worker:
+    with run_worker(project(tmp_path, agents=source), make=start) as worker:
         assert text(call(worker.url, "auto", "demo", message="x")) == "x"
 
 
@@ -285,7 +285,7 @@ def test_time_zone_and_temporary_files_are_those_of_the_workers_environment(
         "assert time.tzname[0] == 'JST', time.tzname\n"
         "assert datetime.datetime.fromtimestamp(0).hour == 9\n"
     )
-    with run_worker(project(tmp_path, agents=source), start=start, environment=environment) as worker:
+    with run_worker(project(tmp_path, agents=source), make=start, environment=environment) as worker:
         assert not worker.ended
 
 
@@ -323,5 +323,5 @@ def test_collections_look_at_nothing_that_was_there_at_readiness(tmp_path: Path)
         "@fast.custom(Counting, name='demo')\n"
         "async def demo(): ...\n"
     )
-    with run_worker(project(tmp_path, agents=source), start=executed) as worker:
+    with run_worker(project(tmp_path, agents=source), make=executed) as worker:
         assert int(text(call(worker.url, "auto", "demo", message="how many?"))) > 100_000
