@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from fakes.llm_stub import Turn, run_llm_stub
-from pallas_common.protocol.reports import IdleReport
+from pallas_common.protocol.reports import Heartbeat, IdleReport
 from support.worker.conversation.llm import config
 from support.worker.process import RunningWorker, run_worker
-from support.worker.project import call, project
+from support.worker.project import call, project, text
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from fakes.llm_stub import Asked
+
+BEAT = Heartbeat(interval=0.1)
 
 
 def idle(worker: RunningWorker) -> int:
@@ -31,21 +37,43 @@ def test_an_agent_on_demand_says_again_and_again_that_nobody_calls_whoever_looks
             worker.wait_until(lambda it, seen=seen: idle(it) >= seen)
 
 
-def test_a_call_that_runs_is_none_of_it_until_its_stream_has_ended(tmp_path: Path) -> None:
-    with run_llm_stub() as stub:
+def test_a_call_that_runs_is_none_of_it_on_either_surface(tmp_path: Path) -> None:
+    answered = threading.Event()
+
+    def answer(_: Asked) -> Turn:
+        answered.wait(60)
+        return Turn(text="done")
+
+    def stream() -> str:
+        body = {"model": "demo", "messages": [{"role": "user", "content": "x"}], "stream": True}
+        return httpx.post(f"{worker.origin}/v1/chat/completions", json=body, timeout=60).text
+
+    def send() -> str:
+        return text(call(worker.url, "auto", "demo", message="x"))
+
+    with run_llm_stub(answer=answer) as stub, ThreadPoolExecutor() as threads:
         folder = project(tmp_path, config=config(stub))
-        with run_worker(folder, start="on-demand", idle_timeout=0.3) as worker:
-            worker.wait_until(lambda it: idle(it) >= 1)
-            stub.script(Turn(text="one two three four five six seven eight", delay=0.2))
-            body = {"model": "demo", "messages": [{"role": "user", "content": "x"}], "stream": True}
-            url = f"{worker.origin}/v1/chat/completions"
-            with httpx.stream("POST", url, json=body, timeout=60) as answer:
-                chunks = answer.iter_lines()
-                next(chunks)
-                before = idle(worker)
-                assert "eight" in "".join(chunks)
-                assert idle(worker) == before
-            worker.wait_until(lambda it: idle(it) > before)
+        changes: dict[str, Any] = {"start": "on-demand", "idle_timeout": 0.3, "liveness_interval": 0.1}
+        with run_worker(folder, **changes) as worker:
+            for number, ask in enumerate((stream, send), start=1):
+                seen = idle(worker)
+                worker.wait_until(lambda it, seen=seen: idle(it) > seen)
+                answered.clear()
+                asking = threads.submit(ask)
+                stub.loopback.wait_for(lambda _, number=number: len(stub.asked) == number)
+                begun = _after_beats(worker, 1)  # what was reported before the call is in
+                ended = _after_beats(worker, 8)
+                reports = worker.reports[begun:ended]
+                answered.set()
+                assert "done" in asking.result()
+                assert IdleReport() not in reports
+
+
+def _after_beats(worker: RunningWorker, beats: int) -> int:
+    """How many reports there are after so many further heartbeats."""
+    now = worker.reports.count(BEAT)
+    worker.wait_until(lambda it: it.reports.count(BEAT) >= now + beats)
+    return len(worker.reports)
 
 
 def test_an_agent_that_is_always_there_says_nothing_of_it(tmp_path: Path) -> None:
