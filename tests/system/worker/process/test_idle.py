@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -17,7 +18,7 @@ from support.worker.project import call, project, text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fakes.llm_stub import Asked
+    from fakes.llm_stub import Asked, LlmStub
 
 BEAT = Heartbeat(interval=0.1)
 
@@ -30,11 +31,11 @@ def test_an_agent_on_demand_says_again_and_again_that_nobody_calls_whoever_looks
     tmp_path: Path,
 ) -> None:
     with run_worker(project(tmp_path), start="on-demand", idle_timeout=0.2) as worker:
-        for seen in range(1, 4):
+        for seen in range(3):
             for path in ("/livez", "/metrics", "/v1/models"):
                 httpx.get(f"{worker.origin}{path}")
             call(worker.url, "auto", "get_health")
-            worker.wait_until(lambda it, seen=seen: idle(it) >= seen)
+            worker.wait_until(partial(_is_idler, seen))
 
 
 def test_a_call_that_runs_is_none_of_it_on_either_surface(tmp_path: Path) -> None:
@@ -57,16 +58,24 @@ def test_a_call_that_runs_is_none_of_it_on_either_surface(tmp_path: Path) -> Non
         with run_worker(folder, **changes) as worker:
             for number, ask in enumerate((stream, send), start=1):
                 seen = idle(worker)
-                worker.wait_until(lambda it, seen=seen: idle(it) > seen)
+                worker.wait_until(partial(_is_idler, seen))
                 answered.clear()
                 asking = threads.submit(ask)
-                stub.loopback.wait_for(lambda _, number=number: len(stub.asked) == number)
+                stub.loopback.wait_for(partial(_has_been_asked, stub, number))
                 begun = _after_beats(worker, 1)  # what was reported before the call is in
                 ended = _after_beats(worker, 8)
                 reports = worker.reports[begun:ended]
                 answered.set()
                 assert "done" in asking.result()
                 assert IdleReport() not in reports
+
+
+def _is_idler(seen: int, worker: RunningWorker) -> bool:
+    return idle(worker) > seen
+
+
+def _has_been_asked(stub: LlmStub, times: int, _: object) -> bool:
+    return len(stub.asked) == times
 
 
 def _after_beats(worker: RunningWorker, beats: int) -> int:
