@@ -110,6 +110,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+_KINDS = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number with a fraction",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def kind_of(value: object) -> str:
+    """What JSON calls the value's type, with its article, for a complaint."""
+    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
+
+
 def quoted(text: str, limit: int = 60) -> str:
     """The text in quotes, on one line and shortened to about `limit` characters, for a message."""
     return repr(shortened(text, limit))

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pallas_worker.agent.parameters.fates import FAMILIES, NAMES
-from pallas_worker.interface.parameters import (
+from pallas_common.protocol.agent.parameters import (
     EFFORTS,
     LONGEST_STOP,
     MAX_BIASES,
@@ -16,6 +15,7 @@ from pallas_worker.interface.parameters import (
     REFUSED_IN_EXTRA,
     TIERS,
 )
+from pallas_worker.agent.parameters.fates import FAMILIES, NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

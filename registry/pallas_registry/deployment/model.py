@@ -96,7 +96,7 @@ class Deployment:
     bind: str = field(metadata=on_change("fixed"))
     """Follows `host` by default."""
     path: Path
-    defaults: AgentSettings = field(default=AgentSettings(), repr=False)
+    defaults: AgentSettings = field(default=AgentSettings(), compare=False, repr=False)
     """What `defaults:` says, over what is built in."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     """Where the fields are said that the file says."""

@@ -42,13 +42,13 @@ MAY_IMPORT = {
 """Package → what it may import of ours beside itself."""
 
 ROOMS = {
-    "pallas_common.protocol.agent": "",
     "pallas_common.secrets": "",
     "pallas_common": "secrets",
     "pallas_common.logs": ". secrets",
-    "pallas_common.protocol": ". protocol.agent",
+    "pallas_common.protocol.agent": ".",
     "pallas_common.protocol.agent.output_schema": ".",
     "pallas_common.http": ". logs",
+    "pallas_common.protocol": ". protocol.agent",
     "pallas_common.tracing": "logs secrets",
     "pallas_common.metrics": ". http logs protocol",
     "pallas_registry.reading": "",

@@ -34,21 +34,6 @@ def refuse(where: str, complaint: str) -> NoReturn:
     raise ArgumentError(f"{where}: {complaint}", where)
 
 
-def kind_of(value: object) -> str:
-    """What JSON calls the value's type, with its article, for a complaint."""
-    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
-
-
-_KINDS = {
-    bool: "a boolean",
-    int: "a number",
-    float: "a number with a fraction",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-}
-
-
 class ForbiddenError(ArgumentError):
     """The caller has no right to what the argument asks for."""
 

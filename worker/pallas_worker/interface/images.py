@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pallas_common.problems import kind_of
 from pallas_common.protocol.agent.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES, image_type
-from pallas_worker.interface.errors import ArgumentError, kind_of
+from pallas_worker.interface.errors import ArgumentError
 
 
 @dataclass(frozen=True, slots=True)

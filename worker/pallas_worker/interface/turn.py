@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from mcp_types import ContentBlock
 
     from pallas_common.protocol.agent.output_schema.schema import OutputSchema, Structured
+    from pallas_common.protocol.agent.parameters import Parameters
     from pallas_worker.interface.history import Row
     from pallas_worker.interface.images import Image
-    from pallas_worker.interface.parameters import Parameters
 
 type TokenKind = Literal["input", "output", "cache_read", "cache_write", "cache_hit", "reasoning"]
 

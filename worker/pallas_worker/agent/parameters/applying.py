@@ -13,17 +13,17 @@ from fast_agent.llm.reasoning_effort import available_reasoning_values, parse_re
 from fast_agent.types import RequestParams
 
 from pallas_common.problems import quoted
+from pallas_common.protocol.agent.parameters import Function
 from pallas_worker.agent.parameters.fates import FAMILIES, family_of
 from pallas_worker.agent.parameters.tool_rules import ToolRules, obey
 from pallas_worker.fastagent.application import limit_beside_thinking, thinks
 from pallas_worker.interface.errors import ArgumentError
-from pallas_worker.interface.parameters import Function
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from pallas_common.protocol.agent.parameters import Parameters
     from pallas_worker.agent.parameters.fates import Family
-    from pallas_worker.interface.parameters import Parameters
 
 _FIELDS = {"stop": "stop_sequences"}
 """Fields of fast-agent's request parameters that have another name."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.protocol.agent.parameters import Function
 from pallas_worker.agent.models.agent_kinds import answering
 from pallas_worker.agent.parameters.applying import apply_parameters
 from pallas_worker.agent.parameters.fates import HINTS
 from pallas_worker.interface.errors import ArgumentError
-from pallas_worker.interface.parameters import Function
 
 if TYPE_CHECKING:
-    from pallas_worker.interface.parameters import Parameters
+    from pallas_common.protocol.agent.parameters import Parameters
     from pallas_worker.interface.turn import TurnRequest
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pallas_worker.interface.parameters import Function
+from pallas_common.protocol.agent.parameters import Function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ import re
 from copy import replace
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from pallas_common.problems import quoted
+from pallas_common.problems import kind_of, quoted
 from pallas_worker.interface.chat.fields import json_object, only
-from pallas_worker.interface.errors import ArgumentError, kind_of, refuse
+from pallas_worker.interface.errors import ArgumentError, refuse
 from pallas_worker.interface.history import History, LeftOut, parse_content, parse_rows
 from pallas_worker.interface.pairing import ends_with_results, paired, pending_calls
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pallas_common.problems import did_you_mean, quoted, shortened
-from pallas_worker.interface.errors import ArgumentError, kind_of, refuse
+from pallas_common.problems import did_you_mean, kind_of, quoted, shortened
+from pallas_worker.interface.errors import ArgumentError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

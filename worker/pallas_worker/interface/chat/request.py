@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.problems import quoted
+from pallas_common.problems import kind_of, quoted
+from pallas_common.protocol.agent.parameters import PARAMETERS
 from pallas_worker.interface.chat.conversation import conversation_of
 from pallas_worker.interface.chat.fields import mapping, only, optional_text, patterns, text, truth
 from pallas_worker.interface.chat.response_format import response_format
-from pallas_worker.interface.errors import ForbiddenError, kind_of, refuse
-from pallas_worker.interface.parameters import PARAMETERS, parse_parameters
+from pallas_worker.interface.errors import ForbiddenError, refuse
+from pallas_worker.interface.parameters import parse_parameters
 from pallas_worker.interface.turn import TurnRequest
 
 if TYPE_CHECKING:

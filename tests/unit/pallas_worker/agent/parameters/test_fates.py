@@ -6,8 +6,8 @@ import pytest
 from fast_agent.llm.provider_types import Provider
 from fast_agent.types import RequestParams
 
+from pallas_common.protocol.agent.parameters import PARAMETERS
 from pallas_worker.agent.parameters.fates import FAMILIES, HINTS, NAMES, family_of
-from pallas_worker.interface.parameters import PARAMETERS
 
 
 def test_every_parameter_has_a_row() -> None:
