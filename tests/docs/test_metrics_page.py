@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pallas_supervisor.telemetry.exporter import RESTART_REASONS, Metrics
+from pallas_supervisor.telemetry.agent_lines import RESTART_REASONS
+from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.process_metrics import WorkerProcess
 from pallas_supervisor.telemetry.store import MetricsStore
 from support.data.metrics_page import PAGE, ROWS
@@ -34,7 +35,7 @@ def supervisor(directory: Path) -> str:
     facts.add("research")
     facts.processes = [WorkerProcess("research", os.getpid(), 1.0)]
     metrics = Metrics(facts, store.families)
-    metrics.observe_start("research", 1.0)
+    metrics.agents.observe_start("research", 1.0)
     return metrics.render("")[0].decode()
 
 

@@ -18,9 +18,9 @@ HEALTH_HELP = "Health of the agent: 1 ok, 0.5 degraded, 0 error."
 HEALTH_VALUES: Mapping[Status, float] = {"ok": 1.0, "degraded": 0.5, "error": 0.0}
 
 
-def agent_families(agent: str, port: int, status: Status) -> list[Family]:
-    """Both, of one agent."""
-    info = f"{sample_prefix(INFO, [('agent', agent), ('port', str(port))])}{number(1.0)}\n"
+def agent_families(agent: str, port: int | None, status: Status) -> list[Family]:
+    """Both, of one agent; where it has no port, the label is empty."""
+    info = f"{sample_prefix(INFO, [('agent', agent), ('port', '' if port is None else str(port))])}{number(1.0)}\n"
     health = f"{sample_prefix(HEALTH, [('agent', agent)])}{number(HEALTH_VALUES[status])}\n"
     return [
         Family(INFO, "gauge", INFO_HELP, encoded(info)),

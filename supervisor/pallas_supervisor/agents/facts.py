@@ -54,9 +54,9 @@ class Facts:
         return self._engine.agents
 
     @property
-    def ports(self) -> Mapping[str, int]:
-        """The agents' ports."""
-        return {name: agent.tcp_port for name, agent in self._drift.deployment.agents.items()}
+    def ports(self) -> Mapping[str, int | None]:
+        """The agents' ports; None for one without."""
+        return {name: agent.port for name, agent in self._drift.deployment.agents.items()}
 
     @property
     def processes(self) -> list[WorkerProcess]:

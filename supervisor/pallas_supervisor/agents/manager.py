@@ -165,9 +165,9 @@ class AgentManager:
             events.transition,
             lambda _change: observers.changed(),
         )
-        observers.restart_counted.add(self.metrics.count_restart, events.restart_counted)
+        observers.restart_counted.add(self.metrics.agents.count_restart, events.restart_counted)
         observers.health_reported.add(events.health_reported)
-        observers.start_observed.add(self.metrics.observe_start)
+        observers.start_observed.add(self.metrics.agents.observe_start)
         observers.ended.add(self.exits.note)
         observers.process_gone.add(
             self.monitors.process_gone,

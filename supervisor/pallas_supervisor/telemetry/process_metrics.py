@@ -110,10 +110,16 @@ class WorkerProcessCollector(Collector):
 
     Args:
         workers: all of them.
+        is_idle: whether an agent is idle: nothing is said of it until it has a process again.
     """
 
-    def __init__(self, workers: Callable[[], Iterable[WorkerProcess]]) -> None:
+    def __init__(
+        self,
+        workers: Callable[[], Iterable[WorkerProcess]],
+        is_idle: Callable[[str], bool] = lambda _name: False,
+    ) -> None:
         self._workers = workers
+        self._is_idle = is_idle
         self._processes = Processes()
         self._spent: dict[str, _Spent] = {}
 
@@ -144,7 +150,8 @@ class WorkerProcessCollector(Collector):
                 memory.add_metric([name], use.memory)
                 fds.add_metric([name], use.descriptors)
                 start.add_metric([name], use.started)
-            cpu.add_metric([name], use.cpu)
+            if use.memory or not self._is_idle(name):
+                cpu.add_metric([name], use.cpu)
         yield from families
 
     def look(self) -> dict[str, ProcessUse]:

@@ -17,7 +17,7 @@ class Facts:
     """The facts themselves; `add` knows of one more agent."""
 
     agents: dict[str, Agent] = field(default_factory=dict)
-    ports: dict[str, int] = field(default_factory=dict)
+    ports: dict[str, int | None] = field(default_factory=dict)
     processes: list[WorkerProcess] = field(default_factory=list)
     zygote_pid: int | None = None
     health: dict[str, Status] = field(default_factory=dict)

@@ -51,8 +51,8 @@ def test_both_formats_say_the_same() -> None:
     metrics = Metrics(
         facts, lambda: [Family("pallas_llm_turns", "counter", 'With a "quote" and a \\.', lines)]
     )
-    metrics.count_restart("research", "crash")
-    metrics.observe_start("research", 0.3)
+    metrics.agents.count_restart("research", "crash")
+    metrics.agents.observe_start("research", 0.3)
     text, openmetrics = samples(metrics), samples(metrics, "application/openmetrics-text; version=1.0.0")
     assert text.keys() == openmetrics.keys()
     assert text["pallas_llm_turns_total agent=research model=gpt-5"] == 3
@@ -66,9 +66,11 @@ def test_both_formats_say_the_same() -> None:
 COUNT_AGAIN = """
 from pallas_supervisor.telemetry.exporter import Metrics
 from support.supervisor.facts import Facts
-metrics = Metrics(Facts(), list)
+facts = Facts()
+facts.add("research")
+metrics = Metrics(facts, list)
 for _ in range(2):
-    metrics.count_restart("research", "crash")
+    metrics.agents.count_restart("research", "crash")
     print(metrics.render("")[0].decode().partition('agent="research",reason="crash"} ')[2].split()[0])
     metrics.forget("research")
 """
@@ -93,8 +95,8 @@ def test_what_has_changed_since_the_last_scrape_is_in_the_next_one() -> None:
     metrics = Metrics(facts, list)
     starts = "pallas_worker_start_seconds_bucket agent=research le="
     for number, seconds in enumerate((0.05, 0.3, 61.0), start=1):
-        metrics.count_restart("research", "crash")
-        metrics.observe_start("research", seconds)
+        metrics.agents.count_restart("research", "crash")
+        metrics.agents.observe_start("research", seconds)
         found = samples(metrics)
         assert found["pallas_worker_restarts_total agent=research reason=crash"] == number
         assert found["pallas_worker_start_seconds_count agent=research"] == found[f"{starts}+Inf"] == number
@@ -104,6 +106,26 @@ def test_what_has_changed_since_the_last_scrape_is_in_the_next_one() -> None:
     found = samples(metrics)
     assert found["pallas_worker_state agent=research state=ready"] == 0
     assert found["pallas_worker_state agent=research state=backoff"] == 1
+
+
+def test_one_that_is_added_again_begins_anew() -> None:
+    facts = Facts()
+    facts.add("research")
+    metrics = Metrics(facts, list)
+    metrics.agents.count_restart("research", "oom")
+    assert samples(metrics)["pallas_worker_restarts_total agent=research reason=oom"] == 1
+    metrics.forget("research")
+    metrics.agents.count_restart("research", "crash")
+    found = samples(metrics)
+    assert found["pallas_worker_restarts_total agent=research reason=crash"] == 1
+    assert "pallas_worker_restarts_total agent=research reason=oom" not in found
+
+
+def test_an_agent_without_a_port_has_an_empty_one() -> None:
+    facts = Facts()
+    facts.add("research")
+    facts.ports["research"] = None
+    assert samples(Metrics(facts, list))["pallas_agent_info agent=research port="] == 1
 
 
 def test_a_workers_metric_of_a_name_that_is_taken_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -120,8 +142,8 @@ def test_nothing_of_a_removed_agent_is_left() -> None:
     facts.processes = [worker(os.getpid())]
     metrics = Metrics(facts, list)
     for name in ("research", "jarvis"):
-        metrics.count_restart(name, "crash")
-        metrics.observe_start(name, 1)
+        metrics.agents.count_restart(name, "crash")
+        metrics.agents.observe_start(name, 1)
     assert any("research" in name for name in samples(metrics))
     del facts.agents["research"], facts.ports["research"], facts.call_bounds["research"]
     facts.processes = []
