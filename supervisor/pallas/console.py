@@ -82,7 +82,7 @@ def views(manager: AgentManager) -> list[AgentView]:
             AgentView(
                 name=name,
                 state=str(agent.state),
-                url=endpoint(deployment.host, deployment.agents[name].tcp_port),
+                url=endpoint(deployment.host, deployment.agents[name].port) or "",
                 desired=str(agent.desired),
                 health=health,
                 message=message,

@@ -18,7 +18,6 @@ from pallas_common.problems import counted
 from pallas_supervisor.logs.loop_errors import LoopErrors
 from pallas_supervisor.processes.keeper.predecessor import forget
 from pallas_supervisor.processes.linux.process_tree import become_subreaper
-from pallas_supervisor.sockets.listeners import close_listeners
 from pallas_supervisor.sockets.systemd import Notifier
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class _Supervisor:
         await manager.intake.finish()
         if self._assignment.keeper is not None:
             self._assignment.keeper.end()
-        close_listeners(manager.responders.listeners.values())
+        manager.sockets.close(manager.responders.listeners)
         forget(taken.socket_path.parent)
         _log.info("stopped")
 

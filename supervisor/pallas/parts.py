@@ -46,9 +46,10 @@ from pallas_supervisor.processes.linux.cgroups import Groups, delegated_groups
 from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS
 from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.source import Source
+from pallas_supervisor.sockets.agent_sockets import AgentSockets
 from pallas_supervisor.sockets.instance_lock import keep_cleaners_off, lock_instance
-from pallas_supervisor.sockets.listeners import BACKLOG, close_listeners, open_listeners
 from pallas_supervisor.sockets.socket_store import SocketStore
+from pallas_supervisor.sockets.unix_sockets import BACKLOG
 from pallas_supervisor.telemetry.start_traces import StartTraces, open_tracing
 from pallas_supervisor.telemetry.store import MetricsStore
 
@@ -100,7 +101,8 @@ async def take_parts(
     stack.callback(os.close, keep_cleaners_off(directory))
     left_behind = end_predecessor(directory)
     socket_store = SocketStore(notifier, assignment.inheritance)
-    listeners = _listen(assignment, socket_store, stack)
+    sockets = AgentSockets(deployment.bind, directory, socket_store)
+    listeners = _listen(assignment, sockets, socket_store, stack)
     log_router = _open_log(assignment, stack)
     tracing = open_tracing(os.environ, deployment.name, log_router.secrets)
     if tracing is not None:
@@ -109,6 +111,8 @@ async def take_parts(
     open_console(assignment)
     for warning in (*assignment.configuration.warnings, *left_behind):
         _log.warning(str(warning))
+    for name, why in sockets.refused.items():
+        _log.error(f"{name} cannot be reached: {why}", agent=name)
     socket_store.drop_unclaimed()
     await socket_store.open()
     socket_store.keep(listeners.values())
@@ -121,11 +125,11 @@ async def take_parts(
             assignment.configuration,
         ),
         listeners=listeners,
+        sockets=sockets,
         store=MetricsStore(metrics),
         log_router=log_router,
         zygote=assignment.zygote,
         directory=str(assignment.directory),
-        outlives=socket_store.holds,
         traces=traces,
         groups=_groups(assignment, stack),
         parent=assignment.keeper or THIS_PROCESS,
@@ -143,7 +147,9 @@ async def take_parts(
                 public = () if public_listener is None else (public_listener,)
                 socket_store.keep((*public, *listeners.values()))
 
-    reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.observers, announced)
+    reloading = Reloading(
+        manager.engine, manager.drift, manager.responders, sockets, manager.observers, announced
+    )
     manager.observers.changed.add(lambda: notifier.status(manager.status.summary()))
     feed = Feed(
         manager.status,
@@ -221,14 +227,18 @@ def _control_listener(path: Path) -> socket.socket:
 
 
 def _listen(
-    assignment: Assignment, socket_store: SocketStore, stack: contextlib.AsyncExitStack
+    assignment: Assignment,
+    sockets: AgentSockets,
+    socket_store: SocketStore,
+    stack: contextlib.AsyncExitStack,
 ) -> dict[str, socket.socket]:
     deployment = assignment.configuration.deployment
-    ports = {name: agent.tcp_port for name, agent in deployment.agents.items()}
+    ports = {name: agent.port for name, agent in deployment.agents.items()}
     if assignment.only is None:
         ports = {REGISTRY: deployment.registry_port, **ports}
-    listeners = open_listeners(deployment.bind, ports, inherited=socket_store.take)
-    stack.callback(close_listeners, list(listeners.values()))
+    listeners = sockets.open(ports)
+    stack.callback(sockets.close, dict(listeners))
+    sockets.remove_leftovers(ports)
     return listeners
 
 

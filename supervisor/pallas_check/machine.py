@@ -45,10 +45,7 @@ def machine_findings(
         if not own:
             findings.append(Finding(problem=_namesake(deployment, status, places), cause="machine"))
     held = set(_ports(status)) if own and status is not None else set[int]()
-    ports = {
-        REGISTRY: deployment.registry_port,
-        **{a.name: a.port for a in deployment.agents.values() if a.port},
-    }
+    ports = {REGISTRY: deployment.registry_port, **_agent_ports(deployment)}
     for purpose, port in ports.items():
         if port in held or (message := _taken(deployment.bind, purpose, port)) is None:
             continue
@@ -60,6 +57,10 @@ def machine_findings(
             problem = places.of_agent(purpose, ("port",), what or remedy, remedy if what else "")
             findings.append(Finding(problem=problem, cause="machine", agent=purpose))
     return findings, own
+
+
+def _agent_ports(deployment: Deployment) -> dict[str, int]:
+    return {name: agent.port for name, agent in deployment.agents.items() if agent.port is not None}
 
 
 def _taken(bind: str, purpose: str, port: int) -> str | None:

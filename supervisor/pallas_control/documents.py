@@ -15,8 +15,11 @@ class AgentStatus(TypedDict):
     state: str
     desired: Literal["up", "down"]
     pid: int | None
-    port: int
-    url: NotRequired[str]
+    port: int | None
+    url: NotRequired[str | None]
+    """Where clients reach it; None without a port."""
+    socket: NotRequired[str | None]
+    """Path of the unix socket that it listens on; None with a port."""
     restarts: int
     failures: int
     max_failures: int

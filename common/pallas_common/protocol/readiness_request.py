@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 
 
-def readiness_request(host: str, port: int, client: str) -> bytes:
+def readiness_request(host: str, port: int | None, client: str) -> bytes:
     """An MCP `initialize`, whole, after whose answer the connection is closed.
 
     Args:
         host: for the Host header, an IPv6 address in brackets.
+        port: for the same; None on a unix socket.
         client: what asks, as `clientInfo` has it.
     """
     body = json.dumps(
@@ -27,9 +28,10 @@ def readiness_request(host: str, port: int, client: str) -> bytes:
             },
         }
     ).encode()
+    authority = host if port is None else f"{host}:{port}"
     head = (
         "POST /mcp HTTP/1.1\r\n"
-        f"Host: {host}:{port}\r\n"
+        f"Host: {authority}\r\n"
         "Content-Type: application/json\r\n"
         "Accept: application/json, text/event-stream\r\n"
         f"Content-Length: {len(body)}\r\n"

@@ -37,7 +37,7 @@ class Descriptors(NamedTuple):
     spec: int
     """Memory file that holds the JSON of a `WorkerSpec`."""
     listen: int
-    """The agent's listening TCP socket; the supervisor keeps its own copy."""
+    """The agent's listening socket, TCP or unix; the supervisor keeps its own copy."""
     lifeline: int
     """Read end of a pipe; end of file when the supervisor is gone."""
     report: int
@@ -60,7 +60,8 @@ class WorkerSpec(AgentSettings):
     description: str
     version: str
     deployment: str
-    port: int
+    port: int | None
+    """None where the listening socket is a unix socket."""
     generation: int
     """Number of this start of the agent, from 1; unique while the supervisor lives."""
     directory: str

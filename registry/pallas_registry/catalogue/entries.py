@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pallas_common.protocol.agent.llm import model_name
 from pallas_common.times import rfc3339
@@ -29,9 +29,17 @@ PUBLISHER_PROVIDED = "io.modelcontextprotocol.registry/publisher-provided"
 type Document = dict[str, Any]
 
 
-def endpoint(host: str, port: int) -> str:
-    """Where clients reach an agent."""
-    return f"{_origin(host, port)}/mcp"
+@overload
+def endpoint(host: str, port: int) -> str: ...
+
+
+@overload
+def endpoint(host: str, port: int | None) -> str | None: ...
+
+
+def endpoint(host: str, port: int | None) -> str | None:
+    """Where clients reach an agent; None for one without a port."""
+    return None if port is None else f"{_origin(host, port)}/mcp"
 
 
 def page_url(deployment: Deployment) -> str:
@@ -61,7 +69,8 @@ def server_document(
     }
     if agent.icon is not None:
         document["icons"] = [{"src": agent.icon, "sizes": ["any"]}]
-    document["remotes"] = [{"type": "streamable-http", "url": endpoint(deployment.host, agent.tcp_port)}]
+    if (url := endpoint(deployment.host, agent.port)) is not None:
+        document["remotes"] = [{"type": "streamable-http", "url": url}]
     if capabilities is not None:
         published: Document = {} if model is None else {"model": model_name(model)}
         published |= {

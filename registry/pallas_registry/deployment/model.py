@@ -42,7 +42,7 @@ class Agent(AgentSettings):
     definition: AgentDefinition | None = field(default=None, metadata=on_change("respawn"))
     """What the agent is made from that is declared as a resource: it has no entry."""
     port: int | None = field(metadata=on_change("rebind"))
-    """None: it listens on a Unix socket."""
+    """None: it listens on a unix socket below the runtime directory."""
     title: str = field(metadata=on_change("respawn"))
     description: str = field(metadata=on_change("respawn"))
     depends_on: tuple[str, ...] = field(default=(), metadata=on_change("live"))
@@ -64,17 +64,6 @@ class Agent(AgentSettings):
         if self.definition is not None:
             return AgentSource("definition", self.name)
         return self.module or self.card or NOTHING
-
-    @property
-    def tcp_port(self) -> int:
-        """The port of an agent that has one.
-
-        Raises:
-            ValueError: it listens on a Unix socket.
-        """
-        if self.port is None:
-            raise ValueError(f"{self.name} has no port")
-        return self.port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET_NAME = "control.sock"
+AGENTS = "agents"
+"""Name of the directory of those agents' sockets that have no port."""
+
 SOCKET_PATH_BYTES = 107
 """What `sun_path` of unix(7) holds besides its final NUL."""
 
@@ -57,6 +60,15 @@ def control_socket(deployment_name: str, environ: Mapping[str, str]) -> Path:
         message = f"the path has {length} bytes, a unix socket allows {SOCKET_PATH_BYTES}"
         raise _refused(path, message, f"set {DIRECTORY_VARIABLE} to a shorter path")
     return path
+
+
+def agent_socket(directory: Path, agent: str) -> Path:
+    """Path of the unix socket of an agent without a port; names of agents may be too long to be part of it.
+
+    Args:
+        directory: the runtime directory.
+    """
+    return directory / AGENTS / f"{hashlib.sha256(agent.encode()).hexdigest()[:16]}.sock"
 
 
 def ensure_private(

@@ -27,7 +27,6 @@ from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.processes.zygote_client import preloaded
 from pallas_supervisor.reload.source import take_over
-from pallas_supervisor.sockets.listeners import connectable
 from pallas_supervisor.sockets.switch import UnavailableResponders
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.start_traces import StartTraces
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.processes.linux.process_tree import ProcessParent
     from pallas_supervisor.processes.zygote_client import Zygote
     from pallas_supervisor.reload.drift import Drift
+    from pallas_supervisor.sockets.agent_sockets import AgentSockets
     from pallas_supervisor.telemetry.store import MetricsStore
 
 
@@ -51,10 +51,10 @@ class AgentManager:
 
     Args:
         drift: knows the configuration that is gone by, the files, and what each worker was started with.
-        listeners: one listening socket an agent.
+        listeners: one listening socket an agent, except those for which `sockets` could have none.
+        sockets: opens them, and knows where agents without a port listen.
         zygote: what workers are forked from; None where every worker is started by exec.
         directory: working directory of the workers.
-        outlives: whether a port's socket is there for the next supervisor, too: it must not be shut down.
         traces: makes spans of starts, where they are wanted.
         groups: where workers get control groups of their own; None where that cannot be had.
         parent: below which workers are started, and the zygote was.
@@ -70,17 +70,18 @@ class AgentManager:
         drift: Drift,
         *,
         listeners: dict[str, socket.socket],
+        sockets: AgentSockets,
         store: MetricsStore,
         log_router: LogRouter,
         zygote: Zygote | None,
         directory: str,
-        outlives: Callable[[int], bool] = lambda _port: False,
         traces: StartTraces | None = None,
         groups: Groups | None = None,
         parent: ProcessParent = THIS_PROCESS,
         launch: Callable[..., Launcher] = Launcher,
     ) -> None:
         self.drift = drift
+        self.sockets = sockets
         self._zygote = zygote
         self.store = store
         self.log_router = log_router
@@ -96,7 +97,7 @@ class AgentManager:
         context = LaunchContext(
             prepare=lambda worker_id: self.preparation.prepare(worker_id),
             interpreter=lambda name: drift.deployment.agents[name].python,
-            listener=lambda name: listeners[name].fileno(),
+            listener=lambda name: self._listener(name).fileno(),
             pipes=self.intake,
             zygote=zygote,
             groups=groups,
@@ -122,7 +123,7 @@ class AgentManager:
             self.traces,
             directory=directory,
             known_secrets=log_router.secrets,
-            outlives=outlives,
+            outlives=lambda name: sockets.outlives(self._listener(name)),
         )
         self.monitors = Reactions(
             engine,
@@ -134,7 +135,9 @@ class AgentManager:
             engine, drift, reports, self.launcher, self.monitors, self.intake, log_router, zygote
         )
         self.metrics = Metrics(self.facts, store.families)
-        self.status = StatusView(engine, reports, history, drift, self.metrics.workers.resident_memory)
+        self.status = StatusView(
+            engine, reports, history, drift, self.metrics.workers.resident_memory, sockets.path
+        )
         self.exits = PastExits(log_router, self._started, time.time)
         self.reports_in = ReportsIn(
             engine,
@@ -144,13 +147,13 @@ class AgentManager:
             history,
             note_health=self.status.note_health,
             health_reported=self.observers.health_reported,
-            address=lambda name: (connectable(drift.deployment.bind), drift.deployment.agents[name].tcp_port),
+            address=lambda name: sockets.address(name, drift.deployment.agents[name].port),
             secrets=log_router.secrets,
             changed=self.observers.changed,
             take_code=drift.code.take,
             models_reported=self._models_reported,
         )
-        self.responders = UnavailableResponders(engine, listeners, self.status.why, outlives)
+        self.responders = UnavailableResponders(engine, listeners, self.status.why, sockets.outlives)
         self._connect_observers()
 
     def _connect_observers(self) -> None:
@@ -188,6 +191,16 @@ class AgentManager:
             lambda _old, new: self._take_preload(new.deployment),
             events.configuration_changed,
         )
+
+    def _listener(self, name: str) -> socket.socket:
+        """The agent's listening socket; one that could not be had before is tried again.
+
+        Raises:
+            NoListenerError: it cannot be had.
+        """
+        if name not in self.responders.listeners:
+            self.responders.replace({name: self.sockets.open_again(name)})
+        return self.responders.listeners[name]
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.health.reports import WorkerReports
     from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
     from pallas_supervisor.monitors.reactions import Reactions
+    from pallas_supervisor.sockets.mcp_probe import Address
     from pallas_supervisor.telemetry.start_traces import StartTraces
 
 LONGEST_COMPLAINT = 2_000
@@ -50,7 +51,7 @@ class ReportsIn:
         history: where it is remembered since when an agent's health is what it is.
         note_health: notes the health of an agent in the history.
         health_reported: called when an agent has said how it is.
-        address: host and port at which an agent's worker can be reached.
+        address: where an agent's worker can be reached.
         secrets: what no reason of a failure may show.
         changed: called when what is shown of an agent is not what it was.
         models_reported: takes the models of an agent that is ready.
@@ -66,7 +67,7 @@ class ReportsIn:
         *,
         note_health: Callable[[Agent], None],
         health_reported: Callable[[Agent], None],
-        address: Callable[[str], tuple[str, int]],
+        address: Callable[[str], Address],
         secrets: KnownSecrets,
         changed: Callable[[], None],
         take_code: Callable[[str, int, tuple[FileMark, ...]], None],
@@ -145,5 +146,5 @@ class ReportsIn:
             self._probes[agent.name] = asyncio.create_task(confirming, name=f"probe {agent.name}")
 
     async def _confirm(self, name: str, generation: int) -> None:
-        await until_answered(*self._address(name))
+        await until_answered(self._address(name))
         self._engine.post(name, Ready(generation))

@@ -34,6 +34,7 @@ class StatusView:
         reports: what workers have said of themselves.
         history: since when their health is what it is.
         memory: bytes of resident memory of a process, None if it is gone.
+        socket: path of the unix socket of an agent without a port.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class StatusView:
         history: HealthHistory,
         drift: Drift,
         memory: Callable[[int], int | None],
+        socket: Callable[[str], object],
     ) -> None:
         self._engine = engine
         self.reports = reports
         self.health_history = history
         self._drift = drift
         self._memory = memory
+        self._socket = socket
 
     @property
     def deployment(self) -> Deployment:
@@ -111,8 +114,9 @@ class StatusView:
         deployed = self.deployment.agents[agent.name]
         return agent_status(
             agent,
-            port=deployed.tcp_port,
-            url=endpoint(self.deployment.host, deployed.tcp_port),
+            port=deployed.port,
+            url=endpoint(self.deployment.host, deployed.port),
+            socket=str(self._socket(agent.name)) if deployed.port is None else None,
             depends_on=deployed.depends_on,
             message=message,
             health=health,
@@ -167,8 +171,9 @@ def _say_replacement(agent: Agent) -> str:
 def agent_status(
     agent: Agent,
     *,
-    port: int,
-    url: str,
+    port: int | None,
+    url: str | None,
+    socket: str | None = None,
     depends_on: tuple[str, ...],
     message: str,
     health: str,
@@ -180,7 +185,8 @@ def agent_status(
     """One entry of the status document.
 
     Args:
-        url: where clients reach the agent.
+        url: where clients reach the agent; None without a port.
+        socket: path of the unix socket that it listens on in place of a port.
         age: seconds that the agent has been in its state.
         stale_files: configuration files that say something else for its worker now than at its start.
         changed_code: source files that are not what its worker has loaded any more.
@@ -192,6 +198,7 @@ def agent_status(
         "pid": agent.pid,
         "port": port,
         "url": url,
+        "socket": socket,
         "restarts": agent.restarts,
         "failures": agent.failures,
         "max_failures": agent.policy.max_failures,

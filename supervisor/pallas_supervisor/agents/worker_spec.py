@@ -79,7 +79,7 @@ def worker_spec(
         output_schema=agent.output_schema,
         version=deployment.version,
         deployment=deployment.name,
-        port=agent.tcp_port,
+        port=agent.port,
         generation=generation,
         directory=directory,
         listener_outlives=listener_outlives,
@@ -103,7 +103,7 @@ class StartPreparation:
     Args:
         directory: working directory of the workers.
         known_secrets: what no log line may show.
-        outlives: whether a port's socket is there for the next supervisor, too.
+        outlives: whether the agent's socket is there for the next supervisor, too.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class StartPreparation:
         *,
         directory: str,
         known_secrets: KnownSecrets,
-        outlives: Callable[[int], bool],
+        outlives: Callable[[str], bool],
     ) -> None:
         self._engine = engine
         self._drift = drift
@@ -146,7 +146,7 @@ class StartPreparation:
             environ=os.environ,
             directory=self._directory,
             metrics=(str(store.directory), store.slot(name, generation)),
-            listener_outlives=self._outlives(taken.deployment.agents[name].tcp_port),
+            listener_outlives=self._outlives(name),
             key=secrets.token_urlsafe(32),
         )
         # The files may have changed since the last start, and each agent has an environment of its own.

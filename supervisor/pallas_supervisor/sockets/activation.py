@@ -12,6 +12,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pallas_supervisor.sockets.unix_sockets import path_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping
 
@@ -57,7 +59,7 @@ def take_inheritance(environ: MutableMapping[str, str]) -> Inheritance:
 
 
 def _listener(descriptor: int) -> socket.socket | None:
-    """The internet stream socket behind a descriptor; anything else is closed."""
+    """The stream socket behind a descriptor that is bound to an address or a path; anything else is closed."""
     try:
         os.set_inheritable(descriptor, False)
         found = socket.socket(fileno=descriptor)
@@ -65,7 +67,9 @@ def _listener(descriptor: int) -> socket.socket | None:
         with contextlib.suppress(OSError):
             os.close(descriptor)
         return None
-    if found.type == socket.SOCK_STREAM and found.family in (socket.AF_INET, socket.AF_INET6):
+    if found.type == socket.SOCK_STREAM and (
+        found.family in (socket.AF_INET, socket.AF_INET6) or path_of(found) is not None
+    ):
         return found
     found.close()
     return None
@@ -81,6 +85,8 @@ def serving(inherited: Iterable[Inherited], family: int, address: tuple[object, 
 
 
 def _serves(listener: socket.socket, family: int, address: tuple[object, ...]) -> bool:
+    if listener.family == socket.AF_UNIX:
+        return False
     bound = listener.getsockname()
     if listener.family == family:
         return bool(bound[:2] == address[:2] and bound[3:] == address[3:])

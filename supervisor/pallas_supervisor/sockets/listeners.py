@@ -1,19 +1,22 @@
-"""The listening sockets of all agents and of the registry, held by the supervisor for as long as they are deployed.
+"""Ports to listen on, all or none of them, and how listening sockets are closed.
 
 Knows addresses and sockets; nothing of who accepts on them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from pallas_common.terminal_text import terminal_line
+from pallas_supervisor.sockets.unix_sockets import BACKLOG, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,9 +26,6 @@ type Address = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
 type Inherited = Callable[[int, Address], socket.socket | None]
 """Finds the socket that a service manager handed down for this family and address."""
-
-BACKLOG = 4096
-"""Connections that may wait while a worker is starting; the kernel caps it at net.core.somaxconn."""
 
 ORPHAN_PATIENCE = 5.0
 """Seconds that a new supervisor waits for workers of a killed one to let go of a port."""
@@ -69,8 +69,11 @@ def open_listeners(
 
 
 def close_listeners(listeners: Iterable[socket.socket]) -> None:
-    """Close our copies; the last copy's end closes the port."""
+    """Close our copies; the last copy's end closes the port, and the file of a unix socket is removed."""
     for listener in listeners:
+        if (path := path_of(listener)) is not None:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
         listener.close()
 
 

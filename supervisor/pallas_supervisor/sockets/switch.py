@@ -53,7 +53,7 @@ class UnavailableResponders:
     Args:
         listeners: one an agent; from now on only changed here.
         why: one line on why an agent is in its state.
-        outlives: whether a port's socket is there for the next supervisor, too: it must not be shut down.
+        outlives: whether a socket is there for the next supervisor, too: it must not be shut down.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class UnavailableResponders:
         engine: Engine,
         listeners: dict[str, socket.socket],
         why: Callable[[str], str],
-        outlives: Callable[[int], bool],
+        outlives: Callable[[socket.socket], bool],
     ) -> None:
         self._engine = engine
         self._why = why
@@ -95,8 +95,9 @@ class UnavailableResponders:
 
     def agent_removed(self, name: str) -> None:
         """Do not answer for the agent any more, and close its socket."""
-        self._responders.pop(name).close()  # first: it listens on the socket
-        close_listeners([self.listeners.pop(name)])
+        if name in self.listeners:  # none could be had
+            self._responders.pop(name).close()  # first: it listens on the socket
+            close_listeners([self.listeners.pop(name)])
 
     def close(self) -> None:
         """Do not answer for any agent any more; the sockets stay as they are."""
@@ -123,7 +124,7 @@ class UnavailableResponders:
     def retire(self) -> None:
         """Answer no more for agents whose sockets outlive us: connections wait for the next supervisor."""
         for name, responder in self._responders.items():
-            if self._outlives(self.listeners[name].getsockname()[1]):
+            if self._outlives(self.listeners[name]):
                 responder.retire()
 
     def _unavailable(self, name: str) -> Unavailable:

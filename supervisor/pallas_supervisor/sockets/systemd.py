@@ -10,10 +10,11 @@ import contextlib
 import os
 import socket
 import time
+from itertools import batched
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 SEND_TIMEOUT = 0.1
@@ -21,6 +22,9 @@ SEND_TIMEOUT = 0.1
 
 BARRIER_TIMEOUT = 5.0
 """Seconds that a manager may take to read what was sent."""
+
+MOST_DESCRIPTORS = 253
+"""Of one message (SCM_RIGHTS in unix(7))."""
 
 PROBE_NAME = "pallas-probe"
 """What the descriptor is called that only finds out whether descriptors are kept."""
@@ -70,12 +74,18 @@ class Notifier:
 
     # --- descriptors that the manager keeps ---------------------------------------------------------------
 
-    def store(self, name: str, descriptor: int) -> bool:
-        """Have the manager keep a copy of `descriptor` for the next process of the unit; whether it was sent."""
-        return self.send("FDSTORE=1", f"FDNAME={name}", descriptors=[descriptor])
+    def store(self, name: str, descriptors: Sequence[int]) -> bool:
+        """Have the manager keep copies of descriptors for the next process of the unit; whether all were sent.
+
+        It has them beside those that it keeps under this name already, except what it has anyway.
+        """
+        return all(
+            self.send("FDSTORE=1", f"FDNAME={name}", descriptors=piece)
+            for piece in batched(descriptors, MOST_DESCRIPTORS, strict=False)
+        )
 
     def remove(self, name: str) -> None:
-        """Have the manager close what it keeps under this name."""
+        """Have the manager close all that it keeps under this name."""
         self.send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
     async def keeps_descriptors(self) -> bool:
@@ -87,7 +97,7 @@ class Notifier:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                sent = self.store(PROBE_NAME, theirs.fileno())
+                sent = self.store(PROBE_NAME, [theirs.fileno()])
             if not sent or not await self._barrier():
                 return False
             ours.setblocking(False)

@@ -27,13 +27,18 @@ from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.reload.drift import Drift
 from pallas_supervisor.reload.source import Source
-from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
+from pallas_supervisor.sockets.activation import Inheritance
+from pallas_supervisor.sockets.agent_sockets import AgentSockets
+from pallas_supervisor.sockets.listeners import close_listeners
+from pallas_supervisor.sockets.socket_store import SocketStore
+from pallas_supervisor.sockets.systemd import Notifier
 from pallas_supervisor.telemetry.store import MetricsStore
 from support.ports import free_ports
 from support.supervisor.fakes import FakeProcesses
 from support.supervisor.processes import nothing_leaked
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
     from pathlib import Path
 
@@ -143,6 +148,14 @@ class Rig:
     """The parts for these agents, none of which has been started; sockets of the ports `outliving` outlive them."""
 
 
+class _Sockets(AgentSockets):
+    outliving: Collection[int] = ()
+    """Ports that outlive the supervisor."""
+
+    def outlives(self, listener: socket.socket) -> bool:
+        return listener.getsockname()[1] in self.outliving
+
+
 @asynccontextmanager
 async def rig(
     directory: Path, agents: dict[str, dict[str, Any]], outliving: Collection[int] = (), **fields: Any
@@ -153,20 +166,20 @@ async def rig(
     levels = Levels(pallas="INFO", root="INFO")
     taken = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
     world = FakeProcesses()
-    listeners = open_listeners(
-        deployment.bind, {name: agent.tcp_port for name, agent in deployment.agents.items()}
-    )
+    sockets = _Sockets(deployment.bind, directory, SocketStore(Notifier({}), Inheritance()))
+    sockets.outliving = outliving
+    listeners = sockets.open({name: agent.port for name, agent in deployment.agents.items()})
     manager = AgentManager(
         Drift(Source(path=deployment.path, directory=directory), taken),
         listeners=listeners,
+        sockets=sockets,
         store=MetricsStore(directory / "metrics"),
         log_router=LogRouter(lines.append),
         zygote=None,
         directory=str(directory),
-        outlives=lambda port: port in outliving,
         launch=lambda _context, **_: cast("Launcher", world),
     )
-    reloading = Reloading(manager.engine, manager.drift, manager.responders, manager.observers)
+    reloading = Reloading(manager.engine, manager.drift, manager.responders, sockets, manager.observers)
     try:
         async with asyncio.timeout(60.0):
             yield Rig(manager, OperatorVerbs(manager.engine), reloading, world, directory, lines)

@@ -18,7 +18,7 @@ TIMEOUT = 10.0
 """Seconds that the answer may take."""
 
 
-async def self_check(server: HttpServer, port: int) -> str | None:
+async def self_check(server: HttpServer, port: int | None) -> str | None:
     """Why an `initialize` is not answered with status 200, in one line; None if it is."""
     try:
         async with asyncio.timeout(TIMEOUT):

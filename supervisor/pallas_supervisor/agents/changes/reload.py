@@ -18,7 +18,7 @@ from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.events import Rebind, Redefine, Start, Stop
 from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 from pallas_supervisor.reload.plan import FIXED_VARIABLES, Plan, plan_reload
-from pallas_supervisor.sockets.listeners import close_listeners, open_listeners
+from pallas_supervisor.sockets.listeners import close_listeners
 
 if TYPE_CHECKING:
     import socket
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.observers import AgentObservers
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.reload.drift import Drift
+    from pallas_supervisor.sockets.agent_sockets import AgentSockets
     from pallas_supervisor.sockets.switch import UnavailableResponders
 
 _log = get_logger("pallas.supervisor.reloading")
@@ -43,6 +44,7 @@ class Reloading:
 
     Args:
         sockets: the agents' listening sockets.
+        agent_sockets: opens those of new agents.
         around: entered for each reload that may change something, and left when it is over.
     """
 
@@ -51,12 +53,14 @@ class Reloading:
         engine: Engine,
         drift: Drift,
         sockets: UnavailableResponders,
+        agent_sockets: AgentSockets,
         observers: AgentObservers,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._engine = engine
         self._drift = drift
         self._sockets = sockets
+        self._agent_sockets = agent_sockets
         self._observers = observers
         self._around = around
         self._turn = asyncio.Lock()
@@ -172,13 +176,18 @@ class Reloading:
         """The listening sockets of agents that are new or move; a port that another one gives up changes hands."""
         old = self._drift.deployment
         rebound = [name for name, change in plan.changed.items() if change.action == "rebind"]
-        given_up = {old.agents[name].tcp_port: name for name in (*plan.removed, *rebound)}
-        wanted = {name: new.agents[name].tcp_port for name in (*plan.added, *rebound)}
-        fresh = {name: port for name, port in wanted.items() if port not in given_up}
-        opened = open_listeners(new.bind, fresh, patience=0.0)
+        given_up = {
+            port: name for name in (*plan.removed, *rebound) if (port := old.agents[name].port) is not None
+        }
+        wanted = {name: new.agents[name].port for name in (*plan.added, *rebound)}
+        fresh = {name: port for name, port in wanted.items() if port is None or port not in given_up}
+        opened = self._agent_sockets.open(fresh, patience=0.0)
+        for name in fresh.keys() - opened.keys():
+            _log.error(f"{name}: {self._agent_sockets.refused[name]}", agent=name)
         try:
             for name in wanted.keys() - fresh.keys():
-                opened[name] = self._sockets.listeners[given_up[wanted[name]]].dup()
+                if (port := wanted[name]) is not None:
+                    opened[name] = self._sockets.listeners[given_up[port]].dup()
         except OSError:
             close_listeners(opened.values())
             raise

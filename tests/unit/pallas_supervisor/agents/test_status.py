@@ -61,6 +61,7 @@ def test_status_of_one_agent() -> None:
         "pid": None,
         "port": 24201,
         "url": "http://localhost:24201/mcp",
+        "socket": None,
         "restarts": 3,
         "failures": 2,
         "max_failures": 3,

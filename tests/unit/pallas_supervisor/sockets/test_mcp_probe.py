@@ -49,7 +49,7 @@ def with_server(handle: Callable[[bytes], bytes], do: Callable[[int], Awaitable[
 )
 def test_a_probe_wants_200(answer: bytes, verdict: str | None) -> None:
     async def do(port: int) -> None:
-        assert await probe("127.0.0.1", port) == verdict
+        assert await probe(("127.0.0.1", port)) == verdict
 
     (request,) = with_server(lambda _: answer, do)
     assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
@@ -57,13 +57,13 @@ def test_a_probe_wants_200(answer: bytes, verdict: str | None) -> None:
 
 
 def test_a_probe_of_a_port_that_nobody_serves() -> None:
-    assert "Connect call failed" in str(asyncio.run(probe("127.0.0.1", free_ports(1)[0])))
+    assert "Connect call failed" in str(asyncio.run(probe(("127.0.0.1", free_ports(1)[0]))))
 
 
 def test_a_probe_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_probe, "PROBE_TIMEOUT", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert asyncio.run(probe("127.0.0.1", silent.getsockname()[1])) == "no answer within 0.01 s"
+        assert asyncio.run(probe(("127.0.0.1", silent.getsockname()[1]))) == "no answer within 0.01 s"
 
 
 def test_it_is_probed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +71,6 @@ def test_it_is_probed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([b"HTTP/1.1 503 No\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n\r\n"])
 
     async def do(port: int) -> None:
-        await until_answered("127.0.0.1", port)
+        await until_answered(("127.0.0.1", port))
 
     assert len(with_server(lambda _: next(answers), do)) == 3

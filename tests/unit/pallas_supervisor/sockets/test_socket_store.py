@@ -171,7 +171,7 @@ def opened(manager: ServiceManager, *inherited: Inherited) -> SocketStore:
 def test_the_manager_keeps_exactly_what_is_listened_on(tmp_path: Path) -> None:
     with ServiceManager(tmp_path) as manager, nothing_leaked(), listening() as one, listening() as two:
         kept = opened(manager)
-        assert kept.holds(port_of(one))
+        assert kept.holds(one)
         kept.keep([one, two])
         manager.until(lambda said: said.count("FDSTORE=1") == 3)  # the first one was to see whether it would
         assert set(manager.store) == {f"port-{port_of(one)}", f"port-{port_of(two)}"}
@@ -188,7 +188,7 @@ def test_the_manager_keeps_exactly_what_is_listened_on(tmp_path: Path) -> None:
 def test_a_manager_that_keeps_nothing_is_not_relied_on(tmp_path: Path) -> None:
     with ServiceManager(tmp_path, keeps=False) as manager, nothing_leaked(), listening() as one:
         kept = opened(manager)
-        assert not kept.holds(port_of(one))
+        assert not kept.holds(one)
         heard = len(manager.said)
         kept.keep([one])
         assert manager.said[heard:] == []
@@ -200,7 +200,7 @@ def test_without_a_manager_nothing_is_kept() -> None:
             kept = store(environ=environ)
             asyncio.run(kept.open())
             kept.keep([one])
-            assert not kept.holds(port_of(one))
+            assert not kept.holds(one)
 
 
 def test_a_manager_that_never_answers_is_not_waited_for(
@@ -217,7 +217,7 @@ def test_a_port_of_a_socket_unit_outlives_us_without_any_store_and_is_not_stored
         inherited = (Inherited("web.socket", web), Inherited(f"port-{port_of(own)}", own))
         unopened = store(*inherited)
         assert unopened.take(socket.AF_INET, web.getsockname()) is web
-        assert (unopened.holds(port_of(web)), unopened.holds(port_of(own))) == (True, False)
+        assert (unopened.holds(web), unopened.holds(own)) == (True, False)
         kept = opened(manager, *inherited)
         kept.take(socket.AF_INET, web.getsockname())
         kept.take(socket.AF_INET, own.getsockname())

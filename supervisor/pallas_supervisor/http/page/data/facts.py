@@ -45,6 +45,7 @@ class AgentFacts:
     name: str
     title: str
     url: str
+    """Empty where clients cannot reach it, as it has no port."""
     """Where clients reach it."""
     serves: str
     """Module, and what the agent is called in it where that is another name."""
@@ -169,7 +170,7 @@ def gather(
             AgentFacts(
                 name=name,
                 title=deployed.title,
-                url=endpoint(status.deployment.host, deployed.tcp_port),
+                url=endpoint(status.deployment.host, deployed.port) or "",
                 serves=_serves(deployed, said),
                 model=(said.model if said is not None else None) or "",
                 needs=deployed.depends_on,

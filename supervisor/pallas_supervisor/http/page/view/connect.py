@@ -54,7 +54,7 @@ _STAYING = tag(
 
 
 def _endpoints(facts: DeploymentFacts) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(agent.name, agent.url) for agent in facts.agents)
+    return tuple(Endpoint(agent.name, agent.url) for agent in facts.agents if agent.url)
 
 
 @lru_cache(maxsize=2)

@@ -99,7 +99,9 @@ def _agent(agent: AgentFacts, *, connectable: bool) -> Html:
         _head(
             tag("span", agent.title, class_="title"),
             tag("span", tag("code", agent.name), f" serves {agent.serves}", class_="note"),
-            tag("span", tag("code", agent.url), _connect(agent) if connectable else None, class_="note"),
+            tag("span", tag("code", agent.url), _connect(agent) if connectable else None, class_="note")
+            if agent.url
+            else None,
             tag("span", agent.model, class_="note") if agent.model else None,
             tag("span", f"needs {', '.join(agent.needs)}", class_="note") if agent.needs else None,
         ),

@@ -480,7 +480,7 @@ def test_a_supervisor_at_its_end_opens_no_port_and_starts_nobody(
         rig.write({**two, "jarvis": {"port": port}})
         with (
             patch(
-                "pallas_supervisor.agents.changes.reload.open_listeners",
+                "pallas_supervisor.sockets.agent_sockets.open_listeners",
                 side_effect=AssertionError("a port was opened"),
             ),
             pytest.raises(RefusedError, match="the supervisor is stopping; start it again"),
