@@ -21,6 +21,7 @@ from pallas_common.protocol.agent.settings import (
     effects,
 )
 from pallas_common.protocol.agent.source import AgentSource
+from pallas_common.sizes import parse_size
 from pallas_registry.deployment.model import Agent, Place
 from pallas_registry.deployment.output_schema import output_schema
 from pallas_registry.reading import rules
@@ -51,8 +52,15 @@ class Look(NamedTuple):
 
 
 SHARED_KEYS = tuple(RULES)
+NONE = "none"
+"""The word for a size that is not limited."""
+LONGEST_PATH = 4096
+_UNITS = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 KEYS = tuple(key for key in effects(dataclasses.fields(Agent)) if key != "definition")
 """Of an entry."""
+NOT_OF_A_RUN = ("module", "card", "description", "output_schema", "models")
+"""What a declared agent says elsewhere."""
+RUN_KEYS = tuple(key for key in KEYS if key not in NOT_OF_A_RUN)
 
 
 def read_defaults(fields: Fields) -> AgentSettings:
@@ -101,6 +109,49 @@ def read_agent(
         line=fields.own_line,
         places={**(shared or {}), **_places(fields)},
     )
+
+
+def read_run(name: str, fields: Fields) -> dict[str, Any]:
+    """What `run:` of a declared agent says, as JSON and in the words of an entry; what it does not say is not in it.
+
+    Whether there are such agents as `depends_on` names, and such a `python`, is for others to look.
+    """
+    fields.only(RUN_KEYS)
+    found: dict[str, Any] = {
+        "port": fields.whole_number("port", 1, 65535),
+        "title": fields.line_of_text("title", rules.published_text),
+        "depends_on": list(_dependencies(name, fields, None)),
+        "icon": fields.text("icon", rules.icon),
+        "python": fields.text("python", lambda text: rules.one_line(text, LONGEST_PATH)),
+        "env": _environment(fields),
+    }
+    for key, rule in RULES.items():
+        if key in fields:
+            said = _setting(fields, key, rule, None)
+            none = isinstance(rule, Size) and fields.says_none(key)
+            found[key] = NONE if none else _as_json(rule, said)
+    return {key: value for key, value in found.items() if value not in (None, [], {})}
+
+
+def run_settings(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in what `read_run` gave, as an `Agent` has them."""
+    return {key: _of_json(rule, run[key]) for key, rule in RULES.items() if key in run}
+
+
+def _as_json(rule: Rule, value: object) -> object:
+    if isinstance(rule, Size) and isinstance(value, int):
+        return next((f"{value // step}{unit}" for unit, step in _UNITS if value % step == 0), value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _of_json(rule: Rule, value: Any) -> object:
+    match rule:
+        case Size():
+            return None if value == NONE else parse_size(str(value))
+        case Seconds():
+            return float(value)
+        case _:
+            return value
 
 
 def shared_places(defaults: Fields) -> dict[str, Place]:
@@ -168,7 +219,8 @@ def _setting(fields: Fields, key: str, rule: Rule, inherited: object) -> object:
     return inherited if value is None else value
 
 
-def _dependencies(name: str, fields: Fields, agents: Collection[str]) -> tuple[str, ...]:
+def _dependencies(name: str, fields: Fields, agents: Collection[str] | None) -> tuple[str, ...]:
+    """The names, of `agents` where those are known."""
     found: dict[str, None] = {}
     for dependency, line in fields.texts("depends_on"):
         shown = quoted(dependency)
@@ -176,7 +228,7 @@ def _dependencies(name: str, fields: Fields, agents: Collection[str]) -> tuple[s
             fields.add(line, "depends_on", "names the agent itself", "remove it")
         elif dependency in found:
             fields.add(line, "depends_on", f"names {shown} twice", "remove one of the two")
-        elif dependency not in agents:
+        elif agents is not None and dependency not in agents:
             near = fields.near(dependency, agents)
             remedy = (
                 f"did you mean {near!r}?"

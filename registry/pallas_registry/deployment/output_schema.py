@@ -14,15 +14,14 @@ from pallas_common.problems import ConfigurationError, Problem, quoted
 from pallas_common.protocol.agent.output_schema.errors import SchemaError
 from pallas_common.protocol.agent.output_schema.reading import keys_of
 from pallas_registry.reading.files import text_of
-from pallas_registry.reading.nodes import LOADER, Mappings, compose, line_of
+from pallas_registry.reading.nodes import Mappings, compose, kind_of, line_of
+from pallas_registry.reading.values import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pallas_registry.reading.fields import Fields
-
-_YES_OR_NO = {"yes", "no", "on", "off"}
 
 
 def output_schema(
@@ -35,18 +34,10 @@ def output_schema(
         read: gives a file's content, None for none.
     """
     key = "output_schema"
-    node = fields.node(key)
-    if node is None:
+    if fields.node(key) is None:
         return None
-    if isinstance(node, yaml.MappingNode):
-        with_lines = _Plain(node, fields)
-        try:
-            return _checked(with_lines.value)
-        except SchemaError as error:
-            place = error.pointer.removeprefix("/").replace("/", ".")
-            field = f"{key}.{place}" if place else key
-            fields.add(with_lines.line(error.pointer), field, error.message, error.remedy)
-            return None
+    if isinstance(fields.node(key), yaml.MappingNode):
+        return inline_schema(fields, key)
     path = fields.text(key)
     if path is None:
         return None
@@ -61,6 +52,25 @@ def output_schema(
             said = ": ".join(filter(None, (problem.field, problem.message)))
             fields.refuse(key, f"{path}{line}: {said}", problem.remedy)
     return None
+
+
+def inline_schema(fields: Fields, key: str) -> Mapping[str, Any] | None:
+    """The schema that stands at the key; None where there is none, or none that can be used."""
+    node = fields.node(key)
+    if node is None:
+        return None
+    if not isinstance(node, yaml.MappingNode):
+        fields.refuse(key, f"is {kind_of(node)}, not a mapping", "write the JSON Schema itself there")
+        return None
+    with_lines = _Plain(node, fields, key)
+    try:
+        return _checked(with_lines.value)
+    except SchemaError as error:
+        place = error.pointer.removeprefix("/").replace("/", ".")
+        fields.add(
+            with_lines.line(error.pointer), f"{key}.{place}" if place else key, error.message, error.remedy
+        )
+        return None
 
 
 def _checked(definition: Any) -> Mapping[str, Any]:
@@ -95,7 +105,7 @@ def _in_file(file: Path, shown: str, read: Callable[[Path], bytes | None]) -> An
     if root is None:
         raise SchemaError("", "is empty", "write a JSON Schema there")
     problems: list[Problem] = []
-    value = _plain(root, Mappings(str(file), problems), problems.append, str(file), "")
+    value = value_of(root, Mappings(str(file), problems), problems.append, str(file), "")
     if problems:
         raise ConfigurationError(problems)
     return value
@@ -113,9 +123,9 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class _Plain:
     """What a node stands for, and the lines of its parts."""
 
-    def __init__(self, node: yaml.MappingNode, fields: Fields) -> None:
+    def __init__(self, node: yaml.MappingNode, fields: Fields, key: str) -> None:
         self._node = node
-        self.value = fields.plain("output_schema", _plain)
+        self.value = fields.value(key)
 
     def line(self, pointer: str) -> int:
         """The line of the place that a JSON pointer names, or of the last one on the way that is there."""
@@ -134,29 +144,3 @@ def _below(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
         yield from ((str(key.value), value) for key, value in node.value)
     elif isinstance(node, yaml.SequenceNode):
         yield from ((str(index), value) for index, value in enumerate(node.value))
-
-
-def _plain(node: yaml.Node, mappings: Mappings, add: Callable[[Problem], None], file: str, field: str) -> Any:
-    """The node as what JSON has; what cannot be is noted."""
-    if isinstance(node, yaml.MappingNode):
-        entries = mappings.entries(node, field)
-        return {
-            key: _plain(entry.value, mappings, add, file, f"{field}.{key}".removeprefix("."))
-            for key, entry in entries.items()
-        }
-    if isinstance(node, yaml.SequenceNode):
-        return [
-            _plain(item, mappings, add, file, f"{field}[{index}]") for index, item in enumerate(node.value)
-        ]
-    if node.tag == "tag:yaml.org,2002:bool" and str(node.value).lower() in _YES_OR_NO:
-        said = f"{quoted(str(node.value))} is a truth value in YAML"
-        add(Problem(file, line_of(node), field, said, "put it in quotes, or write `true` or `false`"))
-        return None
-    if node.tag == "tag:yaml.org,2002:timestamp":
-        add(Problem(file, line_of(node), field, "is a date, which JSON does not have", "put it in quotes"))
-        return None
-    try:
-        return LOADER("").construct_object(node)
-    except (yaml.YAMLError, ValueError) as error:
-        add(Problem(file, line_of(node), field, f"cannot be read: {error}", "put it in quotes"))
-        return None

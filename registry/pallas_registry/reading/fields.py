@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from pallas_common.problems import MOST_PROBLEMS, Problem, did_you_mean, quoted, shortened
 from pallas_common.sizes import describe_size, is_ambiguous_size, parse_size
 from pallas_registry.reading.nodes import Entry, Mappings, joined, kind_of, line_of
+from pallas_registry.reading.values import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -31,6 +32,19 @@ LONGEST_TIME = 1e9
 """Seconds, about 32 years: timers of the operating system end not far above."""
 
 _A_SIZE = "an amount as in `512MiB`, `2GB`, or plain bytes"
+
+
+class Item(NamedTuple):
+    """One of a list; `key` is its place: `servers[0]`."""
+
+    key: str
+    node: yaml.Node
+    line: int
+
+    @property
+    def text(self) -> str | None:
+        """What it says, if it is a text."""
+        return str(self.node.value) if kind_of(self.node) == "text" else None
 
 
 class Fields:
@@ -267,15 +281,36 @@ class Fields:
         """The value of `key` as it was parsed."""
         return self._entries[key].value if key in self else None
 
-    def plain[T](
-        self, key: str, read: Callable[[yaml.Node, Mappings, Callable[[Problem], None], str, str], T]
-    ) -> T:
-        """What `read` makes of the value of `key`.
-
-        It gets the node, the file's mappings, where to note problems, the file and the field.
-        """
+    def value(self, key: str) -> Any:
+        """The value of `key` as JSON has it; what JSON does not have is refused. None where the key is absent."""
+        if key not in self:
+            return None
         field = joined(self._field, key)
-        return read(self._entries[key].value, self._mappings, self._problems.append, self._file, field)
+        return value_of(self._entries[key].value, self._mappings, self._problems.append, self._file, field)
+
+    def items(self, key: str, most: int) -> list[Item]:
+        """What is in the list of `key`; a longer one than `most` is refused."""
+        if key not in self:
+            return []
+        node = self._entries[key].value
+        if not isinstance(node, yaml.SequenceNode) or kind_of(node) != "a list":
+            self._wrong_kind(key, "a list", "write a list, as in `[one, two]`")
+            return []
+        if len(node.value) > most:
+            self.refuse(key, f"has {len(node.value)} entries", f"use at most {most}")
+            return []
+        return [Item(f"{key}[{index}]", item, line_of(item)) for index, item in enumerate(node.value)]
+
+    def of_item(self, item: Item) -> Fields:
+        """The mapping that an item of a list is."""
+        return Fields(
+            item.node,
+            file=self._file,
+            field=joined(self._field, item.key),
+            line=item.line,
+            problems=self._problems,
+            mappings=self._mappings,
+        )
 
     def scalar(self, key: str) -> str | None:
         """The value of `key` as it is written in the file: a text, a number or a truth value."""

@@ -7,6 +7,7 @@ in YAML 1.1.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
@@ -27,6 +28,7 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where it is there: ten times as fast, and PyYAML's own takes seconds for some texts of a megabyte."""
 
 _MERGE_TAG = "tag:yaml.org,2002:merge"
+_NULL_TAG = "tag:yaml.org,2002:null"
 _NOT_ALLOWED = yaml.reader.Reader.NON_PRINTABLE
 _INDENTATION = "check the indentation: entries of one mapping or list start in the same column"
 _OPEN = "close the quote or the bracket that is open there, and put commas between its entries"
@@ -71,21 +73,57 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
         ConfigurationError: not UTF-8, too large, nested too deeply, endless, or not YAML; one problem, as nothing
             after it can be trusted.
     """
-
-    def refuse(line: int | None, message: str, remedy: str) -> ConfigurationError:
-        return ConfigurationError([Problem(file, line, "", message, remedy)])
-
-    text = text_of(data, file)
-    if (strange := _NOT_ALLOWED.search(text)) is not None:
-        line = text.count("\n", 0, strange.start()) + 1
-        message = f"the character U+{ord(strange[0]):04X} is not allowed in YAML"
-        raise refuse(line, message, "remove it, or write it as an escape inside double quotes")
-    try:
+    text = _printable(text_of(data, file), file)
+    with _refused(text, file):
         for _ in bounded_events(text):
             pass  # before a parser that recurses sees it
         root = yaml.compose(text, Loader=LOADER)
         if root is not None:
             _measure(root)
+    return root
+
+
+def compose_all(text: str, file: str, documents: int) -> Iterator[yaml.Node]:
+    """The root nodes of the YAML documents in the text, one after the other; of empty ones there is none.
+
+    Each of them is bounded as `compose` bounds it, and there are at most so many `documents`. Whether the text is YAML
+    to its end is known before the first one comes.
+
+    Raises:
+        ConfigurationError: as `compose` does.
+    """
+    text = _printable(text, file)
+    with _refused(text, file):
+        count = 0
+        for event in bounded_events(text):
+            count += isinstance(event, yaml.DocumentStartEvent)
+            if count > documents:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise TooMuchError(line, f"holds more than {documents} documents", "split the file")
+        for root in yaml.compose_all(text, Loader=LOADER):
+            _measure(root)
+            if root.tag != _NULL_TAG or root.value:
+                yield root
+
+
+def _printable(text: str, file: str) -> str:
+    if (strange := _NOT_ALLOWED.search(text)) is not None:
+        line = text.count("\n", 0, strange.start()) + 1
+        message = f"the character U+{ord(strange[0]):04X} is not allowed in YAML"
+        remedy = "remove it, or write it as an escape inside double quotes"
+        raise ConfigurationError([Problem(file, line, "", message, remedy)])
+    return text
+
+
+@contextmanager
+def _refused(text: str, file: str) -> Iterator[None]:
+    """Make one problem of what a parser says of the text."""
+
+    def refuse(line: int | None, message: str, remedy: str) -> ConfigurationError:
+        return ConfigurationError([Problem(file, line, "", message, remedy)])
+
+    try:
+        yield
     except TooMuchError as error:
         raise refuse(error.line, error.message, error.remedy) from None
     except yaml.MarkedYAMLError as error:
@@ -99,7 +137,6 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         remedy = "check the escapes inside double quotes, and the %YAML line if there is one"
         raise refuse(None, f"not valid YAML: {error}", remedy) from None
-    return root
 
 
 def _at(text: str, line: int, column: int) -> str:
@@ -127,7 +164,9 @@ def bounded_events(text: str | bytes) -> Iterator[yaml.Event]:
     """
     depth = values = 0
     for event in yaml.parse(text, Loader=LOADER):
-        if isinstance(event, yaml.CollectionEndEvent):
+        if isinstance(event, yaml.DocumentStartEvent):
+            values = 0
+        elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.NodeEvent):
             values += 1

@@ -46,12 +46,12 @@ class Complaint(NamedTuple):
 
 def deployment_name(value: str) -> Complaint | None:
     """One printable line of 1 to 100 characters."""
-    return _one_line(value, 100)
+    return one_line(value, 100)
 
 
 def published_text(value: str) -> Complaint | None:
     """A title or a description: one line of 1 to 100 characters (ServerDetail.title, .description)."""
-    return _one_line(value, 100)
+    return one_line(value, 100)
 
 
 def agent_name(value: str) -> Complaint | None:
@@ -209,7 +209,8 @@ def default_bind(host_: str) -> str:
     return "::" if address.version == 6 else "0.0.0.0"
 
 
-def _one_line(value: str, limit: int) -> Complaint | None:
+def one_line(value: str, limit: int) -> Complaint | None:
+    """A printable line of 1 to `limit` characters."""
     if not value.strip():
         return Complaint("is empty", f"write 1 to {limit} characters")
     if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
@@ -58,6 +58,16 @@ class Resource:
     """Where it was read, for people."""
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     """Line of each field, by its path: `spec.run.port`; of the document by ``."""
+
+    def line(self, path: str) -> int | None:
+        """The line of a field, or of what it is in, as far as they are known: `spec.servers[0]`."""
+        while path not in self.lines and path:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.lines.get(path)
+
+    def with_spec(self, spec: Mapping[str, Any]) -> Resource:
+        """The same resource, saying something else."""
+        return replace(self, spec=spec)
 
     @property
     def resource_version(self) -> str:

@@ -86,7 +86,7 @@ def test_there_is_none_unless_it_is_said(tmp_path: Path) -> None:
         ),
         ("\n      const: 1\n      const: 2", "8: agents.jarvis.output_schema.const: is given twice"),
         ("\n      1: {}", "7: agents.jarvis.output_schema: the key '1' is not text"),
-        ("\n      const: .nan", "7: agents.jarvis.output_schema: cannot be written as JSON"),
+        ("\n      const: .nan", "7: agents.jarvis.output_schema.const: is a number that JSON does not have"),
         ("[]", "6: agents.jarvis.output_schema: is a list, not text"),
         ("", "6: agents.jarvis.output_schema: is empty"),
         ("answer.txt", "6: agents.jarvis.output_schema: answer.txt: is no .json or .yaml file"),

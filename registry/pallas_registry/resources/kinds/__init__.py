@@ -1,0 +1,1 @@
+"""The kinds of resources: what each says, and how it is read."""
