@@ -117,8 +117,9 @@ async def take_parts(
     await socket_store.open()
     socket_store.keep(listeners.values())
     public_listener = listeners.pop(REGISTRY, None)
-    metrics = directory / "metrics"
-    stack.callback(shutil.rmtree, metrics, ignore_errors=True)
+    store = MetricsStore(directory / "metrics")
+    for kept in (store.directory, store.parked):
+        stack.callback(shutil.rmtree, kept, ignore_errors=True)
     manager = AgentManager(
         Drift(
             Source(path=deployment.path, directory=assignment.directory, only=assignment.only),
@@ -126,7 +127,7 @@ async def take_parts(
         ),
         listeners=listeners,
         sockets=sockets,
-        store=MetricsStore(metrics),
+        store=store,
         log_router=log_router,
         zygote=assignment.zygote,
         directory=str(assignment.directory),

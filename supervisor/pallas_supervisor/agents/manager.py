@@ -28,6 +28,7 @@ from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.processes.zygote_client import preloaded
 from pallas_supervisor.reload.source import take_over
 from pallas_supervisor.sockets.switch import UnavailableResponders
+from pallas_supervisor.telemetry.agent_lines import IDLE
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.start_traces import StartTraces
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_registry.deployment.model import Deployment
-    from pallas_supervisor.lifecycle.states import Agent, WorkerId
+    from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.processes.linux.cgroups import Groups
     from pallas_supervisor.processes.linux.process_tree import ProcessParent
@@ -166,6 +167,7 @@ class AgentManager:
             lambda _change: self.responders.switch(),
             lambda change: log_transition(change, self._why(change.after)),
             events.transition,
+            self._put_counts_away,
             lambda _change: observers.changed(),
         )
         observers.restart_counted.add(self.metrics.agents.count_restart, events.restart_counted)
@@ -201,6 +203,10 @@ class AgentManager:
         if name not in self.responders.listeners:
             self.responders.replace({name: self.sockets.open_again(name)})
         return self.responders.listeners[name]
+
+    def _put_counts_away(self, change: Transition) -> None:
+        if change.after.state == IDLE and not change.after.has_process:
+            self.store.idle(change.after.name)
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from pallas_common.metrics.file_names import slot_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
 class Slots:
-    """The slots of all agents. For the loop's thread, but for `agents` and `live`.
+    """The slots of all agents. For the loop's thread, but for `agents`, `live` and parking.
 
     An agent has as many slots as it ever had live processes at once: one, and a second where an old worker drained
     beside a new one. Slots outlive processes, so that a restart goes on counting where the last process ended.
@@ -31,11 +32,12 @@ class Slots:
         self._agents: dict[str, str] = {}
         self._held: dict[str, dict[int, str]] = {}
         self._made = 0
+        self._parked: set[str] = set()
 
     @property
     def agents(self) -> dict[str, str]:
-        """The agent by what the names of its slots begin with."""
-        return {own: agent for agent, own in self._agents.copy().items()}
+        """The agent by what the names of its slots begin with; without those whose files are put away."""
+        return {own: agent for agent, own in self._agents.copy().items() if agent not in self._parked}
 
     @property
     def live(self) -> set[str]:
@@ -44,6 +46,7 @@ class Slots:
 
     def take(self, agent: str, generation: int) -> str:
         """The slot of one generation of an agent: the first one that no live process holds."""
+        self._parked.discard(agent)
         if agent not in self._agents:
             self._made += 1
             self._agents[agent] = f"a{self._made}"
@@ -57,9 +60,30 @@ class Slots:
         """Free the slot of a generation; None if it holds none."""
         return self._held.get(agent, {}).pop(generation, None)
 
+    def prefix(self, agent: str) -> str | None:
+        """What the names of the agent's slots begin with, None if it has none."""
+        return self._agents.get(agent)
+
+    def is_parked(self, agent: str) -> bool:
+        """Whether the agent has given up its slots until it takes one again."""
+        return agent in self._parked
+
+    def park(self, agent: str, slots: Iterable[str]) -> bool:
+        """Give up an agent's slots for a while; False if a process may write one of these, or will soon."""
+        held = self._held.get(agent, {})
+        if held or not all(self._is_free(slot, held) for slot in slots):
+            return False
+        self._parked.add(agent)
+        return True
+
+    def unpark(self, agent: str) -> None:
+        """It has its slots as before."""
+        self._parked.discard(agent)
+
     def remove(self, agent: str) -> str | None:
         """Forget an agent; what the names of its slots begin with, None if it has none."""
         self._held.pop(agent, None)
+        self._parked.discard(agent)
         return self._agents.pop(agent, None)
 
     def _is_free(self, slot: str, held: dict[int, str]) -> bool:

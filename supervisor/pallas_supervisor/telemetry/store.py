@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from pallas_common.metrics.file_names import agent_of_file
 from pallas_common.metrics.fold import fold_ended, remove, restore
 from pallas_common.metrics.reader import MergedFiles
 from pallas_common.metrics.served_series import LIVE_GAUGES, shown
+from pallas_supervisor.telemetry.parking import add_late, bring_back, put_away
 from pallas_supervisor.telemetry.slots import Slots
 
 if TYPE_CHECKING:
@@ -39,14 +40,22 @@ class MetricsStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for stale in directory.iterdir():
-            remove(stale)
+        self.parked = directory.with_name(f"{directory.name}-idle")
+        """Beside it: what idle agents have counted."""
+        for made in (directory, self.parked):
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for stale in made.iterdir():
+                remove(stale)
         self._slots = Slots(directory)
         self._files = MergedFiles(directory)
         self._merging = threading.Lock()
         self._warnings = Warnings(None)
         self._cannot_fold = False
+        self._idle: dict[str, threading.Lock] = {}
+        """Agents without a process, until they take a slot; each lock is held while its files are put away."""
+        self._cannot_park = False
+        self._late: set[str] = set()
+        """What names of slots begin with whose counts could not be brought back in time."""
         self._left: set[str] = set()
         """What names of slots of removed agents begin with."""
         self._leaving = False
@@ -59,7 +68,11 @@ class MetricsStore:
     def slot(self, agent: str, generation: int) -> str:
         """The slot of one generation of an agent, with all files that its next writer goes on with."""
         live = self._slots.live
-        slot = self._slots.take(agent, generation)
+        with self._idle.pop(agent, None) or nullcontext():
+            was_parked = self._slots.is_parked(agent)
+            slot = self._slots.take(agent, generation)
+            if was_parked:
+                self._bring_back(agent)
         if slot not in live and self._merging.acquire(
             blocking=False
         ):  # or else another thread is looking already
@@ -82,11 +95,24 @@ class MetricsStore:
                 (self.directory / name).unlink()
             self._gone.add(name)
 
+    def idle(self, agent: str) -> None:
+        """The agent has no process any more: what it has counted leaves the directory until its next slot.
+
+        That happens before the next merge; an agent's code may have written so much that it takes a moment.
+        """
+        if self._slots.prefix(agent) is not None:
+            self._idle.setdefault(agent, threading.Lock())
+
     def remove(self, agent: str) -> None:
         """Drop all that an agent without a process ever wrote; only for one that leaves the deployment."""
-        if (own := self._slots.remove(agent)) is not None:
+        with self._idle.pop(agent, None) or nullcontext():
+            own = self._slots.remove(agent)
+        if own is not None:
             self._left.add(own)
             self._leaving = True
+            self._late.discard(own)
+            with suppress(OSError):
+                self._archive(own).unlink(missing_ok=True)
 
     # --- what was written ---------------------------------------------------------------------------------
 
@@ -111,6 +137,8 @@ class MetricsStore:
             if self._fold():
                 self._read()
             self._make_missing()
+            if self._add_late() | self._park():
+                self._read()
             self._sweep()
             return make()
 
@@ -131,6 +159,71 @@ class MetricsStore:
         else:
             self._cannot_fold = False
         return folded
+
+    # --- idle agents --------------------------------------------------------------------------------------
+
+    def _archive(self, own: str) -> Path:
+        return self.parked / f"{own}.zip"
+
+    def _park(self) -> bool:
+        """Put away what agents have counted that have become idle; whether there were any."""
+        waiting = {
+            agent: lock for agent, lock in self._idle.copy().items() if not self._slots.is_parked(agent)
+        }
+        if not waiting:
+            return False
+        files: dict[str, list[Path]] = {}
+        with suppress(OSError):
+            for path in self.directory.iterdir():
+                if (own := agent_of_file(path.name)) is not None:
+                    files.setdefault(own, []).append(path)
+        parked = False
+        for agent, lock in waiting.items():
+            with lock:
+                own = self._slots.prefix(agent)
+                if own is not None and self._idle.get(agent) is lock:
+                    parked |= self._put_away(agent, own, files.get(own, []))
+        return parked
+
+    def _put_away(self, agent: str, own: str, files: list[Path]) -> bool:
+        locks = [path for path in files if path.suffix == ".lock"]
+        if own in self._late or not self._slots.park(agent, [path.stem for path in locks]):
+            return False
+        values = [path for path in files if path.suffix == ".db"]
+        try:
+            # Who reads meanwhile knows by the slots that the agent is gone, and takes no file for one that is missing.
+            done = put_away(values, self._archive(own))
+            for path in locks if done else ():
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            if not self._cannot_park:
+                _log.warning(f"what idle agents have counted stays in {self.directory}: {error}")
+            done = False
+            self._cannot_park = True
+        else:
+            self._cannot_park = False
+        if not done:
+            self._slots.unpark(agent)
+        return done
+
+    def _bring_back(self, agent: str) -> None:
+        """Have the files again in which an agent counts, before its process is there."""
+        if (own := self._slots.prefix(agent)) is None:
+            return
+        try:
+            bring_back(self._archive(own), self.directory)
+        except OSError as error:
+            self._late.add(own)
+            _log.warning(f"{agent}: what it has counted so far is added later: {error}", agent=agent)
+
+    def _add_late(self) -> bool:
+        """Add what could not be brought back in time; whether there was any."""
+        late = self._late.copy()
+        for own in late:
+            with suppress(OSError):  # the next scrape tries again
+                add_late(self._archive(own), self.directory)
+                self._late.discard(own)
+        return bool(late)
 
     # --- what others remove -------------------------------------------------------------------------------
 
