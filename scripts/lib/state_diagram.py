@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.events import Event
 
 WORDS = {
+    "Arm": "deployed",
     "Start": "start",
+    "Wanted": "a connection waits",
     "Stop": "stop",
     "HardRestart": "restart --now",
     "RollingRestart": "restart",
@@ -27,6 +29,7 @@ WORDS = {
     "SpawnFailed": "cannot be spawned",
     "Ready": "ready",
     "StartFailureReported": "says why it fails",
+    "BecameIdle": "idle_timeout without a call",
     "Unhealthy": "heartbeats missed",
     "KillNow": "to be killed at once",
     "Died": "process ended",

@@ -72,7 +72,7 @@ class _Supervisor:
             f"{counted(len(engine.agents), 'agent')}, control socket {taken.socket_path}"
         )
         taken.manager.events.add(SUPERVISOR, self._name, "started", version=__version__, pid=os.getpid())
-        engine.start(engine.agents)
+        engine.arm(engine.agents)
         self._notifier.send("READY=1", f"MAINPID={os.getpid()}")
         self._keep_alive(engine)
         lag.start()

@@ -27,6 +27,8 @@ from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.effects import SetSecondWorkerTimer, SetTimer, Spawn
 from pallas_supervisor.lifecycle.events import (
     OF_GENERATION,
+    Arm,
+    BecameIdle,
     BeginReplacement,
     CancelReplacement,
     DependenciesReady,
@@ -48,6 +50,7 @@ from pallas_supervisor.lifecycle.events import (
     StartFailureReported,
     Stop,
     Unhealthy,
+    Wanted,
 )
 from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT
 from pallas_supervisor.lifecycle.states import (
@@ -74,6 +77,7 @@ TIMED = frozenset({State.STARTING, State.STOPPING, State.KILLING, State.BACKOFF}
 
 policies = st.builds(
     Policy,
+    start=st.sampled_from(["always", "on-demand"]),
     restart=st.sampled_from(["always", "on-failure", "never"]),
     start_timeout=st.sampled_from([5.0, 60.0]),
     stop_timeout=st.sampled_from([1.0, 10.0]),
@@ -127,7 +131,14 @@ OF_PROCESS = st.one_of(
     st.builds(Spawned, st.just(0), st.integers(2, 9)),
     st.builds(SpawnFailed, st.just(0), st.just("no memory"), st.booleans()),
     st.sampled_from(
-        [Ready(0), Reaped(0), StartFailureReported(0, "ImportError"), Unhealthy(0, "frozen"), KillNow(0)]
+        [
+            Ready(0),
+            Reaped(0),
+            StartFailureReported(0, "ImportError"),
+            BecameIdle(0),
+            Unhealthy(0, "frozen"),
+            KillNow(0),
+        ]
     ),
     st.builds(Died, st.just(0), exits),
 )
@@ -136,7 +147,9 @@ happenings = st.builds(
     st.one_of(
         st.sampled_from(
             [
+                Arm(),
                 Start(),
+                Wanted(),
                 Stop(),
                 HardRestart(),
                 RollingRestart("operator"),
@@ -265,7 +278,12 @@ class PureMachine(RuleBasedStateMachine):
             assert agent.live
         elif agent.state is not State.FAILED:  # which may be one that cannot be killed
             assert not agent.live
-        if agent.state in (State.WAITING, State.STARTING, State.READY, State.BACKOFF):
+        if agent.state in (State.IDLE, State.WAITING, State.STARTING, State.READY, State.BACKOFF):
+            assert agent.desired is Desired.UP
+        if agent.state is State.IDLE:
+            assert agent.policy.on_demand
+            assert not agent.warm, "the operator wanted a worker"
+        if agent.warm:
             assert agent.desired is Desired.UP
         if agent.state is State.STOPPED:
             assert agent.desired is Desired.DOWN
@@ -389,7 +407,10 @@ class Fleet(RuleBasedStateMachine):
         agents, graph = self.engine.agents, self.engine.graph
         if change.of_state and change.after.state is State.STARTING and change.before.state is State.WAITING:
             needs = {need: agents[need].state for need in graph.dependencies(name)}
-            self.world.insist(set(needs.values()) <= {State.READY}, f"{name} starts while {needs}")
+            available = all(agents[need].is_available for need in graph.dependencies(name))
+            self.world.insist(available, f"{name} starts while {needs}")
+        if change.of_state and change.after.state is State.IDLE:
+            self.world.insist(not change.after.live, f"{name} is idle with a process")
         surging = [
             a
             for a in agents.values()
@@ -407,6 +428,17 @@ class Fleet(RuleBasedStateMachine):
     @rule(wanted=st.sets(names))
     def start(self, wanted: set[str]) -> None:
         self.engine.start(wanted)
+
+    @rule(wanted=st.sets(names))
+    def arm(self, wanted: set[str]) -> None:
+        self.engine.arm(wanted)
+
+    @rule(name=names)
+    def connect(self, name: str) -> None:
+        """A connection waits; nobody watches but where the agent is idle."""
+        if self.engine.agents[name].state is State.IDLE:
+            self.engine.post(name, Wanted())
+            assert self.engine.agents[name].state in (State.WAITING, State.STARTING)
 
     @rule(name=names)
     def stop(self, name: str) -> None:
@@ -454,6 +486,11 @@ class Fleet(RuleBasedStateMachine):
         if process := self._some(data, spawned=True, dead=False):
             process.serving = True
             self.engine.post(process.name, Ready(process.generation))
+
+    @rule(data=st.data())
+    def have_no_call(self, data: st.DataObject) -> None:
+        if (process := self._some(data, spawned=True, dead=False)) and process.serving:
+            self.engine.post(process.name, BecameIdle(process.generation))
 
     @rule(data=st.data(), what=st.sampled_from([StartFailureReported, Unhealthy, KillNow]))
     def speak(self, data: st.DataObject, what: type[StartFailureReported | Unhealthy | KillNow]) -> None:
@@ -619,9 +656,13 @@ TestFleet.settings = settings(max_examples=150, stateful_step_count=40, deadline
 
 @given(policy=policies, exits_=st.lists(exits, min_size=1, max_size=12))
 def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list[Exit]) -> None:
-    """However it dies, it is started again, in `backoff` with a time, or at rest with a message."""
+    """However it dies, it is started again, in `backoff` with a time, or at rest with a message.
+
+    Somebody connects whenever it is idle: a worker that ends without serving must not be started for ever.
+    """
     engine, world, loop = make_engine({"research": ()}, {"research": replace(policy, reset_after=1e6)})
-    engine.start(["research"])
+    engine.arm(["research"])
+    engine.post("research", Wanted())
     for exit_ in exits_:
         if not world.of("research"):
             break
@@ -632,6 +673,7 @@ def test_an_agent_that_never_stays_up_comes_to_rest(policy: Policy, exits_: list
         world.remove(process)
         engine.post("research", Reaped(process.generation))
         loop.advance(40.0)
+        engine.post("research", Wanted())
     agent = engine.agents["research"]
     assert agent.state in (State.STARTING, State.STOPPED, State.FAILED, State.STOPPING, State.KILLING)
     assert agent.generation <= policy.max_failures

@@ -7,6 +7,7 @@ the loop's thread; `post` may be called from anywhere on it, also from within an
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
@@ -26,6 +27,7 @@ from pallas_supervisor.lifecycle.effects import (
     Terminate,
 )
 from pallas_supervisor.lifecycle.events import (
+    Arm,
     BeginReplacement,
     CancelReplacement,
     DependenciesReady,
@@ -98,6 +100,12 @@ class Engine:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._second_worker_timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: set[asyncio.Future[None]] = set()
+        self._unreconciled: set[str] = set()
+        """Agents of which something may follow for them or for others, since the last reconciliation."""
+        self._due: set[str] = set()
+        """Agents that are to be replaced gracefully, as soon as it is their turn."""
+        self._surging: set[str] = set()
+        """Agents with a second worker for a while."""
         self.shutting_down = False
         self.graph = graph
         self.max_surge = max_surge
@@ -108,7 +116,7 @@ class Engine:
         self.agents: dict[str, Agent] = {
             name: Agent(name=name, policy=policy, since=now) for name, policy in policies.items()
         }
-        self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._reconcile_again)
+        self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._look_again)
 
     def now(self) -> float:
         """Seconds on the loop's clock, which all decisions use."""
@@ -117,16 +125,22 @@ class Engine:
     # --- commands -----------------------------------------------------------------------------------------
 
     def start(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Want these agents and all that they depend on up; the names that this concerns, in start order."""
-        needed = self.graph.needed_by(names)
+        """Want a worker of each of these agents now, and all that they depend on up; all of them, in start order."""
+        wanted = set(names)
+        needed = self.graph.needed_by(wanted)
         for name in needed:
-            self.post(name, Start())
+            self.post(name, Start() if name in wanted else Arm())
         return needed
+
+    def arm(self, names: Iterable[str]) -> None:
+        """Want these agents and all that they depend on up: running, or idle if they start on demand."""
+        for name in self.graph.needed_by(names):
+            self.post(name, Arm())
 
     async def shut_down(self) -> None:
         """Stop everything, dependents before what they depend on, and return when nothing is left."""
         self.shutting_down = True
-        self._reconcile()
+        self._reconcile_all()
         await self.until(lambda: not any(self._moving(agent) for agent in self.agents.values()))
         self.close()
 
@@ -154,7 +168,7 @@ class Engine:
     def prove_alive(self) -> bool:
         """Look at everything now; whether that ran through and all mail is worked off. For the watchdog."""
         try:
-            self._reconcile()
+            self._reconcile_all()
         except Exception:  # noqa: BLE001 - whatever it is, it is no proof
             _log.exception("the engine cannot work off its mail")
             return False
@@ -174,22 +188,26 @@ class Engine:
         for timers in (self._timers, self._second_worker_timers):
             for name in timers.keys() - self.agents.keys() - self.unkillable.keys():
                 timers.pop(name).cancel()
-        self._reconcile()
-        self._wake()
+        self._due.intersection_update(self.agents)
+        self._surging.intersection_update(self.agents)
+        self._reconcile_all()
 
     # --- events -------------------------------------------------------------------------------------------
 
     def post(self, name: str, event: Event) -> None:
         """Put an event into the agent's mailbox and, unless that is going on already, work all mail off."""
         self._mailbox.append((name, event))
+        self._work_off()
+
+    def _work_off(self) -> None:
         if self._draining:
             return
         self._draining = True
         try:
-            while self._mailbox:
-                self._handle(*self._mailbox.popleft())
-                if not self._mailbox:
-                    self._reconcile()
+            while self._mailbox or self._unreconciled:
+                while self._mailbox:
+                    self._handle(*self._mailbox.popleft())
+                self._reconcile()
         finally:
             self._draining = False
         self._wake()
@@ -206,7 +224,7 @@ class Engine:
         taken = step(before, event, now=self.now(), draw=self._rng.random())
         after = taken.agent
         if name in self.agents:
-            self.agents[name] = after
+            self._keep(before, after)
         elif after.has_process:
             self.unkillable[name] = after
         else:
@@ -215,7 +233,10 @@ class Engine:
         if isinstance(event, Died) and before.may_live(event.generation) and name in self.agents:
             self.observers.ended(before, event)
         if _seen(before) != _seen(after):
-            self._announce(Transition(before, after))
+            self.observers.transition(Transition(before, after))
+        if before.is_available and not after.is_available and name in self.agents:
+            for dependent in self.graph.dependents(name):
+                self._mailbox.append((dependent, DependencyLost(name)))
         for effect in taken.effects:
             attempt(self._carry_out, name, effect)  # a defect elsewhere must not cost an agent its timer
 
@@ -225,11 +246,19 @@ class Engine:
         if _stage(after) != _stage(before) and (timer := self._second_worker_timers.pop(after.name, None)):
             timer.cancel()
 
-    def _announce(self, change: Transition) -> None:
-        self.observers.transition(change)
-        if change.before.state is State.READY and change.of_state and change.after.name in self.agents:
-            for dependent in self.graph.dependents(change.after.name):
-                self._mailbox.append((dependent, DependencyLost(change.after.name)))
+    def _keep(self, before: Agent, after: Agent) -> None:
+        """Take on what became of an agent, and note of whom something may follow from it."""
+        name = after.name
+        self.agents[name] = after
+        if after == before:
+            return
+        self._unreconciled.add(name)
+        if self.shutting_down:
+            self._unreconciled.update(self.graph.dependencies(name))
+        elif after.is_available and not before.is_available:
+            self._unreconciled.update(self.graph.dependents(name))
+        for names, belongs in ((self._due, after.replace is not None), (self._surging, after.is_surging)):
+            (names.add if belongs else names.discard)(name)
 
     def _carry_out(self, name: str, effect: Effect) -> None:
         match effect:
@@ -269,21 +298,31 @@ class Engine:
 
     # --- reconciliation -----------------------------------------------------------------------------------
 
+    def _reconcile_all(self) -> None:
+        self._unreconciled.update(self.agents)
+        self._work_off()
+
     def _reconcile(self) -> None:
-        """Say what follows from the states of several agents: who may start, who may stop now."""
+        """Say what follows from the states of several agents: who may start, who may stop now.
+
+        Only for those of whom something may follow since the last time: among a thousand agents these are few.
+        """
+        changed = self.graph.in_start_order(self._unreconciled & self.agents.keys())
+        self._unreconciled.clear()
         if self.shutting_down:
-            for name in self.graph.stop_order:
+            for name in reversed(changed):
                 if self._stoppable(name):
                     self.post(name, Stop())
             return
-        for name in self.graph.start_order:
+        for name in changed:
             if self.agents[name].state is State.WAITING and not self.awaited(name):
                 self.post(name, DependenciesReady())
-        free = self.max_surge - sum(agent.is_surging for agent in self.agents.values())
-        for name in self.graph.start_order:
-            if free > 0 and self._replaceable(name):
-                self.post(name, BeginReplacement())
-                free -= 1
+        if not self._due:
+            return
+        free = self.max_surge - len(self._surging)
+        turns = filter(self._replaceable, self.graph.in_start_order(self._due))
+        for name in itertools.islice(turns, max(free, 0)):
+            self.post(name, BeginReplacement())
 
     def _replaceable(self, name: str) -> bool:
         """Whether the agent is to be replaced and may be now: after all that it depends on."""
@@ -304,14 +343,12 @@ class Engine:
         return agent.desired is Desired.UP or agent.state not in (State.STOPPED, State.FAILED)
 
     def awaited(self, name: str) -> tuple[str, ...]:
-        """What `name` depends on and is not READY."""
-        return tuple(
-            need for need in self.graph.dependencies(name) if self.agents[need].state is not State.READY
-        )
+        """What `name` depends on and is not available."""
+        return tuple(need for need in self.graph.dependencies(name) if not self.agents[need].is_available)
 
-    def _reconcile_again(self) -> None:
-        self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._reconcile_again)
-        self._reconcile()
+    def _look_again(self) -> None:
+        self._reconciliation = self._loop.call_later(RECONCILE_INTERVAL, self._look_again)
+        self._reconcile_all()
 
 
 def _stage(agent: Agent) -> tuple[int, SecondWorkerState] | None:

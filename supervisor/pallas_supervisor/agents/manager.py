@@ -19,6 +19,7 @@ from pallas_supervisor.events.log import EventLog
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.past_exits import PastExits
 from pallas_supervisor.health.reports import WorkerReports
+from pallas_supervisor.lifecycle.events import Wanted
 from pallas_supervisor.logs.transitions import log_transition
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
@@ -154,7 +155,9 @@ class AgentManager:
             take_code=drift.code.take,
             models_reported=self._models_reported,
         )
-        self.responders = UnavailableResponders(engine, listeners, self.status.why, sockets.outlives)
+        self.responders = UnavailableResponders(
+            engine, listeners, self.status.why, sockets.outlives, lambda name: engine.post(name, Wanted())
+        )
         self._connect_observers()
 
     def _connect_observers(self) -> None:
@@ -163,13 +166,14 @@ class AgentManager:
         events = AgentEvents(self.events, self._why, self.status.health)
         observers.transition.add(
             self.reports_in.transition,
-            lambda change: self.traces.follow(self.engine.agents, change.after),
-            lambda _change: self.responders.switch(),
+            lambda change: self.traces.follow(change.after),
+            self.responders.follow,
             lambda change: log_transition(change, self._why(change.after)),
             events.transition,
             self._put_counts_away,
             lambda _change: observers.changed(),
         )
+        observers.changed.add(lambda: self.traces.settle(self.engine.agents))
         observers.restart_counted.add(self.metrics.agents.count_restart, events.restart_counted)
         observers.health_reported.add(events.health_reported)
         observers.start_observed.add(self.metrics.agents.observe_start)

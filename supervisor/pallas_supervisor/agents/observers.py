@@ -6,6 +6,7 @@ being answered on. Nor has a part to be passed the others to look at.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
@@ -37,6 +38,24 @@ class Observers[*Arguments]:
             attempt(observer, *arguments)
 
 
+class ObserversOnce(Observers[()]):
+    """Observers that are called once a turn of the loop, however often something happened in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_due = False
+
+    def __call__(self) -> None:
+        """Call all of them when all that happens now has happened."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._call)
+
+    def _call(self) -> None:
+        self._is_due = False
+        super().__call__()
+
+
 class AgentObservers:
     """All that can be observed."""
 
@@ -57,7 +76,7 @@ class AgentObservers:
         """An agent has left the deployment; it has no worker any more."""
         self.configuration_changed: Observers[Configuration, Configuration] = Observers()
         """A reload has taken on another configuration; with the one before and the new one."""
-        self.changed: Observers[()] = Observers()
+        self.changed = ObserversOnce()
         """What is shown of the agents to people or clients is not what it was."""
 
 

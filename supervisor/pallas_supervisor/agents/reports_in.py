@@ -14,12 +14,13 @@ from pallas_common.protocol.reports import (
     FailedReport,
     HealthReport,
     Heartbeat,
+    IdleReport,
     ReadyReport,
     Report,
     StageReport,
 )
 from pallas_common.secrets.shortening import without_secrets
-from pallas_supervisor.lifecycle.events import Ready, StartFailureReported
+from pallas_supervisor.lifecycle.events import BecameIdle, Ready, StartFailureReported
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.logs.transitions import tell_inability
 from pallas_supervisor.sockets.mcp_probe import until_answered
@@ -110,6 +111,8 @@ class ReportsIn:
             case FailedReport(message=message):
                 said = without_secrets(" ".join(message.split()), LONGEST_COMPLAINT, self._secrets)
                 self._engine.post(name, StartFailureReported(generation, said))
+            case IdleReport():
+                self._engine.post(name, BecameIdle(generation))
             case HealthReport():
                 self._take_health(agent, generation, report)
 

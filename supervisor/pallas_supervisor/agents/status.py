@@ -77,12 +77,14 @@ class StatusView:
         report = self.reports.health(agent)
         if agent.state is State.READY and report is not None:
             return report.status, report.message or ""
+        if agent.state is State.IDLE:
+            return "ok", ""
         return "error" if agent.state in (State.BACKOFF, State.FAILED) else "unknown", ""
 
     def summary(self) -> str:
         """One line for `systemctl status`: `4/5 agents ready; research: restarting in 2 s`."""
         wanted = [agent for agent in self.agents.values() if agent.desired is Desired.UP]
-        missing = [agent for agent in wanted if agent.state is not State.READY]
+        missing = [agent for agent in wanted if agent.state not in (State.READY, State.IDLE)]
         troubles = [f"{agent.name}: {self.why(agent.name) or agent.state}" for agent in missing[:3]]
         return "; ".join([f"{len(wanted) - len(missing)}/{len(wanted)} agents ready", *troubles])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pallas_common.problems import no_such_agent
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
-from pallas_supervisor.lifecycle.events import HardRestart, RollingRestart, Start, Stop
+from pallas_supervisor.lifecycle.events import Arm, HardRestart, RollingRestart, Stop
 from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Goal = Literal["ready", "stopped", "settled"]
 
-SETTLED = frozenset({State.READY, State.STOPPED, State.FAILED})
+SETTLED = frozenset({State.READY, State.IDLE, State.STOPPED, State.FAILED})
 
 
 class OperatorVerbs:
@@ -42,9 +42,13 @@ class OperatorVerbs:
         return tuple(name for name in self._engine.graph.start_order if not wanted or name in wanted)
 
     def start(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Want the agents up, and what they depend on; the agents that were named."""
-        targets = self.resolve(names)
-        self._engine.start(targets)
+        """Want a worker of each of the agents now, and what they depend on up; the agents that were named."""
+        named = set(names)
+        targets = self.resolve(named)
+        if named:
+            self._engine.start(targets)
+        else:  # a thousand agents that start on demand are not all wanted at once
+            self._engine.arm(targets)
         return targets
 
     def stop(self, names: Iterable[str], *, cascade: bool = False) -> tuple[str, ...]:
@@ -78,9 +82,11 @@ class OperatorVerbs:
         return self._restart(names, HardRestart())
 
     def _restart(self, names: Iterable[str], event: RollingRestart | HardRestart) -> tuple[str, ...]:
-        targets = self.resolve(names)
+        named = set(names)
+        targets = self.resolve(named)
+        renewed = {name for name in targets if named or self._engine.agents[name].has_process}
         for name in self._engine.graph.needed_by(targets):
-            self._engine.post(name, event if name in targets else Start())
+            self._engine.post(name, event if name in renewed else Arm())
         return targets
 
     def _is_wanted(self, name: str) -> bool:
@@ -108,6 +114,8 @@ class OperatorVerbs:
                 return True if agent.state in SETTLED else None
             if goal == "stopped":
                 return {State.STOPPED: True, State.FAILED: agent.pid is None}.get(agent.state)
+            if agent.state is State.IDLE:
+                return None if name in left_behind and agent.is_surging else True
             if agent.state is State.READY:
                 return _is_left_behind(agent, left_behind[name]) if name in left_behind else True
             if agent.state in RESTING or self._is_hopeless(name):

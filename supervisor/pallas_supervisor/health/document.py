@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def agent_health(agent: Agent, report: HealthReport | None) -> Status:
-    """`error` unless the agent is READY; then what it says of itself, `ok` until it has said something."""
+    """`error` unless the agent is READY or idle; then what it says of itself, `ok` until it has said something."""
+    if agent.state is State.IDLE:
+        return "ok"
     if agent.state is not State.READY:
         return "error"
     return "ok" if report is None else report.status

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class Graph:
@@ -25,18 +25,24 @@ class Graph:
         self.start_order = tuple(TopologicalSorter(self._dependencies).static_order())
         """All names, each after all that it depends on."""
 
+        self._places = {name: place for place, name in enumerate(self.start_order)}
+
     @property
     def stop_order(self) -> tuple[str, ...]:
         """All names, each after all that depend on it."""
         return self.start_order[::-1]
 
+    def in_start_order(self, names: Iterable[str]) -> list[str]:
+        """These names, each after all that it depends on."""
+        return sorted(names, key=self._places.__getitem__)
+
     def dependencies(self, name: str) -> tuple[str, ...]:
         """What `name` depends on directly."""
         return self._dependencies[name]
 
-    def dependents(self, name: str) -> tuple[str, ...]:
+    def dependents(self, name: str) -> Sequence[str]:
         """What depends on `name` directly."""
-        return tuple(self._dependents[name])
+        return self._dependents[name]
 
     def needed_by(self, names: Iterable[str]) -> tuple[str, ...]:
         """`names` and all that they depend on, directly or not, in start order."""
@@ -54,4 +60,4 @@ class Graph:
             if name not in found:
                 found.add(name)
                 left.extend(edges[name])
-        return tuple(name for name in self.start_order if name in found)
+        return tuple(self.in_start_order(found))

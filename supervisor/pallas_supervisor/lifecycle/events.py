@@ -13,8 +13,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Arm:
+    """The deployment wants the agent up: running, or idle if it starts on demand."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
-    """The operator wants the agent up."""
+    """The operator wants the agent up, and a worker now, also if it starts on demand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A connection waits on the agent's socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +72,12 @@ class Rebind:
 
 @dataclass(frozen=True, slots=True)
 class DependenciesReady:
-    """All that the agent depends on is READY."""
+    """All that the agent depends on is available."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependencyLost:
-    """Something that the agent depends on has left READY."""
+    """Something that the agent depends on is not available any more."""
 
     name: str
 
@@ -104,6 +114,13 @@ class StartFailureReported:
 
     generation: int
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BecameIdle:
+    """The worker has had no call for the agent's `idle_timeout`."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +171,9 @@ class SecondWorkerElapsed:
 
 
 Event = (
-    Start
+    Arm
+    | Start
+    | Wanted
     | Stop
     | HardRestart
     | RollingRestart
@@ -168,6 +187,7 @@ Event = (
     | SpawnFailed
     | Ready
     | StartFailureReported
+    | BecameIdle
     | Unhealthy
     | KillNow
     | Died
@@ -176,5 +196,7 @@ Event = (
     | SecondWorkerElapsed
 )
 
-OF_GENERATION = (Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy, KillNow, Died, Reaped)
+OF_GENERATION = (
+    Spawned, SpawnFailed, Ready, StartFailureReported, BecameIdle, Unhealthy, KillNow, Died, Reaped,
+)  # fmt: skip
 """Events of a process: no-ops unless they carry the generation of the agent or of its second worker."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.agent.settings import DependencyLossPolicy, RestartPolicy
+    from pallas_common.protocol.agent.settings import DependencyLossPolicy, RestartPolicy, StartPolicy
 
 
 class WorkerId(NamedTuple):
@@ -24,6 +24,8 @@ class State(StrEnum):
     """Where an agent's worker is in its life."""
 
     STOPPED = "stopped"
+    IDLE = "idle"
+    """Wanted, and there as soon as somebody connects: only agents that start on demand."""
     WAITING = "waiting"
     STARTING = "starting"
     READY = "ready"
@@ -69,18 +71,27 @@ class After(StrEnum):
     """It was ended because it had failed: the restart policy decides."""
     RESTART = "restart"
     """It was ended in order to start again."""
+    IDLE = "idle"
+    """It was ended because nobody called: the next connection starts another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """An agent's rules. Times in seconds."""
 
+    start: StartPolicy = "always"
+    idle_timeout: float = 300.0
     restart: RestartPolicy = "always"
     start_timeout: float = 60.0
     stop_timeout: float = 10.0
     max_failures: int = 5
     reset_after: float = 60.0
     on_dependency_loss: DependencyLossPolicy = "keep"
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether a worker is there only while somebody calls."""
+        return self.start == "on-demand"
 
 
 OUT_OF_MEMORY = "out of memory"
@@ -117,6 +128,8 @@ class Agent:
     policy: Policy
     state: State = State.STOPPED
     desired: Desired = Desired.DOWN
+    warm: bool = False
+    """Whether the operator wants a worker now, whoever calls: until one has been READY."""
     timer_epoch: int = 0
     """Counts state changes; a timer belongs to the epoch in which it was set."""
     generation: int = 0
@@ -146,6 +159,20 @@ class Agent:
     def has_process(self) -> bool:
         """Whether a process of it exists or may yet come to exist."""
         return self.live or self.second_worker is not None
+
+    @property
+    def is_available(self) -> bool:
+        """Whether what depends on it may count on it: it serves, or will as soon as somebody connects.
+
+        An agent that starts on demand stays available while it wakes and while it goes idle: connections wait.
+        """
+        if self.state in (State.READY, State.IDLE):
+            return True
+        if not self.policy.on_demand or self.desired is Desired.DOWN:
+            return False
+        if self.state in (State.STOPPING, State.KILLING):
+            return self.after is After.IDLE
+        return self.state in (State.WAITING, State.STARTING)
 
     @property
     def generations(self) -> tuple[int, ...]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor.lifecycle import actions as do
-from pallas_supervisor.lifecycle.actions import Moment
 from pallas_supervisor.lifecycle.effects import Step
 from pallas_supervisor.lifecycle.events import (
     OF_GENERATION,
+    Arm,
+    BecameIdle,
     BeginReplacement,
     CancelReplacement,
     DependenciesReady,
@@ -35,7 +36,9 @@ from pallas_supervisor.lifecycle.events import (
     StartFailureReported,
     Stop,
     Unhealthy,
+    Wanted,
 )
+from pallas_supervisor.lifecycle.moves import Moment
 from pallas_supervisor.lifecycle.second_worker import step_second_worker
 from pallas_supervisor.lifecycle.states import Agent, State
 
@@ -91,10 +94,12 @@ class Row:
 
 IGNORE = Row(do.ignore)
 """The row of what means nothing in a state."""
-_AFTER_PROCESS = (State.STOPPED, State.WAITING, State.BACKOFF, State.FAILED)
+_AFTER_PROCESS = (State.STOPPED, State.IDLE, State.WAITING, State.BACKOFF, State.FAILED)
+_AFTER_ALL = (State.STOPPED, State.IDLE, State.WAITING, State.BACKOFF, State.KILLING)
 
 _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
     State.STOPPED: {
+        Arm: Row(do.arm_resting, (State.IDLE, State.WAITING)),
         Start: Row(do.start_resting, (State.WAITING,)),
         HardRestart: Row(do.start_resting, (State.WAITING,)),
         RollingRestart: Row(do.start_resting, (State.WAITING,)),
@@ -102,17 +107,26 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Redefine: Row(do.redefine),
         Rebind: Row(do.redefine),
     },
+    State.IDLE: {
+        Start: Row(do.start_now, (State.WAITING,)),
+        Wanted: Row(do.wake, (State.WAITING,)),
+        HardRestart: Row(do.restart_idle),
+        RollingRestart: Row(do.restart_idle),
+        Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING, State.FAILED)),
+        Redefine: Row(do.redefine_idle, (State.WAITING,)),
+        Rebind: Row(do.redefine_idle, (State.WAITING,)),
+    },
     State.WAITING: {
-        Start: Row(do.want_up),
-        HardRestart: Row(do.want_up),
-        RollingRestart: Row(do.want_up),
+        Start: Row(do.want_warm),
+        HardRestart: Row(do.want_warm),
+        RollingRestart: Row(do.want_warm),
         Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING, State.FAILED)),
         Redefine: Row(do.redefine),
         Rebind: Row(do.redefine),
         DependenciesReady: Row(do.spawn, (State.STARTING,)),
     },
     State.STARTING: {
-        Start: Row(do.want_up),
+        Start: Row(do.want_warm),
         HardRestart: Row(do.restart_running, (State.STOPPING,)),
         RollingRestart: Row(do.restart_running, (State.STOPPING,)),
         Stop: Row(do.stop_running, (State.STOPPING,)),
@@ -128,7 +142,6 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Elapsed: Row(do.start_timed_out, (State.STOPPING,)),
     },
     State.READY: {
-        Start: Row(do.want_up),
         HardRestart: Row(do.restart_running, (State.STOPPING,)),
         RollingRestart: Row(do.restart_gracefully, (State.STOPPING,)),
         BeginReplacement: Row(do.begin_replacement),
@@ -138,13 +151,15 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Rebind: Row(do.rebind_running, (State.STOPPING,)),
         DependencyLost: Row(do.lose_dependency, (State.STOPPING,)),
         StartFailureReported: Row(do.note),
+        BecameIdle: Row(do.become_idle, (State.STOPPING,)),
         Unhealthy: Row(do.become_unhealthy, (State.KILLING, State.STARTING)),
         KillNow: Row(do.kill_now),
         Died: Row(do.die_serving, (State.KILLING, State.STARTING)),
         Elapsed: Row(do.become_stable),
     },
     State.STOPPING: {
-        Start: Row(do.want_up_again),
+        Arm: Row(do.want_up_again),
+        Start: Row(do.want_warm_again),
         HardRestart: Row(do.restart_again),
         RollingRestart: Row(do.restart_again),
         Stop: Row(do.want_down),
@@ -158,7 +173,8 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Elapsed: Row(do.stop_timed_out, (State.KILLING,)),
     },
     State.KILLING: {
-        Start: Row(do.want_up_again, (State.WAITING,)),
+        Arm: Row(do.want_up_again, (State.IDLE, State.WAITING)),
+        Start: Row(do.want_warm_again, (State.WAITING,)),
         HardRestart: Row(do.restart_again, (State.WAITING,)),
         RollingRestart: Row(do.restart_again, (State.WAITING,)),
         Stop: Row(do.want_down),
@@ -172,26 +188,28 @@ _ROWS: Mapping[State, Mapping[type[Event], Row]] = {
         Elapsed: Row(do.kill_timed_out, (State.FAILED,)),
     },
     State.BACKOFF: {
+        Arm: Row(do.arm_now, (State.IDLE, State.WAITING)),
         Start: Row(do.start_now, (State.WAITING,)),
         HardRestart: Row(do.start_now, (State.WAITING,)),
         RollingRestart: Row(do.start_now, (State.WAITING,)),
         Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING, State.FAILED)),
-        Redefine: Row(do.redefine_waiting_out, (State.WAITING,)),
-        Rebind: Row(do.redefine_waiting_out, (State.WAITING,)),
-        Elapsed: Row(do.try_again, (State.WAITING,)),
+        Redefine: Row(do.redefine_waiting_out, (State.IDLE, State.WAITING)),
+        Rebind: Row(do.redefine_waiting_out, (State.IDLE, State.WAITING)),
+        Elapsed: Row(do.try_again, (State.IDLE, State.WAITING)),
     },
     State.FAILED: {
+        Arm: Row(do.arm_resting, (State.IDLE, State.WAITING, State.KILLING)),
         Start: Row(do.start_resting, (State.WAITING, State.KILLING)),
         HardRestart: Row(do.start_resting, (State.WAITING, State.KILLING)),
         RollingRestart: Row(do.start_resting, (State.WAITING, State.KILLING)),
         Stop: Row(do.stop_without_process, (State.STOPPED, State.KILLING)),
-        Redefine: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
-        Rebind: Row(do.redefine_failed, (State.WAITING, State.KILLING)),
+        Redefine: Row(do.redefine_failed, (State.IDLE, State.WAITING, State.KILLING)),
+        Rebind: Row(do.redefine_failed, (State.IDLE, State.WAITING, State.KILLING)),
         Spawned: Row(do.kill_late),
         KillNow: Row(do.kill_now),
         Died: Row(do.die_killed),
-        Reaped: Row(do.vanish_late, (State.STOPPED, State.WAITING, State.BACKOFF, State.KILLING)),
-        SpawnFailed: Row(do.vanish_late, (State.STOPPED, State.WAITING, State.BACKOFF, State.KILLING)),
+        Reaped: Row(do.vanish_late, _AFTER_ALL),
+        SpawnFailed: Row(do.vanish_late, _AFTER_ALL),
     },
 }
 
@@ -200,22 +218,34 @@ _ASIDE = (BeginReplacement, CancelReplacement, SecondWorkerElapsed)
 
 _IGNORED: Mapping[State, tuple[type[Event], ...]] = {
     State.STOPPED: (
-        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy,
-        KillNow, Died, Reaped, Elapsed,
+        *_ASIDE, Wanted, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported,
+        BecameIdle, Unhealthy, KillNow, Died, Reaped, Elapsed,
+    ),
+    State.IDLE: (
+        *_ASIDE, Arm, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, BecameIdle,
+        Unhealthy, KillNow, Died, Reaped, Elapsed,
     ),
     State.WAITING: (
-        *_ASIDE, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy, KillNow, Died, Reaped,
-        Elapsed,
+        *_ASIDE, Arm, Wanted, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, BecameIdle, Unhealthy,
+        KillNow, Died, Reaped, Elapsed,
     ),
-    State.STARTING: (*_ASIDE, DependenciesReady, Unhealthy, Reaped),
-    State.READY: (SecondWorkerElapsed, DependenciesReady, Spawned, SpawnFailed, Ready, Reaped),
-    State.STOPPING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, Unhealthy, Reaped),
-    State.KILLING: (*_ASIDE, DependenciesReady, DependencyLost, Ready, StartFailureReported, Unhealthy),
+    State.STARTING: (*_ASIDE, Arm, Wanted, DependenciesReady, BecameIdle, Unhealthy, Reaped),
+    State.READY: (
+        SecondWorkerElapsed, Arm, Start, Wanted, DependenciesReady, Spawned, SpawnFailed, Ready, Reaped,
+    ),
+    State.STOPPING: (
+        *_ASIDE, Wanted, DependenciesReady, DependencyLost, Ready, BecameIdle, Unhealthy, Reaped,
+    ),
+    State.KILLING: (
+        *_ASIDE, Wanted, DependenciesReady, DependencyLost, Ready, StartFailureReported, BecameIdle, Unhealthy,
+    ),
     State.BACKOFF: (
-        *_ASIDE, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported, Unhealthy,
-        KillNow, Died, Reaped,
+        *_ASIDE, Wanted, DependenciesReady, DependencyLost, Spawned, SpawnFailed, Ready, StartFailureReported,
+        BecameIdle, Unhealthy, KillNow, Died, Reaped,
     ),
-    State.FAILED: (*_ASIDE, DependenciesReady, DependencyLost, Ready, StartFailureReported, Unhealthy, Elapsed),
+    State.FAILED: (
+        *_ASIDE, Wanted, DependenciesReady, DependencyLost, Ready, StartFailureReported, BecameIdle, Unhealthy, Elapsed,
+    ),
 }  # fmt: skip
 """Written out, so that a new event is a decision in every state."""
 

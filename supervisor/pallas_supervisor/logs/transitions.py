@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_supervisor.lifecycle.exits import describe_exit
-from pallas_supervisor.lifecycle.states import State
+from pallas_supervisor.lifecycle.states import After, State
 
 if TYPE_CHECKING:
     from pallas_common.protocol.reports import HealthReport
@@ -42,7 +42,15 @@ def _tell_state(before: Agent, after: Agent, why: str) -> None:
     if after.last_exit is not None and after.last_exit is not before.last_exit:
         fields["exit"] = describe_exit(after.last_exit)
     text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
-    _log.log(_LEVELS.get(after.state, logging.INFO), text, **fields)
+    _log.log(_level(before, after), text, **fields)
+
+
+def _level(before: Agent, after: Agent) -> int:
+    """That agents are idle at the start is no news, nor each step of one's going idle: why it goes has been said."""
+    goes_idle = after.state is State.KILLING and before.state is State.STOPPING and after.after is After.IDLE
+    if goes_idle or (after.state is State.IDLE and before.state is not State.BACKOFF):
+        return logging.DEBUG
+    return _LEVELS.get(after.state, logging.INFO)
 
 
 def _tell_replacement(before: Agent, after: Agent) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import Agent
 
 _STAGES = {"importing": "import", "creating": "create", "serving": "serve"}
-_UNDER_WAY = frozenset(State) - {State.READY, State.FAILED, State.STOPPED}
+_UNDER_WAY = frozenset(State) - {State.READY, State.IDLE, State.FAILED, State.STOPPED}
 
 _log = get_logger("pallas.supervisor.tracing")
 
@@ -85,7 +85,7 @@ class StartTraces:
             case FailedReport(message=message):
                 self._end(name, generation, message)
 
-    def follow(self, agents: Mapping[str, Agent], agent: Agent) -> None:
+    def follow(self, agent: Agent) -> None:
         """The agent's state has changed."""
         if self._tracer is None:
             return
@@ -97,6 +97,9 @@ class StartTraces:
                 self._end(name, generation, None)
             elif generation == agent.generation and agent.state is not State.STARTING:
                 self._end(name, generation, str(agent.state))
+
+    def settle(self, agents: Mapping[str, Agent]) -> None:
+        """Agents have changed: perhaps the supervisor has started."""
         if self._whole is not None and not any(one.state in _UNDER_WAY for one in agents.values()):
             self.close(agents)
 

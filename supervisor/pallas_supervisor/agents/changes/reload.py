@@ -15,7 +15,7 @@ from pallas_registry.environment.dotenv import DOTENV
 from pallas_supervisor.agents.errors import RefusedError
 from pallas_supervisor.agents.worker_spec import graph_of, policies_of, policy_of
 from pallas_supervisor.lifecycle.dependencies import Graph
-from pallas_supervisor.lifecycle.events import Rebind, Redefine, Start, Stop
+from pallas_supervisor.lifecycle.events import Arm, Rebind, Redefine, Stop
 from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 from pallas_supervisor.reload.plan import FIXED_VARIABLES, Plan, plan_reload
 from pallas_supervisor.sockets.listeners import close_listeners
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = get_logger("pallas.supervisor.reloading")
 
-UNTOUCHED = frozenset({State.STOPPED, State.WAITING})
+UNTOUCHED = frozenset({State.STOPPED, State.IDLE, State.WAITING})
 """States without a process, from which the next start takes the newest configuration anyway."""
 
 
@@ -225,7 +225,7 @@ class Reloading:
             else:
                 engine.post(name, Redefine(policy, respawn=change.action == "respawn"))
         for name in plan.added:
-            engine.post(name, Start())
+            engine.post(name, Arm())
         self._observers.changed()  # also where no agent changes its state: an icon, a namespace
 
 

@@ -261,10 +261,12 @@ def test_observers_hear_of_news_only(tmp_path: Path) -> None:
     async def do(rig: Rig) -> None:
         rig.operations.start(["library"])
         rig.come_up("library")
+        await asyncio.sleep(0)
         heard: list[int] = []
         rig.manager.observers.changed.add(lambda: heard.append(1))
         for message in ("no library", "no library", "no model", "no model"):
             report(rig, degraded(message))
+            await asyncio.sleep(0)
         assert len(heard) == 2
 
     on_rig(tmp_path, do)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from pallas_common.protocol.agent.settings import StartPolicy
 from pallas_supervisor.lifecycle import second_worker as replacement
 from pallas_supervisor.lifecycle.effects import Effect, Step
 from pallas_supervisor.lifecycle.events import (
     OF_GENERATION,
+    Arm,
+    BecameIdle,
     BeginReplacement,
     CancelReplacement,
     DependenciesReady,
@@ -34,6 +37,7 @@ from pallas_supervisor.lifecycle.events import (
     StartFailureReported,
     Stop,
     Unhealthy,
+    Wanted,
 )
 from pallas_supervisor.lifecycle.states import Agent, Exit, Policy, SecondWorkerState, State
 from pallas_supervisor.lifecycle.table import _IGNORED, _ROWS, IGNORE, TABLE, step
@@ -44,8 +48,10 @@ if TYPE_CHECKING:
 
 EVENTS: tuple[type[Event], ...] = get_args(Event)
 
+ALWAYS, ON_DEMAND = (Policy(start=start, max_failures=2) for start in get_args(StartPolicy))
 POLICIES = (
-    Policy(max_failures=2),
+    ALWAYS,
+    ON_DEMAND,
     Policy(max_failures=2, on_dependency_loss="restart"),
     Policy(restart="on-failure", max_failures=1),
     Policy(restart="never"),
@@ -77,9 +83,19 @@ def test_events_that_carry_a_generation_are_checked_for_it() -> None:
 
 def possible_events(agent: Agent) -> Iterator[Event]:
     """What may happen to this agent, of its own generation and epoch."""
-    yield from (Start(), Stop(), HardRestart(), DependenciesReady(), DependencyLost("library"))
-    yield from (RollingRestart("operator"), BeginReplacement(), CancelReplacement(), Rebind(agent.policy))
-    yield from (Redefine(agent.policy, respawn) for respawn in (False, True))
+    yield from (
+        Arm(),
+        Start(),
+        Wanted(),
+        Stop(),
+        HardRestart(),
+        DependenciesReady(),
+        DependencyLost("library"),
+    )
+    yield from (RollingRestart("operator"), BeginReplacement(), CancelReplacement())
+    for policy in (ALWAYS, ON_DEMAND) if agent.policy in (ALWAYS, ON_DEMAND) else (agent.policy,):
+        yield Rebind(policy)
+        yield from (Redefine(policy, respawn) for respawn in (False, True))
     yield from of_process(agent.generation)
     yield Elapsed(agent.timer_epoch)
 
@@ -89,6 +105,7 @@ def of_process(generation: int) -> Iterator[Event]:
     yield from (Spawned(generation, 7), Ready(generation), Reaped(generation))
     yield from (SpawnFailed(generation, "no memory", permanent) for permanent in (False, True))
     yield from (StartFailureReported(generation, "ImportError"), Unhealthy(generation, "frozen"))
+    yield BecameIdle(generation)
     yield KillNow(generation, "out of memory")
     yield from (Died(generation, Exit(status=status)) for status in (0, 1, 78))
 

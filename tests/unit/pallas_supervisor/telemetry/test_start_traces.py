@@ -39,7 +39,8 @@ class World:
 
     def enter(self, name: str, state: State, **changes: Any) -> None:
         self.agents[name] = replace(self.agents[name], state=state, **changes)
-        self.traces.follow(self.agents, self.agents[name])
+        self.traces.follow(self.agents[name])
+        self.traces.settle(self.agents)
 
     @property
     def ended(self) -> list[ReadableSpan]:
@@ -119,6 +120,7 @@ def test_where_tracing_is_off_nothing_is_kept() -> None:
     agents = {"one": Agent(name="one", policy=cast("Policy", None), state=State.READY)}
     traces.begin("one", 1)
     traces.report("one", 1, READY)
-    traces.follow(agents, agents["one"])
+    traces.follow(agents["one"])
+    traces.settle(agents)
     traces.close(agents)
     assert not traces._starts

@@ -502,6 +502,7 @@ def test_whoever_shows_the_fleet_hears_of_what_no_state_tells(
         )
         rig.write({**two, "library": {**two["library"], "icon": "https://example.com/icon.svg"}})
         await rig.reloading.reload(dry_run=False)
+        await asyncio.sleep(0)
         assert heard == ["https://example.com/icon.svg"]
 
     on_rig(tmp_path, two, do)
