@@ -11,9 +11,11 @@ import http.client
 import signal
 import socket
 import ssl
+import struct
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -74,6 +76,8 @@ class Endpoint:
 
     url: str
     is_local: bool = False
+    socket: str | None = None
+    """Path of the unix socket to connect to, in place of what the URL names."""
 
 
 def call(
@@ -165,6 +169,8 @@ class _Exchange(threading.Thread):
             connection.close()
 
     def _connect(self) -> socket.socket:
+        if self._endpoint.socket is not None:
+            return self._connected(_connect_to_path(self._endpoint.socket))
         failure: Exception | None = None
         for host in (self._host, *(LOOPBACK if self._endpoint.is_local else ())):
             try:
@@ -176,14 +182,17 @@ class _Exchange(threading.Thread):
             except (OSError, ValueError) as error:  # a name that is none is a UnicodeError
                 failure = failure or error
                 continue
-            with self._lock:
-                if self._closed:
-                    connected.close()
-                    raise ConnectionLostError("cancelled")
-                self._socket = connected
-            return connected
+            return self._connected(connected)
         assert failure is not None
         raise NoConnectionError(f"nothing answers at {self._endpoint.url}: {_reason(failure)}")
+
+    def _connected(self, connected: socket.socket) -> socket.socket:
+        with self._lock:
+            if self._closed:
+                connected.close()
+                raise ConnectionLostError("cancelled")
+            self._socket = connected
+        return connected
 
     def _secured(self, connected: socket.socket) -> socket.socket:
         return ssl.create_default_context().wrap_socket(connected, server_hostname=self._host)
@@ -214,6 +223,36 @@ class _Exchange(threading.Thread):
                 if isinstance(message, Answer):
                     return
         raise ConnectionLostError("the connection ended before the answer")
+
+
+def _connect_to_path(path: str) -> socket.socket:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Where as many wait as may, one that does not block would be turned away at once; so does one with a timeout.
+        connected.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(CONNECT_TIMEOUT), 0)
+        )
+        connected.connect(path)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
+    except PermissionError:
+        connected.close()
+        owner = _owner(Path(path).parent)
+        raise NoConnectionError(
+            f"it has no port, and its socket is for {owner} alone: {path}; ask as that user, such as with "
+            f"`sudo -u {owner}`, or give the agent a port (`run: {{port: N}}`)"
+        ) from None
+    except OSError as error:
+        connected.close()
+        raise NoConnectionError(f"nothing answers at {path}: {_reason(error)}") from None
+    return connected
+
+
+def _owner(directory: Path) -> str:
+    """The user whose sockets these are, as far as it can be seen."""
+    try:
+        return directory.owner()
+    except (OSError, KeyError):  # it may not be looked at, or the user has no name
+        return "the supervisor's user"
 
 
 def _bounded(response: http.client.HTTPResponse, most: int) -> bytes:

@@ -196,7 +196,8 @@ def _connections(spec: WorkerSpec) -> Connections:
     A quarter of the descriptors stays for what the agent opens.
     """
     limit = share_of_descriptors(3 / 4, OTHER_CONNECTIONS + spec.max_concurrency + spec.max_queue)
-    return Connections(f"port of {spec.agent}", limit)
+    what = "socket" if spec.port is None else "port"
+    return Connections(f"{what} of {spec.agent}", limit)
 
 
 def _with_every_beat(report: Callable[[Report], None]) -> Callable[[Report], None]:

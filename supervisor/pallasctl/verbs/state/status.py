@@ -146,7 +146,7 @@ def _cells(agent: AgentStatus, now: datetime) -> list[Cell]:
         Cell(agent["state"] + (STALE if agent.get("outdated") else ""), STATE_COLOURS.get(agent["state"])),
         Cell(agent["health"], HEALTH_COLOURS.get(agent["health"])),
         Cell("-" if agent["pid"] is None else str(agent["pid"])),
-        Cell(str(agent["port"])),
+        Cell("-" if agent["port"] is None else str(agent["port"])),
         Cell(str(agent["restarts"])),
         Cell(format_duration(age) if up else "-"),
     ]

@@ -7,12 +7,14 @@ stderr, and so are other ways than the usual one, for somebody who looks at a te
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from pallas_common.problems import did_you_mean, no_such_agent, quoted
+from pallas_common.problems import counted, did_you_mean, no_such_agent, quoted
 from pallas_common.terminal_text import terminal_text
 from pallas_registry.catalogue.connections import CLIENTS, Endpoint, connection, reach_note
 from pallasctl.failures import Failure, NoSuchAgent
@@ -63,7 +65,11 @@ def connect(client: str | None, agent: str | None) -> None:
         )
         return
     document: StatusDocument = control().get("/v1/status")
-    agents = _choose(document["agents"], agent)
+    chosen = _choose(document["agents"], agent)
+    agents = [entry for entry in chosen if entry.get("socket") is None]
+    if not agents:
+        message, details = _no_address(chosen)
+        raise Failure(message, details=details)
     endpoints = [Endpoint(entry["name"], _url(entry)) for entry in agents]
     _show(connection(client, endpoints))
     if note := reach_note(endpoints):
@@ -72,6 +78,11 @@ def connect(client: str | None, agent: str | None) -> None:
         if entry["state"] != "ready":
             name = entry["name"]
             _explain(f"{name} is {entry['state']} and does not answer now: `pallasctl status {name}`")
+    if left_out := len(chosen) - len(agents):
+        _explain(
+            f"{counted(left_out, 'agent')} without a port left out: MCP clients have no address for them. "
+            f"`run: {{port: N}}` gives an agent a port."
+        )
 
 
 def _choose(known: Sequence[AgentStatus], name: str | None) -> Sequence[AgentStatus]:
@@ -83,6 +94,23 @@ def _choose(known: Sequence[AgentStatus], name: str | None) -> Sequence[AgentSta
     if not found:
         raise NoSuchAgent(no_such_agent([name], [agent["name"] for agent in known]))
     return found
+
+
+def _no_address(agents: Sequence[AgentStatus]) -> tuple[str, list[str]]:
+    """What to say where none of the agents has a port: one line, and those below it."""
+    first = agents[0]
+    name = first["name"]
+    who = f"{name} has no port" if len(agents) == 1 else f"none of the {len(agents)} agents has a port"
+    body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Who are you?"}]})
+    command = ["curl", "--unix-socket", str(first.get("socket")), "http://localhost/v1/chat/completions"]
+    command += ["-H", "Content-Type: application/json", "-d", body]
+    return (
+        f"{who}, so that MCP clients have no address for it; give it one: `run: {{port: N}}` in its spec",
+        [
+            f"`pallasctl ask {name}` and `pallasctl chat {name}` work without. So does this, as the same user:",
+            shlex.join(command),
+        ],
+    )
 
 
 def _url(agent: AgentStatus) -> str:

@@ -61,8 +61,12 @@ def find(agent: str) -> Target:
     entry = known[agent]
     if (refusal := _refusal(entry)) is not None:
         raise UnavailableError(refusal)
-    url = entry.get("url") or f"http://localhost:{entry['port']}/mcp"
-    return Target(agent, Endpoint(url, is_local=True), _note(entry))
+    url, path = entry.get("url"), entry.get("socket")
+    if path is not None:
+        url = "http://localhost/mcp"  # the name is for the Host header alone
+    elif url is None:
+        url = f"http://localhost:{entry['port']}/mcp"
+    return Target(agent, Endpoint(url, is_local=True, socket=path), _note(entry))
 
 
 def take_turn(target: Target, question: Question, timeout: float | None, line: StatusLine) -> Answer:
