@@ -22,6 +22,6 @@ def _read(*arguments: Any) -> Agent:
     return replace(agent, port=None) if agent.env.get("LISTEN") == "unix" else agent
 
 
-agents_file.read_agent = _read
+vars(agents_file)["read_agent"] = _read
 del sys.argv[1]  # `pallas` itself, which is started by way of this
 main()

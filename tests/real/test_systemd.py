@@ -11,7 +11,6 @@ import json
 import shutil
 import signal
 import time
-from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,9 +93,7 @@ class Service:
         """What is wrong with the answer to one question from inside; None if nothing is."""
 
         def once() -> str | None:
-            with contextlib.closing(
-                HTTPConnection("127.0.0.1", question.port, timeout=PATIENCE)
-            ) as connection:
+            with contextlib.closing(question.connection()) as connection:
                 return question.ask(connection)
 
         return self.machine.on_network(once)

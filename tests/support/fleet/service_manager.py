@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE = 90.0
+MOST_DESCRIPTORS = 253
+"""Of one message (SCM_RIGHTS in unix(7))."""
 
 HAND_DOWN = """
 import fcntl, os, sys
@@ -42,8 +44,8 @@ class ServiceManager:
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self.said: list[str] = []
         """All assignments, in order."""
-        self.store: dict[str, int] = {}
-        """Name → descriptor."""
+        self.store: dict[str, list[int]] = {}
+        """Name → descriptors."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -54,7 +56,7 @@ class ServiceManager:
             channel.sendto(b"END", self._address)
         self._thread.join()
         self._channel.close()
-        for descriptor in self.store.values():
+        for descriptor in self.descriptors:
             os.close(descriptor)
 
     # --- towards the service ------------------------------------------------------------------------------
@@ -64,14 +66,14 @@ class ServiceManager:
         """What the next start is told."""
         environment = {"NOTIFY_SOCKET": self._address}
         if self.store:
-            environment["LISTEN_FDS"] = str(len(self.store))
-            environment["LISTEN_FDNAMES"] = ":".join(self.store)
+            environment["LISTEN_FDS"] = str(len(self.descriptors))
+            environment["LISTEN_FDNAMES"] = ":".join(name for name, kept in self.store.items() for _ in kept)
         return environment
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What the next start inherits."""
-        return tuple(self.store.values())
+        return tuple(descriptor for kept in self.store.values() for descriptor in kept)
 
     @property
     def wrapper(self) -> list[str]:
@@ -89,7 +91,7 @@ class ServiceManager:
 
     def _listen(self) -> None:
         while True:
-            message, descriptors, _, _ = socket.recv_fds(self._channel, 65536, 16)
+            message, descriptors, _, _ = socket.recv_fds(self._channel, 65536, MOST_DESCRIPTORS)
             if message == b"END":
                 return
             with self._news:
@@ -100,9 +102,13 @@ class ServiceManager:
         self.said += assignments
         fields = dict(assignment.split("=", 1) for assignment in assignments)
         name = fields.get("FDNAME", "stored")
-        if fields.get("FDSTOREREMOVE") == "1" and name in self.store:
-            os.close(self.store.pop(name))
-        if fields.get("FDSTORE") == "1" and self._keeps and name not in self.store:
-            self.store[name] = descriptors.pop()
+        if fields.get("FDSTOREREMOVE") == "1":
+            for descriptor in self.store.pop(name, ()):
+                os.close(descriptor)
+        if fields.get("FDSTORE") == "1" and self._keeps:
+            had = {os.fstat(descriptor).st_ino for descriptor in self.descriptors}
+            new = [descriptor for descriptor in descriptors if os.fstat(descriptor).st_ino not in had]
+            self.store.setdefault(name, []).extend(new)
+            descriptors = [descriptor for descriptor in descriptors if descriptor not in new]
         for descriptor in descriptors:
             os.close(descriptor)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, override
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,22 +26,48 @@ What is about to end closes connections that have been idle for half a second, a
 """
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """A connection to a unix socket; `localhost` is only said in its Host header."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=PATIENCE)
+        self._path = path
+
+    @override
+    def connect(self) -> None:
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connected.settimeout(PATIENCE)
+        try:
+            connected.connect(self._path)
+        except OSError:
+            connected.close()
+            raise
+        self.sock = connected
+
+
 @dataclass(frozen=True)
 class Question:
     """One request and what its answer has to contain."""
 
-    port: int
+    place: int | str
+    """A port of this machine, or the path of a unix socket."""
     method: str = "GET"
     path: str = "/livez"
     body: str | None = None
     expected: str = "ok"
 
     @classmethod
-    def to_agent(cls, port: int, message: str = "still there?") -> Question:
+    def to_agent(cls, place: int | str, message: str = "still there?") -> Question:
         """A whole MCP call."""
         params = {"name": "send_message", "arguments": {"message": message}}
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        return cls(port, "POST", "/mcp", json.dumps(call), message)
+        return cls(place, "POST", "/mcp", json.dumps(call), message)
+
+    def connection(self) -> http.client.HTTPConnection:
+        """Where it can be asked; not connected yet."""
+        if isinstance(self.place, int):
+            return http.client.HTTPConnection("127.0.0.1", self.place, timeout=PATIENCE)
+        return UnixConnection(self.place)
 
     def ask(self, connection: http.client.HTTPConnection) -> str | None:
         """None if the answer is good, else what it is."""
@@ -53,6 +80,16 @@ class Question:
         response = connection.getresponse()
         text = response.read().decode()
         return None if response.status == 200 and self.expected in text else f"{response.status} {text[:200]}"
+
+
+def ask_in_thread(question: Question) -> tuple[threading.Thread, list[str]]:
+    """Connect now, and have the rest of the exchange in a thread; its outcome."""
+    outcome: list[str] = []
+    connection = question.connection()
+    connection.connect()
+    thread = threading.Thread(target=lambda: outcome.append(question.ask(connection) or "good"))
+    thread.start()
+    return thread, outcome
 
 
 @dataclass
@@ -118,7 +155,7 @@ class SteadyClients:
 
     def _run(self, question: Question, keep: bool) -> None:
         name = threading.current_thread().name
-        connection = http.client.HTTPConnection("127.0.0.1", question.port, timeout=PATIENCE)
+        connection = question.connection()
         asked = 0.0
         while not self._stopping.wait(PAUSE):
             if time.monotonic() - asked > REUSE:
@@ -127,13 +164,13 @@ class SteadyClients:
                 if connection.sock is None:
                     connection.connect()
             except OSError as error:
-                self.refused.append(f"{question.port}: {error!r}")
+                self.refused.append(f"{question.place}: {error!r}")
                 continue
             asked = time.monotonic()
             try:
                 wrong = question.ask(connection)
             except (OSError, http.client.HTTPException) as error:
-                self.lost.append(f"{question.port}, keep={keep}: {error!r}")
+                self.lost.append(f"{question.place}, keep={keep}: {error!r}")
                 connection.close()
                 continue
             if not keep:
@@ -142,6 +179,6 @@ class SteadyClients:
                 if wrong is None:
                     self.answered[name] = self.answered.get(name, 0) + 1
                 else:
-                    self.wrong.append(f"{question.port}: {wrong}")
+                    self.wrong.append(f"{question.place}: {wrong}")
                 self._news.notify_all()
         connection.close()

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import socket
-import threading
 from typing import TYPE_CHECKING
 
 import psutil
@@ -19,7 +18,7 @@ import pytest
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.fleet.service_manager import ServiceManager
-from support.load.steady_clients import Question, SteadyClients
+from support.load.steady_clients import Question, SteadyClients, ask_in_thread
 from support.ports import free_ports
 
 if TYPE_CHECKING:
@@ -78,18 +77,6 @@ def listened_on(process: psutil.Process) -> set[int]:
         for connection in process.net_connections("tcp")
         if connection.status == "LISTEN"
     }
-
-
-def ask_in_thread(question: Question) -> tuple[threading.Thread, list[str]]:
-    """Connect now, and have the rest of the exchange in a thread; its outcome."""
-    import http.client
-
-    outcome: list[str] = []
-    connection = http.client.HTTPConnection("127.0.0.1", question.port, timeout=90)
-    connection.connect()
-    thread = threading.Thread(target=lambda: outcome.append(question.ask(connection) or "good"))
-    thread.start()
-    return thread, outcome
 
 
 def test_the_manager_is_told_and_given_the_sockets_before_it_hears_ready(service: Service) -> None:
@@ -176,8 +163,8 @@ def test_after_a_sigkill_no_connection_is_refused_and_what_is_not_wanted_is_give
         clients.until_more(5)
         os.kill(fleet.pid, signal.SIGKILL)
         fleet.process.wait()  # type: ignore[union-attr]  # it runs
-        manager.store["web"] = os.dup(foreign.fileno())  # as if of a .socket unit
-        manager.store["port-pipe"] = os.open("/dev/null", os.O_RDONLY)
+        manager.store["web"] = [os.dup(foreign.fileno())]  # as if of a .socket unit
+        manager.store["port-pipe"] = [os.open("/dev/null", os.O_RDONLY)]
         service.start()
         assert set(manager.store) == service.ports() | {"web"}
         assert foreign.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)  # it was not ours to shut down

@@ -182,7 +182,7 @@ def test_the_manager_keeps_exactly_what_is_listened_on(tmp_path: Path) -> None:
         kept.keep([two])
         Notifier(manager.environment).send("X=1")
         assert manager.until(lambda said: "X=1" in said, heard) == ["X=1"]
-        os.close(manager.store.pop(f"port-{port_of(two)}"))
+        os.close(manager.store.pop(f"port-{port_of(two)}")[0])
 
 
 def test_a_manager_that_keeps_nothing_is_not_relied_on(tmp_path: Path) -> None:
