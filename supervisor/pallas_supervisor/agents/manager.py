@@ -28,7 +28,7 @@ from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.processes.zygote_client import preloaded
 from pallas_supervisor.reload.source import take_over
-from pallas_supervisor.sockets.switch import UnavailableResponders
+from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
 from pallas_supervisor.telemetry.agent_lines import IDLE
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.start_traces import StartTraces

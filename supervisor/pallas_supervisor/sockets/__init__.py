@@ -1,1 +1,1 @@
-"""Listening sockets, who answers on them while no worker does, and systemd's sockets and notices."""
+"""Listening sockets, what is done on them while no worker serves, and systemd's sockets and notices."""

@@ -72,9 +72,10 @@ ROOMS = {
     "pallasctl.verbs.talk": ". verbs.talk.terminal",
     "pallas_supervisor.lifecycle": "",
     "pallas_supervisor.reload": "",
+    "pallas_supervisor.sockets": "",
     "pallas_supervisor.events": "lifecycle",
     "pallas_supervisor.processes.linux": "lifecycle",
-    "pallas_supervisor.sockets": "lifecycle",
+    "pallas_supervisor.sockets.unserved": "lifecycle sockets",
     "pallas_supervisor.telemetry": "lifecycle",
     "pallas_supervisor.logs": "events lifecycle",
     "pallas_supervisor.processes.keeper": "lifecycle processes.linux",
@@ -85,9 +86,9 @@ ROOMS = {
     "pallas_supervisor.monitors": "lifecycle processes processes.linux",
     "pallas_supervisor.agents": (
         "events health lifecycle logs monitors processes processes.linux processes.pipes reload sockets "
-        "telemetry"
+        "sockets.unserved telemetry"
     ),
-    "pallas_supervisor.agents.changes": "agents lifecycle reload sockets",
+    "pallas_supervisor.agents.changes": "agents lifecycle reload sockets sockets.unserved",
     "pallas_supervisor.agents.description": "agents health lifecycle logs reload",
     "pallas_supervisor.http.page.data": "agents health lifecycle telemetry",
     "pallas_supervisor.http.control": (

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import Agent
     from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.sockets.agent_sockets import AgentSockets
-    from pallas_supervisor.sockets.switch import UnavailableResponders
+    from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
 
 _log = get_logger("pallas.supervisor.reloading")
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from pallas_common.http.connections import Connections
-from pallas_supervisor.sockets import unavailable as module
-from pallas_supervisor.sockets.unavailable import Unavailable, UnavailableResponder, render
+from pallas_supervisor.sockets.unserved import unavailable as module
+from pallas_supervisor.sockets.unserved.unavailable import Unavailable, UnavailableResponder, render
 from support.supervisor.processes import PATIENCE, nothing_leaked
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.sockets.listeners import close_listeners
-from pallas_supervisor.sockets.unavailable import Unavailable, UnavailableResponder
-from pallas_supervisor.sockets.watch import SocketWatch
+from pallas_supervisor.sockets.unserved.unavailable import Unavailable, UnavailableResponder
+from pallas_supervisor.sockets.unserved.watch import SocketWatch
 
 if TYPE_CHECKING:
     import socket

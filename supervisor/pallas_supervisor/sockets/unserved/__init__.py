@@ -1,0 +1,1 @@
+"""What is done on the agents' sockets while no worker serves: answered, watched, or left alone."""
