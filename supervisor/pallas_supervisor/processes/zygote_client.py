@@ -208,7 +208,10 @@ class Zygote:
         process = await self._ready_process()
         try:
             socket.send_fds(process.channel, [b"spawn"], list(descriptors))
-            answer = await process.receive(ANSWER_TIMEOUT)
+            while "pid" not in (answer := await process.receive(ANSWER_TIMEOUT)):
+                if "importing" not in answer and "unsafe" not in answer:
+                    break
+                process.take(answer)  # why it ends now
         except (OSError, ValueError) as error:
             raise await self._give_up(process, error) from error
         if "stale" in answer:
@@ -284,7 +287,7 @@ class Zygote:
         with contextlib.suppress(OSError):  # no descriptor is left to look with: it is reaped later
             self._parent.reap([process.pid])
         os.close(process.pidfd)
-        if not process.ready:
+        if not (process.ready and self._turn.locked()):  # else the answer is another's to read
             process.take_unread()
         process.gone.set()
         self._process = None

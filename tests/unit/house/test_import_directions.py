@@ -129,8 +129,8 @@ ROOMS = {
         "process.user_module telemetry"
     ),
     "pallas_worker.process.zygote": (
-        "agent agent.models downstreams fastagent fastagent.streams http link process process.user_module "
-        "telemetry"
+        "agent agent.models calls downstreams fastagent fastagent.streams http link process "
+        "process.user_module telemetry"
     ),
     "pallas_worker.process.inspection": (
         ". agent downstreams health interface process process.user_module process.zygote"

@@ -15,6 +15,7 @@ Knows fast-agent from inside; must not know calls.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import functools
 import json
@@ -47,6 +48,7 @@ from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.telemetry.tracing import add_trace_headers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -230,6 +232,22 @@ def share_tls_with_providers() -> None:
         if module is not None and not isinstance(made_by, functools.partial):
             shared = made_by and _NotingClients(made_by, verify=shared_context())
             _replace(module, name, shared)
+
+
+@contextlib.contextmanager
+def without_tls() -> Iterator[None]:
+    """Within the block, clients of the providers that are loaded read no certificates: no connection uses TLS."""
+    own = []
+    for _, module_name, name in _PROVIDERS_CLIENTS:
+        module = sys.modules.get(module_name)
+        if module is not None and (made_by := getattr(module, name, None)) is not None:
+            own.append((module, name, made_by))
+            setattr(module, name, functools.partial(made_by, verify=False))
+    try:
+        yield
+    finally:
+        for module, name, made_by in own:
+            setattr(module, name, made_by)
 
 
 def _merge_request_params(defaults: RequestParams, given: RequestParams) -> RequestParams:

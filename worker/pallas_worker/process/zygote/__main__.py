@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
-from pallas_common.protocol.spec import Descriptors
+from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
 from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.zygote.double_fork import fork_adopted
 from pallas_worker.process.zygote.imports import (
@@ -29,6 +29,8 @@ from pallas_worker.process.zygote.imports import (
     import_modules,
     import_providers,
     preload,
+    settled,
+    threads,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from pallas_worker.process.zygote.prefork import PreforkedWorker
 
 QUIET = 250
-"""Milliseconds without a command after which the next worker is forked ahead; while many are started, none is."""
+"""Milliseconds without a command after which something is done ahead; while many workers are started, nothing is."""
 
 LONGEST_COMMAND = 65536
 """Bytes."""
@@ -74,8 +76,9 @@ class _Zygote:
         self._channel = channel
         self._own_files = OwnFiles(str(Path.cwd()))
         self._spare: PreforkedWorker | None = None
-        # None is forked ahead before the first command: the keeper, which would adopt it, may not be there.
-        self._has_forked = False
+        self._to_rehearse: list[tuple[str, str]] = []
+        """Models and their providers that have been imported, and not rehearsed yet."""
+        self._rehearsed: set[str] = set()
 
     def run(self) -> None:
         """Answer commands until the channel closes."""
@@ -93,8 +96,9 @@ class _Zygote:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
             self._send(answer)
-            if self._has_forked and self._spare is None and not commands.poll(QUIET):
-                self._spare = self._fork_ahead()
+            while self._has_something_to_do_ahead() and not commands.poll(QUIET):
+                if not self._do_ahead():
+                    break
 
     def _send(self, answer: dict[str, object]) -> None:
         self._channel.send(json.dumps(answer).encode())
@@ -118,6 +122,7 @@ class _Zygote:
 
         before = len(sys.modules)
         import_providers(models, tell)
+        self._plan_rehearsals(models)
         if len(sys.modules) != before:  # it will be asked over TLS, in all likelihood
             prepare_context()
         self._pass_over_libraries()
@@ -127,7 +132,44 @@ class _Zygote:
         self._own_files.look()
         self._pass_over_libraries()
         gc.freeze()
-        if self._spare is not None:  # it lacks what has just been imported
+        self._dismiss_spare()
+
+    def _plan_rehearsals(self, models: list[str]) -> None:
+        from pallas_worker.process.zygote.rehearsal import provider_to_rehearse
+
+        for model in models:
+            provider = provider_to_rehearse(model)
+            if provider is not None and provider not in self._rehearsed:
+                self._rehearsed.add(provider)
+                self._to_rehearse.append((model, provider))
+
+    def _has_something_to_do_ahead(self) -> bool:
+        return bool(self._to_rehearse) or self._spare is None
+
+    def _do_ahead(self) -> bool:
+        """The next thing, what workers share before the next worker; False where it cannot be done now."""
+        if self._to_rehearse:
+            self._rehearse(*self._to_rehearse.pop(0))
+            return True
+        self._spare = self._fork_ahead()
+        return self._spare is not None
+
+    def _rehearse(self, model: str, provider: str) -> None:
+        from pallas_worker.process.zygote.rehearsal import rehearse
+
+        self._dismiss_spare()
+        gc.freeze()  # so that only what the rehearsal leaves is looked through
+        rehearse(provider)
+        if not settled():  # no worker could be forked: the next zygote does without this model's library
+            self._send({"importing": model})
+            self._send({"unsafe": f"leaves {threads()} running when it is rehearsed"})
+            os._exit(EXIT_FAILURE)
+        gc.collect()
+        gc.freeze()
+
+    def _dismiss_spare(self) -> None:
+        """Let the worker that is forked ahead end: it lacks what has come since."""
+        if self._spare is not None:
             self._spare.dismiss()
             self._spare = None
 
@@ -151,7 +193,6 @@ class _Zygote:
         from pallas_worker.process.zygote.prefork import become_worker
 
         spare, self._spare = self._spare, None
-        self._has_forked = True
         if spare is not None and spare.become(descriptors):
             return spare.pid
 

@@ -195,7 +195,7 @@ def import_providers(models: list[str], tell: Callable[[Told], None]) -> None:
 def _watched(name: str, do: Callable[[], object], tell: Callable[[Told], None]) -> None:
     tell(Told(importing=name))
     environment, directory = dict(os.environ), Path.cwd()
-    with _output() as printed:
+    with output() as printed:
         try:
             do()
         except BaseException as error:  # noqa: BLE001 - also SystemExit, which many scripts raise
@@ -206,13 +206,13 @@ def _watched(name: str, do: Callable[[], object], tell: Callable[[Told], None]) 
         os.environ.update(environment)
     if text := printed.get("text"):
         tell(Told(printed=_shortened(text)))
-    if not _settled():
-        tell(Told(unsafe=f"leaves {_threads()} running"))
+    if not settled():
+        tell(Told(unsafe=f"leaves {threads()} running"))
         os._exit(EXIT_FAILURE)
 
 
 @contextlib.contextmanager
-def _output() -> Iterator[dict[str, str]]:
+def output() -> Iterator[dict[str, str]]:
     """Keep what is written to stdout and stderr within the block; its beginning is the item `text` afterwards."""
     kept: dict[str, str] = {}
     before = [os.dup(1), os.dup(2)]
@@ -245,7 +245,7 @@ def _shortened(text: str) -> str:
     return shortened(" ".join(text.split()), LONGEST_TEXT)
 
 
-def _settled() -> bool:
+def settled() -> bool:
     """Whether this process has one thread, at once or after a moment.
 
     Numerical libraries end their threads before a fork and make them again when they compute: so one is forked.
@@ -263,7 +263,8 @@ def _settled() -> bool:
     return True
 
 
-def _threads() -> str:
+def threads() -> str:
+    """The names of the threads beside the first one, for a message."""
     names = sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
     if not names:
         return "a thread of a library in C"

@@ -64,7 +64,7 @@ def warm_up(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None)
             make_series()
             with (
                 contextlib.suppress(Exception),
-                _nowhere(),
+                nowhere(),
                 asyncio.Runner(loop_factory=loop_factory) as runner,
             ):
                 runner.run(_served())
@@ -79,7 +79,7 @@ def _read_settings() -> None:
 
 
 @contextlib.contextmanager
-def _nowhere() -> Iterator[None]:
+def nowhere() -> Iterator[None]:
     """In a folder in which nothing is, without an environment; both are as before at the end."""
     directory, environment, arguments = Path.cwd(), dict(os.environ), sys.argv
     with tempfile.TemporaryDirectory(prefix="pallas-") as empty:
@@ -115,14 +115,14 @@ async def _served() -> None:
 async def answered() -> str | None:
     """Answer a request of our own, as a worker does before it says that it is ready; see `self_check`."""
     nothing: Any = None  # neither calls nor health are asked
-    app = WorkerApp(_SPEC, nothing, nothing)
-    asgi = app.asgi(_SPEC.allowed_hosts)
+    app = WorkerApp(SPEC, nothing, nothing)
+    asgi = app.asgi(SPEC.allowed_hosts)
     with socket.socket() as listener:
         async with app.server.session_manager.run():
             return await self_check(HttpServer(asgi, listener, Connections(NAME, 1)), PORT)
 
 
-_SPEC = WorkerSpec(
+SPEC = WorkerSpec(
     agent=NAME,
     source=AgentSource("module", ""),
     title="",
