@@ -1,4 +1,4 @@
-"""`${NAME}` and `${NAME:default}` in fast-agent's files: what they stand for, and which have no value. Pure."""
+"""References in texts: `${NAME:default}` in fast-agent's files, `${secret:NAME/KEY}` in resources. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 REFERENCE = re.compile(r"\$\{([^}:]{1,256}+)(?::([^}]{0,1024}+))?\}")
 """Bounded, so that a text costs no more than in proportion to its length."""
+
+SECRET = re.compile(r"\$\{secret:([^/{}\s]{1,256}+)/([^/{}\s]{1,256}+)\}")
+"""One key of a secret, in a text of a resource."""
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> str:
@@ -25,3 +28,17 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
 def referred(text: str) -> list[str]:
     """The variables that the text refers to; once fast-agent has put in their values, those that have none."""
     return [match[1] for match in REFERENCE.finditer(text)]
+
+
+def secrets_referred(text: str) -> list[str]:
+    """The keys of secrets that the text refers to, as `NAME/KEY`."""
+    return [f"{name}/{key}" for name, key in SECRET.findall(text)]
+
+
+def with_secrets(text: str, values: Mapping[str, str]) -> str:
+    """The text with the values of secrets put in, `NAME/KEY` → value; what a value says is not looked through again.
+
+    Raises:
+        KeyError: a secret has no value; the `NAME/KEY`.
+    """
+    return SECRET.sub(lambda match: values[f"{match[1]}/{match[2]}"], text)

@@ -21,6 +21,7 @@ from fast_agent.agents.tool_runner import ToolRunner
 from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
+from fast_agent.llm import model_factory
 from fast_agent.llm.fastagent_llm import FastAgentLLM
 from fast_agent.mcp import client_callback_runtime, client_gateway, sampling
 from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
@@ -57,6 +58,8 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
         ("requested_name", "catalog", "local_tool_exists", "is_filesystem_runtime_tool"),
     ),
     (McpAgent, "_call_human_input_tool", ("arguments",)),
+    (McpAgent, "process_rendered_instruction", ("instruction",)),
+    (model_factory, "load_model_overlay_registry", ("start_path", "home")),
     (McpAgent, "_register_mcp_elicitation_adapter", ()),
     (sampling, "resolve_auto_sampling_enabled", ()),
     (client_callback_runtime, "resolve_auto_sampling_enabled", ("app_context",)),

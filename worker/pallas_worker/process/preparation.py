@@ -77,8 +77,9 @@ async def load_code(spec: WorkerSpec, report: Callable[[Report], None]) -> Loade
         AgentError: it cannot be loaded, or has no FastAgent; its text says why, in one line.
     """
     report(StageReport(stage="importing"))
+    known.add(spec.secrets.values())
     code = UserCode(spec.directory, spec.source)
-    loaded = await load_agents(spec.source, code, report)
+    loaded = await load_agents(spec.source, code, report, spec.definition, spec.secrets)
     for warning in (*loaded.warnings, *undefined_agents(loaded.fast.agents)):
         _log.warning(warning)
     for told in code_reports(code, loaded.files):

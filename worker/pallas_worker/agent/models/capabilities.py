@@ -111,7 +111,10 @@ def image_types(model: str) -> frozenset[str]:
     """The types of images that fast-agent will send to the model; none for one that it does not know."""
     if _parameters(model) is None:
         return frozenset()
-    return frozenset(type_ for type_ in MIME_TYPES if ModelDatabase.supports_mime(model, type_))
+    name, provider = _known_as(model)
+    return frozenset(
+        type_ for type_ in MIME_TYPES if ModelDatabase.supports_mime(name, type_, provider=provider)
+    )
 
 
 def supports_vision(model: str) -> bool:
@@ -176,9 +179,21 @@ def published_capabilities(
     )
 
 
+def _known_as(model: str) -> tuple[str, Provider | None]:
+    """By which name and provider fast-agent's database has it: an overlay may be called as another model is."""
+    try:
+        resolved = ModelFactory.resolve_model_spec(model)
+    except ModelConfigError:
+        return model, None
+    if resolved.overlay is None:
+        return model, None
+    return resolved.model_config.model_name, resolved.provider
+
+
 def _parameters(model: str) -> ModelParameters | None:
     """What fast-agent knows of the model."""
+    name, provider = _known_as(model)
     try:
-        return ModelDatabase.get_model_params(model)
+        return ModelDatabase.get_model_params(name, provider=provider)
     except ModelConfigError:  # a provider with a closed list of models, and this is none of them
         return None

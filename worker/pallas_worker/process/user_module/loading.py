@@ -1,4 +1,4 @@
-"""What an agent is made from, loaded: a FastAgent, out of a module, a file, a factory, or agent cards.
+"""What an agent is made from, loaded: a FastAgent, out of a module, a file, a factory, agent cards, or a definition.
 
 What is wrong with it is said in the user's terms. Must not know how an agent is run.
 """
@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
 from pallas_worker.fastagent.shortcuts import take_shortcuts_at_start
 from pallas_worker.interface.errors import AgentError
+from pallas_worker.process.declared.agent import make_agent
 from pallas_worker.process.user_module.cards import load_cards
 from pallas_worker.process.user_module.import_position import reporting_position
 from pallas_worker.process.user_module.instances import call_factory, find_instance
 from pallas_worker.process.user_module.modules import import_source, namesake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from fast_agent import FastAgent
 
+    from pallas_common.protocol.agent.definition import AgentDefinition
     from pallas_common.protocol.agent.source import AgentSource
     from pallas_common.protocol.reports import FailedReport
     from pallas_worker.process.user_module.errors import UserCode
@@ -40,12 +43,22 @@ class Loaded:
     """What was taken as it is and is probably a mistake, one line each."""
 
 
-async def load_agents(source: AgentSource, code: UserCode, report: Callable[[FailedReport], None]) -> Loaded:
+async def load_agents(
+    source: AgentSource,
+    code: UserCode,
+    report: Callable[[FailedReport], None],
+    definition: AgentDefinition | None = None,
+    secrets: Mapping[str, str] = MappingProxyType({}),
+) -> Loaded:
     """Load `source`. The working directory is the process's own, and on the module path.
 
     Runs the user's code. Changes this process: its arguments, its module path, and what fast-agent loads of its own
     accord. Asked by a signal to end meanwhile, the process reports where it is, and does; so it has to run in the main
     thread.
+
+    Args:
+        definition: what the agent is made from, where `source` says so.
+        secrets: the values that the definition refers to, `NAME/KEY` → value.
 
     Raises:
         AgentError: there is no such module or card, it cannot be loaded, or it has no FastAgent.
@@ -57,6 +70,8 @@ async def load_agents(source: AgentSource, code: UserCode, report: Callable[[Fai
     sys.argv = [source.path]
     try:
         with reporting_position(code, report):
+            if definition is not None:
+                return Loaded(make_agent(source.path, definition, secrets))
             if source.kind == "card":
                 return Loaded(*load_cards(source, code))
             found = find_instance(source, import_source(source, code.directory), code)

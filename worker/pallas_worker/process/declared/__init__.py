@@ -1,0 +1,1 @@
+"""An agent made from its definition, where another one has a module."""
