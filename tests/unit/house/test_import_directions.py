@@ -102,6 +102,7 @@ ROOMS = {
     "pallas.service": "",
     "pallas.commands": ". commands.background service",
     "pallas_worker": "",
+    "pallas_worker.fastagent.declared": "",
     "pallas_worker.interface": "",
     "pallas_worker.link": "",
     "pallas_worker.agent.messages": "interface",
@@ -114,11 +115,12 @@ ROOMS = {
     "pallas_worker.agent.parameters": "agent.models fastagent interface",
     "pallas_worker.fastagent.streams": "fastagent",
     "pallas_worker.fastagent.tools": "fastagent interface telemetry",
-    "pallas_worker.process.user_module": "fastagent interface",
+    "pallas_worker.process.declared": "fastagent fastagent.declared interface",
     "pallas_worker.agent": (
         ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.streams "
         "fastagent.tools interface"
     ),
+    "pallas_worker.process.user_module": "fastagent interface process.declared",
     "pallas_worker.calls": (
         ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface telemetry"
     ),

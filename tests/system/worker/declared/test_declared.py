@@ -13,7 +13,7 @@ from fakes.downstream import run_downstream
 from fakes.llm_stub import Turn, run_llm_stub
 from pallas_common.protocol.agent.definition import ServerDefinition
 from pallas_common.protocol.reports import ReadyReport
-from support.worker.declared import NAME, SECRET, SECRETS, llm, run_declared
+from support.worker.conversation.declared import NAME, SECRET, SECRETS, llm, run_declared
 from support.worker.project import MODES, bearing, call, text
 from support.worker.secrets import leaked
 
