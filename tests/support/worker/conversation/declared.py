@@ -82,13 +82,18 @@ def run_declared(
     """
     with run_llm_stub() if stub is None else _as_it_is(stub) as running:
         names = AgentDefinition.__dataclass_fields__
-        said = {"instruction": "You deploy.", "llm": llm(running)}
+        said: dict[str, Any] = {"instruction": "You deploy.", "llm": llm(running)}
         said |= {name: value for name, value in fields.items() if name in names and name != "secrets"}
         changes = {name: value for name, value in fields.items() if name not in names or name == "secrets"}
         source = AgentSource("definition", NAME)
-        definition = AgentDefinition(**said)  # type: ignore[arg-type]
+        definition = AgentDefinition(**said)
         folder = project(directory, agents="", config=config)
-        spec = {"agent": NAME, "source": source, "definition": definition, "secrets": SECRETS} | changes
+        spec: dict[str, Any] = {
+            "agent": NAME,
+            "source": source,
+            "definition": definition,
+            "secrets": SECRETS,
+        } | changes
         with run_worker(folder, **spec) as worker:
             yield Declared(worker, running)
 

@@ -18,8 +18,12 @@ def inert(text: str) -> str:
 
 def leave_prompts() -> None:
     """Leave rendered prompts as they are, in this process; fast-agent takes lines out that ask for subagents."""
-    McpAgent.process_rendered_instruction = _unchanged  # type: ignore[method-assign]
+    for owner, name, replacement in _REPLACED:
+        setattr(owner, name, replacement)
 
 
 def _unchanged(_: Any, instruction: str) -> str:
     return instruction
+
+
+_REPLACED: tuple[tuple[Any, str, object], ...] = ((McpAgent, "process_rendered_instruction", _unchanged),)
