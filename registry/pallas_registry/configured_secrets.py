@@ -1,4 +1,4 @@
-"""The secrets that a deployment's files and environment name, to keep them out of what is written.
+"""The secrets that a deployment's files, environment and resources name, to keep them out of what is written.
 
 Reads fast-agent's files, and reports nothing that is wrong with them: `source` does.
 """
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from pallas_registry.resources.model import ResourceSet
+
 
 def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """The secrets of `environ` and of fast-agent's files for `directory`, `${NAME}` put in as fast-agent does."""
@@ -30,6 +32,12 @@ def configured_secrets(directory: Path, environ: Mapping[str, str]) -> Iterator[
             continue
         for secret in _secrets_of(path, state.st_mtime_ns, state.st_ino):
             yield expanded(secret, environ)
+
+
+def values_of(resources: ResourceSet) -> Iterator[str]:
+    """The values of all `secret` resources."""
+    for secret in resources.of("secret").values():
+        yield from (value for value in secret.spec["data"].values() if isinstance(value, str))
 
 
 @functools.lru_cache(maxsize=32)

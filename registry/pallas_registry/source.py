@@ -1,7 +1,7 @@
 """All that a deployment's files and its environment say at one moment: one reader for start, reload and check.
 
-`agents.yaml`, `.env`, our keys of fast-agent's settings, our variables; and whether fast-agent will be able to read
-its files. Reads and checks them together; changes nothing, and knows no process.
+`agents.yaml`, the resources that are kept, `.env`, our keys of fast-agent's settings, our variables; and whether
+fast-agent will be able to read its files. Reads and checks them together; changes nothing, and knows no process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pallas_common.references import referred
 from pallas_registry.deployment.agents_file import deployment_path, read_deployment
 from pallas_registry.environment.credentials import load_credentials
 from pallas_registry.environment.dotenv import load_dotenv
+from pallas_registry.environment.state_directory import state_directory
 from pallas_registry.environment.variables import check_variables
 from pallas_registry.fastagent_files.discovery import settings_file
 from pallas_registry.fastagent_files.literal_keys import literal_keys
@@ -23,6 +24,8 @@ from pallas_registry.fastagent_files.models import read_model_settings
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE, SECRETS_FILES, settings_files
 from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose
+from pallas_registry.resources.assembly import assemble
+from pallas_registry.resources.files import ResourceFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
     from pallas_common.logs.levels import Levels
     from pallas_registry.deployment.model import Deployment, ModelSettings
+    from pallas_registry.resources.assembly import Assembly
+    from pallas_registry.resources.model import ResourceId, ResourceSet
 
 
 _KEY_IN_AGENTS = "put it into .env, whose variables every agent gets"
@@ -41,6 +46,11 @@ class Configuration:
     """What was read. The variables of `.env` may be secrets: they are in no text of it."""
 
     deployment: Deployment
+    """With the agents that are declared as resources."""
+    assembly: Assembly = field(repr=False)
+    """What it is made of."""
+    state_directory: Path | None = None
+    """Where resources are kept; None: the user has no home."""
     settings: ModelSettings
     levels: Levels
     probe_interval: float = PROBE_INTERVAL
@@ -49,6 +59,25 @@ class Configuration:
     """What `.env` adds to the environment."""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     """What can be used and should be different."""
+
+    @property
+    def base(self) -> Deployment:
+        """`agents.yaml` alone."""
+        return self.assembly.base
+
+    @property
+    def resources(self) -> ResourceSet:
+        """All resources that can be used."""
+        return self.assembly.resources
+
+    @property
+    def disabled(self) -> Mapping[ResourceId, tuple[Problem, ...]]:
+        """What is wrong with the resources that cannot be used, or with what they need."""
+        return self.assembly.disabled
+
+    def with_resources(self, assembly: Assembly) -> Configuration:
+        """The same with other resources."""
+        return replace(self, deployment=assembly.deployment, assembly=assembly)
 
 
 class Start(NamedTuple):
@@ -78,7 +107,11 @@ def read_start(directory: Path, environ: Mapping[str, str], path: Path | None = 
 
 
 def read_configuration(
-    directory: Path, environ: Mapping[str, str], path: Path | None = None, only: str | None = None
+    directory: Path,
+    environ: Mapping[str, str],
+    path: Path | None = None,
+    only: str | None = None,
+    files: ResourceFiles | None = None,
 ) -> Configuration:
     """The configuration as it is now.
 
@@ -87,15 +120,23 @@ def read_configuration(
         environ: the environment without what `.env` has added.
         path: of `agents.yaml`; None: where the environment or `.env` says, else in `directory`.
         only: the one agent that is run, without registry and dependencies; None for all.
+        files: remembers the resources that it has read before; None to read all.
 
     Raises:
-        ConfigurationError: it cannot be used; all problems of all files and variables.
+        ConfigurationError: it cannot be used; all problems of all files and variables. A resource that cannot be used
+            is no such problem.
     """
     problems: list[Problem] = []
     dotenv = collect(lambda: load_dotenv(directory, environ), problems) or {}
     together = {**environ, **dotenv}
     file = path or deployment_path(together)
-    deployment = collect(lambda: _narrowed(read_deployment(file, directory), file, only), problems)
+    base = collect(lambda: read_deployment(file, directory), problems)
+    state = None if base is None else collect(lambda: state_directory(base.name, together), [])
+    kept = collect(lambda: (files or ResourceFiles()).read(state), problems)
+    assembly = None if base is None or kept is None else assemble(base, kept)
+    deployment = (
+        None if assembly is None else collect(lambda: _narrowed(assembly.deployment, file, only), problems)
+    )
     in_use = collect(lambda: settings_file(directory, together.get(HOME_VARIABLE)), [])
     settings = collect(lambda: read_model_settings(directory, together), problems)
     level = settings.log_level if settings is not None else None
@@ -113,10 +154,19 @@ def read_configuration(
         warnings += _literal_keys(other, _KEY_IN_SETTINGS, found)
     if deployment is not None:
         warnings += _references(deployment, file)
-    if problems or deployment is None or settings is None or chosen is None or interval is None:
+    if (
+        problems
+        or assembly is None
+        or deployment is None
+        or settings is None
+        or chosen is None
+        or interval is None
+    ):
         raise ConfigurationError(problems)
     return Configuration(
         deployment=deployment,
+        assembly=assembly,
+        state_directory=state,
         settings=settings,
         levels=chosen,
         probe_interval=interval,

@@ -24,16 +24,21 @@ from pallas_common.http.server import HttpServer
 from pallas_common.logs.own_loggers import own_logger
 from pallas_common.logs.setup import configure_logging, get_logger
 from pallas_common.secrets.values import KnownSecrets
-from pallas_registry.configured_secrets import configured_secrets
+from pallas_registry.configured_secrets import configured_secrets, values_of
 from pallas_registry.environment.runtime_directory import control_socket, ensure_private
 from pallas_registry.environment.variables import log_file, logs_to_stderr
-from pallas_supervisor.agents.changes.reload import Reloading
+from pallas_supervisor.agents.changes.apply import Applying
+from pallas_supervisor.agents.changes.moving import Moving
+from pallas_supervisor.agents.changes.reload import Reloading, log_disabled
+from pallas_supervisor.agents.changes.writing import remove_leftovers
 from pallas_supervisor.agents.description.agent import Descriptions
+from pallas_supervisor.agents.description.resources import ResourceDescriptions
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
 from pallas_supervisor.http.control.peer_credentials import PeerProtocol
+from pallas_supervisor.http.control.resources import ResourceRoutes
 from pallas_supervisor.http.page.data.feed import Feed
 from pallas_supervisor.http.page.data.samples import SHOWN
 from pallas_supervisor.http.public_api import public_api
@@ -100,6 +105,8 @@ async def take_parts(
     stack.callback(os.close, lock_instance(directory, deployment.name))
     stack.callback(os.close, keep_cleaners_off(directory))
     left_behind = end_predecessor(directory)
+    if (state := assignment.configuration.state_directory) is not None:
+        remove_leftovers(state)
     socket_store = SocketStore(notifier, assignment.inheritance)
     sockets = AgentSockets(deployment.bind, directory, socket_store)
     listeners = _listen(assignment, sockets, socket_store, stack)
@@ -113,6 +120,7 @@ async def take_parts(
         _log.warning(str(warning))
     for name, why in sockets.refused.items():
         _log.error(f"{name} cannot be reached: {why}", agent=name)
+    log_disabled(assignment.configuration)
     socket_store.drop_unclaimed()
     await socket_store.open()
     socket_store.keep(listeners.values())
@@ -148,9 +156,9 @@ async def take_parts(
                 public = () if public_listener is None else (public_listener,)
                 socket_store.keep((*public, *listeners.values()))
 
-    reloading = Reloading(
-        manager.engine, manager.drift, manager.responders, sockets, manager.observers, announced
-    )
+    moving = Moving(manager.engine, manager.drift, manager.responders, sockets, manager.observers, announced)
+    reloading = Reloading(manager.engine, manager.drift, moving, log_router.secrets)
+    applying = Applying(manager.drift, moving, log_router.secrets)
     manager.observers.changed.add(lambda: notifier.status(manager.status.summary()))
     feed = Feed(
         manager.status,
@@ -159,7 +167,7 @@ async def take_parts(
         lambda: manager.store.collect(SHOWN),
     )
     manager.observers.transition.add(feed.follow)
-    servers = [_control_server(manager, reloading, feed, socket_path, since, stack)]
+    servers = [_control_server(manager, reloading, applying, feed, socket_path, since, stack)]
     stack.callback(traces.close, manager.engine.agents)
     if public_listener is not None:
         servers.append(_public_server(manager, feed, public_listener))
@@ -176,6 +184,7 @@ async def take_parts(
 def _control_server(
     manager: AgentManager,
     reloading: Reloading,
+    applying: Applying,
     feed: Feed,
     path: Path,
     since: float,
@@ -192,6 +201,7 @@ def _control_server(
         lambda: engine.now() - since,
         Descriptions(engine, manager.drift, manager.status, manager.log_router, manager.exits),
         feed,
+        ResourceRoutes(applying, ResourceDescriptions(manager.drift, manager.status), manager.drift),
     )
     listener = _control_listener(path)
     stack.callback(listener.close)
@@ -250,6 +260,7 @@ def _open_log(assignment: Assignment, stack: contextlib.AsyncExitStack) -> LogRo
     writer = LogWriter(path, stderr=logs_to_stderr(os.environ))
     stack.callback(writer.close)
     secrets = KnownSecrets(configured_secrets(assignment.directory, os.environ))
+    secrets.add(values_of(assignment.configuration.resources))
     log_router = LogRouter(writer.put, secrets, lambda: writer.lost)
     handler = LogRouterHandler(log_router, asyncio.get_running_loop())
     configure_logging(handler, assignment.configuration.levels, {}, secrets)

@@ -9,3 +9,7 @@ class UnknownAgentError(Exception):
 
 class RefusedError(Exception):
     """What is asked for cannot be done in this situation; the message says why and the way out."""
+
+
+class NotKeptError(Exception):
+    """What is to outlive the supervisor could not be written; the message says why, and that nothing was changed."""

@@ -14,6 +14,7 @@ from pallas_common.protocol.agent.settings import settings_of
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.dotenv import worker_environment
+from pallas_registry.resources.secret_values import values_for
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.states import Policy
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE
@@ -77,6 +78,8 @@ def worker_spec(
         title=agent.title,
         description=agent.description,
         output_schema=agent.output_schema,
+        definition=agent.definition,
+        secrets={} if agent.definition is None else values_for(agent.definition, configuration.resources),
         version=deployment.version,
         deployment=deployment.name,
         port=agent.port,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from pallas_common.terminal_text import terminal_line
 from pallas_registry.environment.dotenv import DOTENV
 from pallas_registry.fastagent_files.models import FILE_NAME
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE
+from pallas_registry.resources.model import ResourceId
 from pallas_supervisor.reload.code import LoadedCode
 from pallas_supervisor.reload.fingerprints import Fingerprints
 from pallas_supervisor.reload.plan import needs_process
@@ -56,7 +57,7 @@ class Drift:
         self._turn = asyncio.Lock()
         self._seen: Mapping[Path, Fingerprint] = {}
         """Of all files, at the last look."""
-        self._read_at: tuple[Fingerprint, ...] | None = None
+        self._read_at: tuple[object, ...] | None = None
         self._newest: Configuration | None = taken
         self._problems: tuple[Problem, ...] = ()
 
@@ -65,9 +66,18 @@ class Drift:
         """The deployment that the supervisor goes by."""
         return self.taken.deployment
 
-    def configuration_changed(self, _old: Configuration, new: Configuration) -> None:
+    def configuration_changed(self, old: Configuration, new: Configuration) -> None:
         """The supervisor goes by another configuration."""
         self.taken = new
+        if self._newest is old:
+            self._newest = new
+        # Or else each change of a resource would leave a configuration behind, for as long as any worker goes on.
+        if old.dotenv == new.dotenv and old.settings == new.settings:
+            for name, origins in self._origins.items():
+                for generation, origin in origins.items():
+                    same = origin.configuration is old
+                    if same and not needs_process(old.deployment, new.deployment, name):
+                        origins[generation] = replace(origin, configuration=new)
 
     def fingerprints(self, name: str) -> Mapping[Path, Fingerprint]:
         """Of what fast-agent would read now in a worker of this agent. Reads files: not for the event loop."""
@@ -121,7 +131,8 @@ class Drift:
                 files.update(origin.files)
         # Before the files are read: what changes meanwhile has changed since.
         self._seen = {file: self._fingerprints.of(file) for file in files}
-        now = tuple(self._seen[file] for file in own)
+        resources = self.source.resources.marks(self.taken.state_directory)
+        now = (*(self._seen[file] for file in own), resources)
         if now == self._read_at and not anew:
             return
         self._read_at = now
@@ -148,7 +159,7 @@ class Drift:
         if (given := origin.configuration) is not newest:
             variables = given.dotenv != newest.dotenv
             said = {
-                self.source.label(self.source.path): needs_process(given.deployment, newest.deployment, name),
+                self._declaration(name, given): needs_process(given.deployment, newest.deployment, name),
                 DOTENV: variables,
                 # Or else it may only be a variable that the file names.
                 self._settings_label(newest, given): not variables and given.settings != newest.settings,
@@ -160,6 +171,12 @@ class Drift:
             if self._seen.get(file, fingerprint) != fingerprint
         ]
         return tuple(dict.fromkeys(differing))
+
+    def _declaration(self, name: str, given: Configuration) -> str:
+        """What people call the place where the agent is declared."""
+        if given.deployment.agents[name].definition is not None:
+            return str(ResourceId("agent", name))
+        return self.source.label(self.source.path)
 
     def _settings_label(self, *configurations: Configuration) -> str:
         """What the file with fast-agent's settings is called: in the newest of the configurations that has one."""
@@ -179,9 +196,21 @@ class Drift:
             newest, taken = self._newest, self.taken
             variables = newest.dotenv != taken.dotenv
             said = {
-                self.source.label(self.source.path): newest.deployment != taken.deployment,
+                self.source.label(self.source.path): newest.base != taken.base,
+                **dict.fromkeys(map(str, _differing(newest, taken)), True),
                 DOTENV: variables,
                 self._settings_label(newest, taken): not variables and newest.settings != taken.settings,
             }
             changed = [label for label, differs in said.items() if differs]
         return {"changed": list(dict.fromkeys(changed)), "problems": len(self._problems)}
+
+
+def _differing(one: Configuration, other: Configuration) -> list[ResourceId]:
+    """The resources of which the two do not say the same."""
+    ours, theirs = one.assembly.kept, other.assembly.kept
+    return sorted(
+        each
+        for each in {*ours.resources, *theirs.resources, *ours.problems, *theirs.problems}
+        if ours.resources.get(each) != theirs.resources.get(each)
+        or ours.problems.get(each) != theirs.problems.get(each)
+    )

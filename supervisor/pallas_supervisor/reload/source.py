@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.own_loggers import own_logger
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.environment.dotenv import DOTENV
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE, settings_files
+from pallas_registry.resources.files import ResourceFiles
 from pallas_registry.source import read_configuration
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Source:
     """The agents' working directory, with `.env` and fast-agent's settings."""
     only: str | None = None
     """The one agent that is run, without registry and dependencies; None for all."""
+    resources: ResourceFiles = field(default_factory=ResourceFiles)
+    """Those that are kept."""
 
     def read(self, environ: Mapping[str, str]) -> Configuration:
         """The configuration as it is now.
@@ -40,7 +43,7 @@ class Source:
         Raises:
             ConfigurationError: it cannot be used; all problems of all files and variables.
         """
-        return read_configuration(self.directory, environ, self.path, self.only)
+        return read_configuration(self.directory, environ, self.path, self.only, self.resources)
 
     def own_files(self, environ: Mapping[str, str]) -> tuple[Path, ...]:
         """What the supervisor itself reads."""

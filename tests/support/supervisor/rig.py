@@ -12,13 +12,19 @@ import yaml
 from pallas_common.logs.levels import Levels
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import ModelSettings
+from pallas_registry.resources.assembly import assemble
+from pallas_registry.resources.files import KeptResources
 from pallas_registry.source import Configuration
+from pallas_supervisor.agents.changes.apply import Applying
+from pallas_supervisor.agents.changes.moving import Moving
 from pallas_supervisor.agents.changes.reload import Reloading
 from pallas_supervisor.agents.description.agent import Descriptions
+from pallas_supervisor.agents.description.resources import ResourceDescriptions
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
+from pallas_supervisor.http.control.resources import ResourceRoutes
 from pallas_supervisor.http.page.data.feed import Feed
 from pallas_supervisor.http.page.data.samples import SHOWN
 from pallas_supervisor.http.public_api import public_api
@@ -68,6 +74,7 @@ class Rig:
     manager: AgentManager
     operations: OperatorVerbs
     reloading: Reloading
+    applying: Applying
     world: FakeProcesses
     directory: Path
     lines: list[bytes]
@@ -136,6 +143,7 @@ class Rig:
             manager.engine.now,
             Descriptions(manager.engine, manager.drift, manager.status, manager.log_router, manager.exits),
             self.feed(),
+            ResourceRoutes(self.applying, ResourceDescriptions(manager.drift, manager.status), manager.drift),
         )
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:
@@ -164,7 +172,14 @@ async def rig(
     deployment: Deployment = read_deployment(write_deployment(directory, agents, **fields))
     lines: list[bytes] = []
     levels = Levels(pallas="INFO", root="INFO")
-    taken = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
+    taken = Configuration(
+        deployment=deployment,
+        assembly=assemble(deployment, KeptResources()),
+        state_directory=directory / "state",
+        settings=ModelSettings(),
+        levels=levels,
+        dotenv={},
+    )
     world = FakeProcesses()
     sockets = _Sockets(deployment.bind, directory, SocketStore(Notifier({}), Inheritance()))
     sockets.outliving = outliving
@@ -179,10 +194,12 @@ async def rig(
         directory=str(directory),
         launch=lambda _context, **_: cast("Launcher", world),
     )
-    reloading = Reloading(manager.engine, manager.drift, manager.responders, sockets, manager.observers)
+    moving = Moving(manager.engine, manager.drift, manager.responders, sockets, manager.observers)
+    reloading = Reloading(manager.engine, manager.drift, moving, manager.log_router.secrets)
+    applying = Applying(manager.drift, moving, manager.log_router.secrets)
     try:
         async with asyncio.timeout(60.0):
-            yield Rig(manager, OperatorVerbs(manager.engine), reloading, world, directory, lines)
+            yield Rig(manager, OperatorVerbs(manager.engine), reloading, applying, world, directory, lines)
     finally:
         manager.responders.close()
         manager.engine.close()

@@ -1,7 +1,7 @@
 """The control API of `docs/control-api.md`, HTTP and JSON on the unix socket: its routes, and what becomes of errors.
 
 Knows Starlette and the operator's verbs; nothing of states or processes. `/v1/logs` is in `logs`,
-`/v1/events` in `events`.
+`/v1/events` in `events`, `/v1/resources` in `resources`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError, shortened
 from pallas_common.times import ago
 from pallas_registry.catalogue.entries import page_url
-from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
+from pallas_supervisor.agents.description.resources import UnknownResourceError
+from pallas_supervisor.agents.errors import NotKeptError, RefusedError, UnknownAgentError
 from pallas_supervisor.http.control.describe import DescribeRoutes
 from pallas_supervisor.http.control.events import EventRoute
 from pallas_supervisor.http.control.logs import LogRoute
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.events.log import EventLog
     from pallas_supervisor.http.control.requests import Verb
+    from pallas_supervisor.http.control.resources import ResourceRoutes
     from pallas_supervisor.http.page.data.feed import Feed
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.reload.drift import Drift
@@ -68,6 +70,7 @@ def control_api(
     age: Callable[[], float],
     descriptions: Descriptions,
     feed: Feed,
+    resources: ResourceRoutes,
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
     api = _ControlApi(status, drift, events, operations, reloading, age)
@@ -88,11 +91,18 @@ def control_api(
             Route("/v1/configuration", describe.configuration),
             Route("/v1/events", EventRoute(events).get),
             Route("/v1/top", top.get),
+            Route("/v1/resources", resources.apply, methods=["POST"]),
+            Route("/v1/resources/{kind}", resources.list),
+            Route("/v1/resources/{kind}/{name}", resources.get),
+            Route("/v1/resources/{kind}/{name}", resources.put, methods=["PUT"]),
+            Route("/v1/resources/{kind}/{name}", resources.delete, methods=["DELETE"]),
         ],
         exception_handlers={
             BadRequestError: _failure(422),
             TooLargeError: _failure(413),
             UnknownAgentError: _failure(404),
+            UnknownResourceError: _failure(404),
+            NotKeptError: _failure(507),
             RefusedError: _failure(409),
             PortsTakenError: _failure(409),
             ConfigurationError: _refused_configuration,
@@ -141,7 +151,13 @@ class _ControlApi:
 
     async def status(self, _request: Request) -> Response:
         await self._drift.look()
-        supervisor = {"pid": os.getpid(), "version": __version__, "since": ago(self._age())}
+        state = self._drift.taken.state_directory
+        supervisor = {
+            "pid": os.getpid(),
+            "version": __version__,
+            "since": ago(self._age()),
+            "state_directory": None if state is None else str(state),
+        }
         document = {
             "deployment": self._status.deployment.name,
             "file": str(self._drift.source.path),

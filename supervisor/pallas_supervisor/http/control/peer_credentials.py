@@ -27,11 +27,19 @@ class Peer(NamedTuple):
 
     def __str__(self) -> str:
         """`root (uid 0, pid 42)`."""
+        return f"{self._name or 'somebody'} (uid {self.uid}, pid {self.pid})"
+
+    @property
+    def user(self) -> str:
+        """Name of its user, or the number of one that has none."""
+        return self._name or f"uid {self.uid}"
+
+    @property
+    def _name(self) -> str | None:
         try:
-            name = pwd.getpwuid(self.uid).pw_name
+            return pwd.getpwuid(self.uid).pw_name
         except KeyError:
-            name = "somebody"
-        return f"{name} (uid {self.uid}, pid {self.pid})"
+            return None
 
 
 def peer_of(connection: socket.socket) -> Peer | None:

@@ -60,14 +60,7 @@ async def read_body(request: Request) -> dict[str, Any]:
         TooLargeError: it is longer than `MAX_BODY`.
         BadRequestError: it is no JSON object.
     """
-    raw = bytearray()
-    try:
-        async for chunk in request.stream():
-            raw += chunk
-            if len(raw) > MAX_BODY:
-                raise TooLargeError(f"the body is longer than {MAX_BODY} bytes")
-    except ClientDisconnect:
-        raise BadRequestError("the body has no end") from None
+    raw = await read_bytes(request, MAX_BODY)
     try:
         body = json.loads(raw) if raw else {}
     except RecursionError:
@@ -77,6 +70,24 @@ async def read_body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadRequestError("the body is no JSON object")
     return body
+
+
+async def read_bytes(request: Request, most: int) -> bytes:
+    """The request's body.
+
+    Raises:
+        TooLargeError: it has more than `most` bytes.
+        BadRequestError: the client has gone before its end.
+    """
+    raw = bytearray()
+    try:
+        async for chunk in request.stream():
+            raw += chunk
+            if len(raw) > most:
+                raise TooLargeError(f"the body is longer than {most} bytes")
+    except ClientDisconnect:
+        raise BadRequestError("the body has no end") from None
+    return bytes(raw)
 
 
 def take_flag(body: dict[str, Any], name: str) -> bool:

@@ -11,6 +11,8 @@ from pallas_common.protocol.agent.settings import RULES, AgentSettings, Choice, 
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
+from pallas_registry.resources.assembly import assemble
+from pallas_registry.resources.files import KeptResources
 from pallas_registry.source import Configuration
 from pallas_supervisor.agents.worker_spec import policy_of, worker_spec
 from pallas_supervisor.lifecycle.states import Policy
@@ -25,7 +27,11 @@ def spec(**settings: Any) -> WorkerSpec:
     )
     return worker_spec(
         Configuration(
-            deployment=deployment, settings=ModelSettings(), levels=Levels("INFO", "WARNING"), dotenv={}
+            deployment=deployment,
+            assembly=assemble(deployment, KeptResources()),
+            settings=ModelSettings(),
+            levels=Levels("INFO", "WARNING"),
+            dotenv={},
         ),
         name="a",
         generation=3,

@@ -81,7 +81,7 @@ def test_the_status_document(tmp_path: Path) -> None:
         }
         assert document["events"] == bench.rig.manager.events.position._asdict()
         assert document["deployment"] == "demo"
-        assert set(document["supervisor"]) == {"pid", "version", "since"}
+        assert set(document["supervisor"]) == {"pid", "version", "since", "state_directory"}
         library, research = document["agents"]
         assert (library["name"], library["state"], library["desired"]) == ("library", "ready", "up")
         assert research["depends_on"] == ["library"]

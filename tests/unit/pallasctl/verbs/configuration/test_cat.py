@@ -13,6 +13,8 @@ from pallas_common.logs.levels import Levels
 from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import ModelSettings
+from pallas_registry.resources.assembly import assemble
+from pallas_registry.resources.files import KeptResources
 from pallas_registry.source import Configuration
 from pallas_supervisor.agents.description.configuration import configuration_document
 from pallas_supervisor.reload.drift import Drift
@@ -73,7 +75,13 @@ def taken(directory: Path, text: str, name: str = "agents.yaml") -> tuple[Deploy
     path.write_text(text)
     deployment = read_deployment(path)
     levels = Levels(pallas="INFO", root="INFO")
-    configuration = Configuration(deployment=deployment, settings=ModelSettings(), levels=levels, dotenv={})
+    configuration = Configuration(
+        deployment=deployment,
+        assembly=assemble(deployment, KeptResources()),
+        settings=ModelSettings(),
+        levels=levels,
+        dotenv={},
+    )
     drift = Drift(Source(path=path, directory=directory), configuration)
     return deployment, json.loads(json.dumps(configuration_document(drift, KnownSecrets())))
 

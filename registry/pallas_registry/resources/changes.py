@@ -1,0 +1,330 @@
+"""What an apply or a deletion does to the resources of a deployment. Pure: computes, and changes nothing.
+
+A file is taken as a whole or not at all. What it says is held against everything that there will be: references may go
+across the files of one apply, and nothing that works may stop working by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pallas_common.problems import Problem
+from pallas_registry.resources.assembly import Assembly, assemble
+from pallas_registry.resources.model import Metadata, Resource, ResourceId
+from pallas_registry.resources.references import references_of, without
+from pallas_registry.resources.secret_values import with_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+Word = Literal["created", "configured", "unchanged", "pruned", "deleted", "refused"]
+
+Reason = Literal["invalid", "conflict"]
+"""Why something is refused: by what it says, or by what is there."""
+
+ABSENT = ""
+"""In place of a `resourceVersion`: the resource is only to be created."""
+
+_MOST_NAMED = 5
+"""Fields that a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedFile:
+    """One file of an apply, as it was read."""
+
+    name: str
+    resources: tuple[Resource, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    versions: Mapping[ResourceId, str] = field(default_factory=dict)
+    """The `resourceVersion` of those that are only to be changed if they still have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What becomes of one resource."""
+
+    resource: ResourceId
+    word: Word
+    file: str = ""
+    problems: tuple[Problem, ...] = ()
+    reason: Reason = "invalid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is to be done."""
+
+    outcomes: tuple[Outcome, ...]
+    problems: tuple[Problem, ...]
+    """Of files, where it is not known of which resource."""
+    put: tuple[Resource, ...]
+    """To be written; referred or not, in no order."""
+    gone: tuple[ResourceId, ...]
+    """To be removed."""
+    after: Assembly
+    """What there will be."""
+
+
+class Change(NamedTuple):
+    """By whom and when something is changed."""
+
+    owner: str
+    now: str
+    """RFC 3339."""
+    new_uid: Callable[[], str]
+
+
+class _Refusal(NamedTuple):
+    problem: Problem
+    reason: Reason = "invalid"
+
+
+def plan_apply(
+    files: Sequence[AppliedFile], before: Assembly, change: Change, *, prune: bool = False
+) -> Changes:
+    """What applying these files does.
+
+    Args:
+        before: what there is.
+        prune: whether everything goes that is in none of the files; nothing does where a file is refused.
+    """
+    return _Apply(files, before, change, prune=prune).plan()
+
+
+def plan_deletion(
+    resource: ResourceId, before: Assembly, change: Change, version: str | None = None
+) -> Changes:
+    """What deleting a resource does: a project leaves its agents, anything else is not deleted while it is in use.
+
+    Args:
+        version: the `resourceVersion` that it has to have.
+
+    Raises:
+        KeyError: there is none.
+    """
+    there = before.kept.resources
+    if (
+        resource not in there
+        and resource not in before.kept.problems
+        and declared_in_file(resource, before) is None
+    ):
+        raise KeyError(resource)
+    left, used = without([resource], there)
+    if problems := tuple(_reasons_to_keep(resource, before, version)) or used:
+        outcome = Outcome(resource=resource, word="refused", problems=problems, reason="conflict")
+        return Changes(outcomes=(outcome,), problems=(), put=(), gone=(), after=before)
+    put = tuple(_changed(each, there[each.id], change) for each in left.values() if each != there[each.id])
+    words: list[tuple[ResourceId, Word]] = [(resource, "deleted"), *((each.id, "configured") for each in put)]
+    return Changes(
+        outcomes=tuple(Outcome(resource=each, word=word) for each, word in words),
+        problems=(),
+        put=put,
+        gone=(resource,),
+        after=_after(before, put, (resource,)),
+    )
+
+
+def _reasons_to_keep(resource: ResourceId, before: Assembly, version: str | None) -> Iterator[Problem]:
+    there = before.kept.resources.get(resource)
+    if (where := declared_in_file(resource, before)) is not None:
+        yield where
+    elif version is not None and there is not None and version != there.resource_version:
+        message = f"has been changed since: the version is {there.resource_version} now"
+        remedy = f"look at it again (`pallasctl get {' '.join(resource)} -o yaml`)"
+        yield Problem(str(resource), None, "metadata.resourceVersion", message, remedy)
+
+
+def declared_in_file(resource: ResourceId, before: Assembly) -> Problem | None:
+    """Why an agent of `agents.yaml` cannot be changed here, and where it can; None for everything else."""
+    agent = before.base.agents.get(resource.name) if resource.kind == "agent" else None
+    if agent is None:
+        return None
+    file = before.base.path
+    line = f", line {agent.line}" if agent.line else ""
+    return Problem(
+        str(file),
+        agent.line,
+        f"agents.{agent.name}",
+        f"{resource} is declared in {file.name}",
+        f"edit {file}{line}, and run `pallasctl reload`; or choose another name",
+    )
+
+
+class _Apply:
+    """Files are known by their index: two may have the same name."""
+
+    def __init__(
+        self, files: Sequence[AppliedFile], before: Assembly, change: Change, *, prune: bool
+    ) -> None:
+        self._files = files
+        self._before = before
+        self._there = before.kept.resources
+        self._change = change
+        self._prune = prune
+        self._file_of: dict[ResourceId, int] = {}
+        self._taken: dict[ResourceId, Resource] = {}
+        """As they would be kept."""
+        self._refusals: dict[tuple[int, ResourceId], list[_Refusal]] = {}
+        self._refused = {index for index, file in enumerate(files) if file.problems}
+
+    def plan(self) -> Changes:
+        for index, file in enumerate(self._files):
+            for resource in file.resources:
+                self._look_at(index, file, resource)
+        while True:
+            accepted = {
+                id_: each for id_, each in self._taken.items() if self._file_of[id_] not in self._refused
+            }
+            put = {id_: each for id_, each in accepted.items() if self._there.get(id_) != each}
+            gone = self._pruned() if self._prune and not self._refused else []
+            after = _after(self._before, put.values(), gone) if put or gone else self._before
+            if not self._refuse_broken(after, accepted, put, gone):
+                break
+        outcomes = [*self._outcomes(put), *(Outcome(resource=each, word="pruned") for each in gone)]
+        return Changes(
+            outcomes=tuple(outcomes),
+            problems=tuple(problem for file in self._files for problem in file.problems),
+            put=tuple(put.values()),
+            gone=tuple(gone),
+            after=after,
+        )
+
+    def _look_at(self, index: int, file: AppliedFile, resource: Resource) -> None:
+        """Note the resource as it would be kept, or why it cannot be taken, whatever else there is."""
+        first = self._file_of.setdefault(resource.id, index)
+        taken = resource
+        if resource.id in self._taken or (first, resource.id) in self._refusals:
+            message = f"{resource.id} is given twice, first in {self._files[first].name}"
+            self._refuse(index, resource, _of(resource, "metadata.name", message, "keep one of the two"))
+            return
+        if (where := declared_in_file(resource.id, self._before)) is not None:
+            problem = _of(resource, "metadata.name", f"{where.message}:{where.line or 1}", where.remedy)
+            self._refuse(index, resource, problem, "conflict")
+        if resource.id.kind == "secret":
+            taken, problems = with_values(resource, self._there.get(resource.id), self._before.kept.digest)
+            for problem in problems:
+                self._refuse(index, resource, problem, "conflict")
+        if (outdated := self._outdated(taken, file.versions.get(resource.id))) is not None:
+            self._refuse(index, resource, outdated, "conflict")
+        self._taken[resource.id] = self._stamped(taken)
+
+    def _refuse(self, index: int, resource: Resource, problem: Problem, reason: Reason = "invalid") -> None:
+        self._refused.add(index)
+        self._refusals.setdefault((index, resource.id), []).append(_Refusal(problem, reason))
+
+    def _outdated(self, resource: Resource, version: str | None) -> Problem | None:
+        """That somebody else has changed it since it had this version."""
+        there = self._there.get(resource.id)
+        if version == ABSENT:
+            remedy = f"edit it (`pallasctl edit {' '.join(resource.id)}`), or choose another name"
+            return (
+                None
+                if there is None
+                else _of(resource, "metadata.name", f"{resource.id} is there already", remedy)
+            )
+        if version is None or (
+            there is not None and (there.resource_version == version or there == resource)
+        ):
+            return None
+        if there is None:
+            message, remedy = "is not there any more", "leave `resourceVersion` out to create it again"
+        else:
+            fields = ", ".join(_differing(resource.spec, there.spec)[:_MOST_NAMED])
+            message = (
+                f"has been changed since: the version is {there.resource_version} now, with another {fields}"
+            )
+            remedy = (
+                f"get it again (`pallasctl get {' '.join(resource.id)} -o yaml`), and make your change there"
+            )
+        return _of(resource, "metadata.resourceVersion", message, remedy)
+
+    def _stamped(self, resource: Resource) -> Resource:
+        there, now = self._there.get(resource.id), self._change.now
+        if there is not None and there.metadata is not None:
+            return _changed(resource, there, self._change)
+        metadata = Metadata(
+            uid=self._change.new_uid(), owner=self._change.owner, version=1, created_at=now, updated_at=now
+        )
+        return replace(resource, metadata=metadata)
+
+    def _pruned(self) -> list[ResourceId]:
+        return sorted(
+            each for each in {*self._there, *self._before.kept.problems} if each not in self._file_of
+        )
+
+    def _refuse_broken(
+        self,
+        after: Assembly,
+        accepted: Mapping[ResourceId, Resource],
+        put: Mapping[ResourceId, Resource],
+        gone: Collection[ResourceId],
+    ) -> bool:
+        """Refuse what would not work in `after`, and that by which something else would not; whether there is any."""
+        refused = len(self._refused)
+        for id_, problems in after.disabled.items():
+            if id_ in accepted:
+                for problem in problems:
+                    self._refuse(self._file_of[id_], accepted[id_], problem)
+            elif id_ not in self._before.disabled and id_ not in gone:
+                message = f"{id_} would not work any more: {problems[0].message}"
+                needed = [
+                    each.target for each in references_of(after.kept.resources[id_]) if each.target in put
+                ]
+                for cause in needed or put:
+                    problem = _of(put[cause], "", message, f"apply {id_} with it, or leave this as it is")
+                    self._refuse(self._file_of[cause], put[cause], problem, "conflict")
+        return len(self._refused) > refused
+
+    def _outcomes(self, put: Collection[ResourceId]) -> Iterator[Outcome]:
+        for index, file in enumerate(self._files):
+            for resource in file.resources:
+                if index in self._refused:
+                    yield self._refusal(index, file, resource)
+                    continue
+                there = resource.id in self._there or resource.id in self._before.kept.problems
+                word: Word = "unchanged" if resource.id not in put else "configured" if there else "created"
+                yield Outcome(resource=resource.id, word=word, file=file.name)
+
+    def _refusal(self, index: int, file: AppliedFile, resource: Resource) -> Outcome:
+        found = self._refusals.get((index, resource.id), ())
+        problems = tuple(dict.fromkeys(refusal.problem for refusal in found))
+        if not problems:
+            message, remedy = (
+                "is left out with the rest of its file",
+                "mend what is wrong there, and apply it again",
+            )
+            problems = (_of(resource, "", message, remedy),)
+        conflict = bool(found) and all(refusal.reason == "conflict" for refusal in found)
+        return Outcome(
+            resource=resource.id,
+            word="refused",
+            file=file.name,
+            problems=problems,
+            reason="conflict" if conflict else "invalid",
+        )
+
+
+def _after(before: Assembly, put: Iterable[Resource], gone: Iterable[ResourceId]) -> Assembly:
+    put, gone = list(put), set(gone)
+    written = {each.id for each in put}
+    problems = {
+        id_: found for id_, found in before.kept.problems.items() if id_ not in written and id_ not in gone
+    }
+    resources = before.kept.resources.changed(put, gone)
+    return assemble(before.base, replace(before.kept, resources=resources, problems=problems))
+
+
+def _changed(resource: Resource, there: Resource, change: Change) -> Resource:
+    assert there.metadata is not None
+    metadata = replace(there.metadata, version=there.metadata.version + 1, updated_at=change.now)
+    return replace(resource, metadata=metadata)
+
+
+def _differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:
+    return [f"spec.{key}" for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key)]
+
+
+def _of(resource: Resource, field: str, message: str, remedy: str) -> Problem:
+    return Problem(resource.file, resource.line(field), field, message, remedy)

@@ -1,0 +1,215 @@
+"""`/v1/resources` of the control API: what is declared, shown and changed.
+
+Knows Starlette, and bodies of JSON and YAML; what they mean is computed in `agents.changes`, documents are made in
+`agents.description`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, Response
+
+from pallas_common.logs.setup import get_logger
+from pallas_common.problems import shortened
+from pallas_registry.resources.changes import ABSENT, AppliedFile
+from pallas_registry.resources.documents import read_resources
+from pallas_registry.resources.model import KINDS, Kind, ResourceId
+from pallas_supervisor.agents.description.resources import UnknownResourceError, kind_of
+from pallas_supervisor.http.control.requests import BadRequestError, parse_switch, read_bytes, take_flag
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from starlette.requests import Request
+
+    from pallas_common.problems import Problem
+    from pallas_registry.resources.changes import Outcome
+    from pallas_supervisor.agents.changes.apply import Applying
+    from pallas_supervisor.agents.description.resources import ResourceDescriptions
+    from pallas_supervisor.reload.drift import Drift
+
+MAX_APPLY = 16 * 1024 * 1024
+"""Bytes of the body of an apply."""
+MOST_FILES = 10_000
+LONGEST_NAME = 4096
+"""Characters of a file's name, which people are told."""
+
+_BODY = '{"files": [{"file": name, "text": text}], "dry_run": true or false, "prune": true or false}'
+_THE_BODY = "the request"
+"""What the one document of a request is called in problems."""
+
+_log = get_logger("pallas.supervisor.control")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRoutes:
+    """Answers with resources, and changes them."""
+
+    _applying: Applying
+    _descriptions: ResourceDescriptions
+    _drift: Drift
+
+    async def list(self, request: Request) -> Response:
+        """All resources of a kind."""
+        kind = _kind(request)
+        await self._drift.look()
+        return JSONResponse({"items": self._descriptions.all(kind)})
+
+    async def get(self, request: Request) -> Response:
+        """One resource."""
+        resource = self._named(request)
+        await self._drift.look()
+        return self._document(resource)
+
+    async def apply(self, request: Request) -> Response:
+        """Apply files."""
+        raw = await read_bytes(request, MAX_APPLY)
+        body = await asyncio.to_thread(_parse_apply, raw)
+        _note(request, f"apply of {len(body.files)} files" + (" as a dry run" if body.dry_run else ""))
+        # Shielded: a client that goes away must not leave the change half done.
+        changes = await asyncio.shield(
+            self._applying.apply(body.files, _owner(request), dry_run=body.dry_run, prune=body.prune)
+        )
+        return JSONResponse(
+            {
+                "dry_run": body.dry_run,
+                "results": [_outcome(each) for each in changes.outcomes],
+                "problems": list(map(str, changes.problems)),
+            }
+        )
+
+    async def put(self, request: Request) -> Response:
+        """Create or change one resource."""
+        resource = ResourceId(_kind(request), request.path_params["name"])
+        dry_run = _dry_run(request)
+        raw = await read_bytes(request, MAX_APPLY)
+        file = await asyncio.to_thread(_read, _THE_BODY, raw)
+        if file.problems:
+            return _refused(f"{resource} is refused", file.problems, 422)
+        if [each.id for each in file.resources] != [resource]:
+            given = ", ".join(str(each.id) for each in file.resources[:5]) or "nothing"
+            raise BadRequestError(f"the body describes {given}; describe {resource} and nothing else")
+        if (version := _wanted_version(request)) is not None:
+            file = AppliedFile(name=file.name, resources=file.resources, versions={resource: version})
+        _note(request, f"put of {resource}")
+        changes = await asyncio.shield(self._applying.apply([file], _owner(request), dry_run=dry_run))
+        [outcome] = changes.outcomes
+        if outcome.word == "refused":
+            return _refusal(outcome)
+        if dry_run:
+            return JSONResponse({"dry_run": True, "results": [_outcome(outcome)], "problems": []})
+        return self._document(resource, 201 if outcome.word == "created" else 200)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete one resource."""
+        resource = self._named(request)
+        _note(request, f"delete of {resource}")
+        try:
+            changes = await asyncio.shield(
+                self._applying.delete(resource, _owner(request), _wanted_version(request))
+            )
+        except KeyError:  # meanwhile
+            raise UnknownResourceError(f"there is no {resource.kind} {resource.name!r} any more") from None
+        if changes.outcomes[0].word == "refused":
+            return _refusal(changes.outcomes[0])
+        return JSONResponse({"results": [_outcome(each) for each in changes.outcomes], "problems": []})
+
+    def _named(self, request: Request) -> ResourceId:
+        return self._descriptions.resolve(_kind(request), request.path_params["name"])
+
+    def _document(self, resource: ResourceId, status: int = 200) -> Response:
+        document = self._descriptions.one(resource)
+        version = self._descriptions.version(resource)
+        return JSONResponse(document, status, {} if version is None else {"ETag": f'"{version}"'})
+
+
+@dataclass(frozen=True, slots=True)
+class _ApplyBody:
+    files: Sequence[AppliedFile]
+    dry_run: bool
+    prune: bool
+
+
+def _parse_apply(raw: bytes) -> _ApplyBody:
+    """The body of an apply, its files read."""
+    try:
+        body = json.loads(raw) if raw else None
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"the body is no JSON: {shortened(str(error), 200)}") from None
+    if not isinstance(body, dict):
+        raise BadRequestError(f"the body is {_BODY}")
+    dry_run, prune = take_flag(body, "dry_run"), take_flag(body, "prune")
+    files = body.pop("files", None)
+    if body or not isinstance(files, list):
+        raise BadRequestError(f"the body is {_BODY}")
+    if len(files) > MOST_FILES:
+        raise BadRequestError(f"`files` has {len(files)} entries, {MOST_FILES} are allowed")
+    return _ApplyBody([_file(index, entry) for index, entry in enumerate(files)], dry_run, prune)
+
+
+def _file(index: int, entry: object) -> AppliedFile:
+    if not isinstance(entry, dict) or entry.keys() != {"file", "text"}:
+        raise BadRequestError(f'`files[{index}]` is not {{"file": name, "text": text}}')
+    name, text = entry["file"], entry["text"]
+    if not isinstance(name, str) or not isinstance(text, str):
+        raise BadRequestError(f"`files[{index}]`: `file` and `text` are texts")
+    if not 0 < len(name) <= LONGEST_NAME:
+        raise BadRequestError(f"`files[{index}]`: `file` has 1 to {LONGEST_NAME} characters")
+    return _read(name, text.encode("utf-8", "surrogatepass"))
+
+
+def _read(name: str, data: bytes) -> AppliedFile:
+    read = read_resources(data, name)
+    return AppliedFile(name=name, resources=read.resources, problems=read.problems, versions=read.versions)
+
+
+def _kind(request: Request) -> Kind:
+    word = request.path_params["kind"]
+    if (kind := kind_of(word)) is None:
+        raise UnknownResourceError(f"there is no kind {shortened(word)!r}; the kinds are {', '.join(KINDS)}")
+    return kind
+
+
+def _wanted_version(request: Request) -> str | None:
+    """The `resourceVersion` of `If-Match`; `If-None-Match: *` is for what is not there."""
+    if request.headers.get("if-none-match") == "*":
+        return ABSENT
+    given = request.headers.get("if-match")
+    return None if given in (None, "*") else given.strip().removeprefix("W/").strip('"')
+
+
+def _dry_run(request: Request) -> bool:
+    return parse_switch("dry_run", request.query_params.get("dry_run", "0"))
+
+
+def _owner(request: Request) -> str:
+    peer = getattr(request.state, "peer", None)
+    return "nobody" if peer is None else peer.user
+
+
+def _outcome(outcome: Outcome) -> Mapping[str, Any]:
+    return {
+        "resource": str(outcome.resource),
+        "outcome": outcome.word,
+        "file": outcome.file,
+        "problems": list(map(str, outcome.problems)),
+    }
+
+
+def _refusal(outcome: Outcome) -> Response:
+    status = 409 if outcome.reason == "conflict" else 422
+    return _refused(f"{outcome.resource} is refused", outcome.problems, status)
+
+
+def _refused(message: str, problems: Sequence[Problem], status: int) -> Response:
+    said = list(map(str, problems))
+    error = said[0] if len(said) == 1 else f"{message}: {len(said)} problems; nothing was changed"
+    return JSONResponse({"error": error, "problems": said}, status)
+
+
+def _note(request: Request, what: str) -> None:
+    _log.info(f"{shortened(what, 200)}, asked for by {getattr(request.state, 'peer', None) or 'somebody'}")
