@@ -11,6 +11,7 @@ import json
 import shutil
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +19,10 @@ import pytest
 from support.fleet.deployment import make_deployment
 from support.fleet.systemd_machine import PATIENCE, UNIT, Machine, require_machine
 from support.load.steady_clients import Question, SteadyClients
+from support.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from support.fleet.deployment import Deployment
 
@@ -50,6 +51,9 @@ WatchdogSec=15
 RestartSec=100ms
 LoadCredential=A_API_KEY:/etc/pallas/a-key
 LoadCredential=client.pem:/etc/pallas/client.pem
+# An agent of agents.yaml without a port.
+ExecStart=
+ExecStart=/opt/pallas/bin/python /opt/pallas/portless.py /opt/pallas/bin/pallas
 """
 
 type Entry = dict[str, Any]
@@ -64,7 +68,13 @@ class Service:
 
     @property
     def ports(self) -> list[int]:
-        return [agent["port"] for agent in self.deployment.agents.values()]
+        return [agent["port"] for agent in self.deployment.agents.values() if "env" not in agent]
+
+    @property
+    def socket(self) -> str:
+        """Of the agent without a port, as this process can reach it."""
+        (found,) = self.machine.path("/run/pallas/agents").iterdir()
+        return str(found)
 
     @property
     def supervisor(self) -> int:
@@ -85,7 +95,8 @@ class Service:
     def clients(self) -> SteadyClients:
         """Clients inside, of the registry and of every agent, each in both manners."""
         registry = Question(self.deployment.document["registry_port"])
-        clients = SteadyClients([registry, *map(Question.to_agent, self.ports)])
+        agents: list[int | str] = [*self.ports, self.socket]
+        clients = SteadyClients([registry, *map(Question.to_agent, agents)])
         self.machine.on_network(clients.start)
         return clients
 
@@ -121,6 +132,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     def prepare(root: Path) -> None:
         deployment = make_deployment(root / "srv/pallas", "library")
         deployment.add("research", depends_on=["library"])
+        deployment.add("quiet", env={"LISTEN": "unix"})
         module = deployment.directory / "agents/library.py"
         module.write_text(module.read_text() + TALKATIVE)
         group = (root / "srv/pallas").stat().st_gid
@@ -136,6 +148,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             secret.write_text(content)
             secret.chmod(0o600)
         (root / f"etc/systemd/system/{UNIT}.d/test.conf").write_text(DROP_IN)
+        shutil.copy(ROOT / "tests/fakes/portless.py", root / "opt/pallas/portless.py")
         made.append(deployment)
 
     with Machine(tmp_path_factory.mktemp("machine"), prepare) as machine:
@@ -154,8 +167,8 @@ def test_start_returns_when_the_supervisor_is_ready_and_the_status_says_how_thin
     service.until_ready()
     told = machine.properties("StatusText", "NFileDescriptorStore", "User", "WatchdogUSec")
     assert told == {
-        "StatusText": "2/2 agents ready",
-        "NFileDescriptorStore": "3",
+        "StatusText": "3/3 agents ready",
+        "NFileDescriptorStore": "4",
         "User": "pallas",
         "WatchdogUSec": "15s",
     }
@@ -170,7 +183,7 @@ def test_each_worker_has_a_control_group_of_its_own_below_the_units(service: Ser
         return [int(pid) for pid in machine.run("cat", f"{unit}/{group}/cgroup.procs").stdout.split()]
 
     groups = {path.name for path in machine.path(unit).iterdir() if path.is_dir()}
-    assert groups == {"supervisor", "worker-library.1", "worker-research.1"}
+    assert groups == {"supervisor", "worker-library.1", "worker-quiet.1", "worker-research.1"}
     assert service.supervisor in members("supervisor")
     for agent in ("library", "research"):
         (pid,) = members(f"worker-{agent}.1")
@@ -207,7 +220,7 @@ def test_every_line_of_the_journal_is_one_record_with_fields_and_priority(servic
             assert entry.get(f"PALLAS_{key.upper()}") == (str(record[key]) if key in record else None)
         assert entry["PRIORITY"] == {"DEBUG": "7", "INFO": "6", "WARNING": "4", "ERROR": "3"}[record["level"]]
     pids = {entry["PALLAS_PID"] for entry in entries if "PALLAS_PID" in entry}
-    assert len(pids) == 2
+    assert len(pids) == 3
     assert pids < set(map(str, service.machine.processes()))
     lines = service.until_logged(len(entries))
     assert [json.loads(line) for line in lines[: len(entries)]] == [entry["record"] for entry in entries]
@@ -244,11 +257,12 @@ def test_a_signal_reloads_too_and_the_manager_is_told_and_given_the_new_socket(s
     service.until_ready()
     assert machine.properties("StateChangeTimestampMonotonic") != changed
     told = machine.properties("ActiveState", "StatusText", "NFileDescriptorStore")
-    assert told == {"ActiveState": "active", "StatusText": "3/3 agents ready", "NFileDescriptorStore": "4"}
+    assert told == {"ActiveState": "active", "StatusText": "4/4 agents ready", "NFileDescriptorStore": "5"}
 
 
 def test_a_restart_under_load_refuses_nobody_and_answers_everybody(service: Service) -> None:
-    before = service.supervisor
+    before, path = service.supervisor, Path(service.socket)
+    inode = path.stat().st_ino
     clients = service.clients()
     try:
         clients.until_more(5)
@@ -258,9 +272,10 @@ def test_a_restart_under_load_refuses_nobody_and_answers_everybody(service: Serv
         clients.stop()
     assert clients.failures == []
     assert service.supervisor != before
+    assert path.stat().st_ino == inode
     service.until_ready()
     assert service.machine.properties("NFileDescriptorStore", "NRestarts") == {
-        "NFileDescriptorStore": "4",
+        "NFileDescriptorStore": "5",
         "NRestarts": "0",
     }
 
@@ -310,8 +325,8 @@ def test_a_connection_to_a_socket_unit_starts_it_and_is_answered(service: Servic
     assert machine.properties("ActiveState")["ActiveState"] == "inactive"
     assert service.ask(Question.to_agent(service.ports[0])) is None
     service.until_ready()
-    # Ports that the socket unit does not list: those of the other agents and the registry's.
-    assert machine.properties("NFileDescriptorStore")["NFileDescriptorStore"] == str(len(service.ports))
+    # What the socket unit does not list: ports of the other agents, the registry's, and a unix socket.
+    assert machine.properties("NFileDescriptorStore")["NFileDescriptorStore"] == str(len(service.ports) + 1)
     machine.run("systemctl", "stop", file.name, UNIT)
     file.unlink()
     machine.run("systemctl", "daemon-reload")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import socket
+import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +15,9 @@ from fakes.agent_server import CHUNKED, EVENTS, JSON, PATIENCE, PROGRESS, RESULT
 from pallas_control.mcp import errors
 from pallas_control.mcp.client import Endpoint, call
 from pallas_control.mcp.messages import Answer, Progress, Question
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def ask(url: str, *, is_local: bool = False) -> list[Progress | Answer]:
@@ -36,6 +42,49 @@ def test_the_request() -> None:
     assert f"Host: {server.url.split('/')[2]}" in head
     assert {"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: send_message"} < set(
         head
+    )
+
+
+def test_a_call_over_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "agent.sock")
+    response = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(RESULT)}\r\n\r\n{RESULT}"
+    ).encode()
+    heads: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            heads.append(connection.recv(65536))
+            connection.sendall(response)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        endpoint = Endpoint("http://localhost/mcp", is_local=True, socket=path)
+        news = list(call(endpoint, Question("hi"), timeout=PATIENCE))
+        thread.join()
+    assert news[-1] == Answer(("fine",))
+    assert heads[0].startswith(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n")
+    with pytest.raises(errors.NoConnectionError, match=f"^nothing answers at {path}: Connection refused$"):
+        list(call(endpoint, Question("hi"), timeout=PATIENCE))
+
+
+def test_a_unix_socket_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forbidden(socket.socket):
+        def connect(self, _address: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    path = tmp_path / "agent.sock"
+    monkeypatch.setattr(socket, "socket", Forbidden)
+    with pytest.raises(errors.NoConnectionError) as failure:
+        list(call(Endpoint("http://localhost/mcp", socket=str(path)), Question("hi"), timeout=PATIENCE))
+    owner = tmp_path.owner()
+    assert str(failure.value) == (
+        f"it has no port, and its socket is for {owner} alone: {path}; ask as that user, such as with "
+        f"`sudo -u {owner}`, or give the agent a port (`run: {{port: N}}`)"
     )
 
 

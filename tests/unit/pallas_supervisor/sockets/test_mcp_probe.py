@@ -15,6 +15,7 @@ from support.supervisor.processes import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 
 def with_server(handle: Callable[[bytes], bytes], do: Callable[[int], Awaitable[None]]) -> list[bytes]:
@@ -54,6 +55,24 @@ def test_a_probe_wants_200(answer: bytes, verdict: str | None) -> None:
     (request,) = with_server(lambda _: answer, do)
     assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
     assert b'"method": "initialize"' in request
+
+
+def test_a_probe_of_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "agent.sock")
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.close()
+
+    async def run() -> None:
+        async with await asyncio.start_unix_server(serve, path):
+            assert await probe(path) is None
+
+    asyncio.run(run())
+    assert b"\r\nHost: localhost\r\n" in heads[0]
+    assert "No such file" in str(asyncio.run(probe(path))), "nobody listens there any more"
 
 
 def test_a_probe_of_a_port_that_nobody_serves() -> None:

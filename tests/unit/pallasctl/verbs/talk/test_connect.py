@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,6 +52,32 @@ def test_one_agent(deployed: FakeControl) -> None:
     result = deployed.run("connect", "claude-code", "jarvis")
     assert result.stdout == f"claude mcp add --transport http jarvis {url('jarvis')}\n"
     assert ".mcp.json" not in result.stderr, "another way is for those who look at a terminal"
+
+
+def test_agents_without_a_port_are_left_out_and_said_to_be(fake: FakeControl) -> None:
+    without = [agent(name, url=None, port=None, socket=f"/run/{name} 1.sock") for name in ("one", "two")]
+    fake.answer("/v1/status", status(agent("jarvis", url=url("jarvis")), *without))
+    every = fake.run("connect", "claude-code")
+    assert every.stdout == f"claude mcp add --transport http jarvis {url('jarvis')}\n"
+    assert every.stderr.endswith(
+        "2 agents without a port left out: MCP clients have no address for them. "
+        "`run: {port: N}` gives an agent a port.\n"
+    )
+    one = fake.run("connect", "claude-code", "one")
+    assert (one.exit_code, one.stdout) == (1, "")
+    first, second, third = one.stderr.splitlines()
+    assert first.endswith(
+        "one has no port, so that MCP clients have no address for it; give it one: `run: {port: N}` in its spec"
+    )
+    assert "`pallasctl ask one`" in second
+    assert shlex.split(third)[:4] == [
+        "curl",
+        "--unix-socket",
+        "/run/one 1.sock",
+        "http://localhost/v1/chat/completions",
+    ]
+    fake.answer("/v1/status", status(*without))
+    assert "none of the 2 agents has a port, so that" in fake.run("connect", "cursor").stderr
 
 
 @pytest.mark.parametrize("client", CLIENTS)

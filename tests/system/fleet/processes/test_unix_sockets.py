@@ -1,0 +1,243 @@
+"""Agents without a port: a real fleet on unix sockets, beside an agent with a port, and who calls them meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.fleet.service_manager import ServiceManager
+from support.load.steady_clients import Question, SteadyClients, ask_in_thread
+from support.ports import free_ports
+from support.repository import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.fleet.deployment import Deployment
+
+UNIX = {"LISTEN": "unix"}
+PALLAS = [sys.executable, str(ROOT / "tests/fakes/portless.py")]
+"""What starts `pallas` so that agents with `UNIX` in their `env` have no port."""
+
+
+class Service:
+    """A fleet and its manager, which keeps its sockets."""
+
+    def __init__(self, deployment: Deployment, manager: ServiceManager) -> None:
+        self.deployment = deployment
+        self.manager = manager
+        self.fleet = Fleet(deployment)
+
+    def start(self) -> None:
+        heard = len(self.manager.said)
+        self.fleet.environment |= self.manager.environment
+        self.fleet.wrapper = [*self.manager.wrapper, *PALLAS]
+        self.fleet.inherited = self.manager.descriptors
+        self.fleet.start()
+        self.manager.until(lambda said: "READY=1" in said, heard)
+
+    def socket(self, name: str) -> str:
+        path = self.fleet.agent(name)["socket"]
+        assert isinstance(path, str)
+        return path
+
+    def questions(self) -> list[Question]:
+        agents = [self.fleet.agent(name) for name in self.deployment.agents]
+        return [Question.to_agent(agent["port"] or agent["socket"]) for agent in agents]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("unix")
+    deployment = make_deployment(directory / "fleet", "research")
+    deployment.add("one", env=UNIX)
+    deployment.add("two", env=UNIX)
+    with ServiceManager(directory) as manager:
+        service = Service(deployment, manager)
+        with contextlib.ExitStack() as stack:
+            stack.push(service.fleet.__exit__)
+            service.start()
+            service.fleet.wait()
+            yield service
+
+
+def test_the_status_names_the_socket_and_only_this_user_may_open_it(service: Service) -> None:
+    fleet = service.fleet
+    for name in ("one", "two"):
+        agent = fleet.agent(name)
+        assert (agent["port"], agent["url"]) == (None, None)
+        path = Path(agent["socket"])
+        assert path.parent == fleet.runtime / "agents"
+        assert [stat.S_IMODE(found.lstat().st_mode) for found in (path.parent, path)] == [0o700, 0o600]
+    assert fleet.agent("research")["socket"] is None
+    servers = httpx.get(f"{service.deployment.registry}/v0.1/servers").json()["servers"]
+    remotes = {server["server"]["title"]: "remotes" in server["server"] for server in servers}
+    assert remotes == {"Research": True, "One": False, "Two": False}
+    metrics = httpx.get(f"{service.deployment.registry}/metrics").text
+    assert 'pallas_agent_info{agent="one",port=""} 1' in metrics
+
+
+def test_it_is_asked_like_one_with_a_port_and_told_apart_where_it_matters(service: Service) -> None:
+    fleet = service.fleet
+    asked = fleet.ctl("ask", "one", "still there?")
+    assert (asked.returncode, asked.stdout) == (0, "still there?\n")
+    with httpx.Client(transport=httpx.HTTPTransport(uds=service.socket("one"))) as client:
+        assert client.get("http://localhost/v1/models").json()["data"][0]["id"] == "one"
+        assert client.get("http://a.page.elsewhere/v1/models").status_code == 421
+        assert 'pallas_agent_info{agent="one",port=""} 1' in client.get("http://localhost/metrics").text
+    connect = fleet.ctl("connect", "cursor", "one")
+    assert connect.returncode == 1
+    assert "one has no port" in connect.stderr
+    assert f"curl --unix-socket {service.socket('one')} http://localhost/" in connect.stderr
+
+
+def test_a_restart_and_the_death_of_a_worker_refuse_nobody(service: Service) -> None:
+    fleet = service.fleet
+    with SteadyClients(service.questions()) as clients:
+        clients.until_more(3)
+        assert fleet.ctl("restart", "one").returncode == 0
+        clients.until_more(3)
+        assert clients.failures == []
+        assert fleet.ctl("restart", "--now", "one").returncode == 0
+        fleet.kill("two")
+        clients.until_more(3)
+    assert clients.refused == []
+
+
+def test_a_reload_turns_a_port_into_a_socket_and_back(service: Service) -> None:
+    fleet, deployment = service.fleet, service.deployment
+    path, (port,) = service.socket("two"), free_ports(1)
+    del deployment.agents["two"]["env"]
+    deployment.agents["two"]["port"] = port
+    deployment.agents["research"]["env"] = UNIX
+    deployment.write()
+    with SteadyClients([Question.to_agent(service.socket("one"))]) as clients:
+        assert fleet.ctl("reload").returncode == 0
+        fleet.wait()
+        assert not Path(path).exists()
+        assert ask(Question.to_agent(port)) == "good"
+        assert ask(Question.to_agent(service.socket("research"))) == "good"
+        deployment.agents["two"]["env"] = UNIX
+        del deployment.agents["research"]["env"]
+        deployment.write()
+        assert fleet.ctl("reload").returncode == 0
+        fleet.wait()
+        assert service.socket("two") == path
+        assert [ask(question) for question in service.questions()] == ["good"] * 3
+        clients.until_more(1)
+    assert clients.failures == []
+
+
+def test_the_next_supervisor_answers_who_has_waited_for_it(service: Service) -> None:
+    fleet = service.fleet
+    questions = service.questions()
+    inodes = [Path(service.socket(name)).stat().st_ino for name in ("one", "two")]
+    with SteadyClients(questions) as clients:
+        clients.until_more(3)
+        assert fleet.stop() == 0
+        waiting = [ask_in_thread(question) for question in questions]  # nobody runs
+        service.start()
+        for thread, outcome in waiting:
+            thread.join(90)
+            assert outcome == ["good"]
+        clients.until_more(3)
+    assert clients.failures == []
+    assert [Path(service.socket(name)).stat().st_ino for name in ("one", "two")] == inodes
+
+
+def test_after_a_sigkill_no_connection_is_refused(service: Service) -> None:
+    fleet, deployment = service.fleet, service.deployment
+    fleet.wait()
+    gone = service.socket("two")
+    del deployment.agents["two"]
+    deployment.write()
+    with SteadyClients(service.questions()) as clients:
+        clients.until_more(3)
+        os.kill(fleet.pid, signal.SIGKILL)
+        fleet.process.wait()  # type: ignore[union-attr]  # it runs
+        service.start()
+        clients.until_more(3)
+    assert clients.refused == []
+    assert not Path(gone).exists()
+    path = service.socket("one")
+    assert fleet.stop() == 0
+    assert Path(path).is_socket(), "the manager keeps it for the next one"
+
+
+def test_what_lies_at_a_path_is_its_agents_trouble_alone_and_what_a_killed_one_left_is_replaced(
+    tmp_path: Path,
+) -> None:
+    deployment = make_deployment(tmp_path / "fleet")
+    deployment.add("one", env=UNIX)
+    deployment.add("two", env=UNIX)
+    with started(deployment) as fleet:
+        fleet.wait()
+        path = Path(fleet.agent("one")["socket"])
+        other = Path(fleet.agent("two")["socket"])
+        os.kill(fleet.pid, signal.SIGKILL)
+        fleet.process.wait()  # type: ignore[union-attr]  # it runs
+        assert path.is_socket()
+        path.unlink()
+        path.symlink_to(tmp_path)
+        fleet.start()
+        assert fleet.ctl("wait", "two").returncode == 0
+        assert ask(Question.to_agent(str(other))) == "good"
+        failed = fleet.agent("one")
+        assert failed["state"] == "failed"
+        assert failed["message"] == f"cannot be started: a symbolic link is in the way at {path}; remove it"
+        asked = fleet.ctl("ask", "one", "hi")
+        assert asked.returncode == 1
+        assert "a symbolic link is in the way" in asked.stderr
+        path.unlink()
+        assert fleet.ctl("start", "one").returncode == 0
+        assert fleet.ctl("wait", "one").returncode == 0
+        assert ask(Question.to_agent(str(path))) == "good"
+        assert fleet.stop() == 0
+        assert list(path.parent.iterdir()) == []
+
+
+def test_a_long_runtime_directory_fails_those_without_a_port_alone(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "fleet", "research")
+    deployment.add("one", env=UNIX)
+    with started(deployment, start=False) as fleet:
+        fleet.runtime = tmp_path / ("x" * (90 - len(str(tmp_path))))
+        fleet.environment["PALLAS_RUNTIME_DIR"] = str(fleet.runtime)
+        fleet.start()
+        assert fleet.ctl("wait", "research").returncode == 0
+        assert fleet.agent("one")["state"] == "failed"
+        records = fleet.records()
+    messages = [record["message"] for record in records]
+    (said,) = (
+        place for place, text in enumerate(messages) if text.startswith("one cannot be reached: the path")
+    )
+    assert "set PALLAS_RUNTIME_DIR to a path that is shorter by 13, or give it a port" in messages[said]
+    assert said < next(place for place, text in enumerate(messages) if "supervising 2 agents" in text)
+
+
+@contextlib.contextmanager
+def started(deployment: Deployment, *, start: bool = True) -> Iterator[Fleet]:
+    """The fleet of a deployment with agents without a port."""
+    fleet = Fleet(deployment)
+    fleet.wrapper = PALLAS
+    with contextlib.ExitStack() as stack:
+        stack.push(fleet.__exit__)
+        if start:
+            fleet.start()
+        yield fleet
+
+
+def ask(question: Question) -> str:
+    """What comes of asking now."""
+    thread, outcome = ask_in_thread(question)
+    thread.join(90)
+    return outcome[0]
