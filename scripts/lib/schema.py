@@ -55,7 +55,6 @@ _DEPLOYMENT: dict[str, Schema] = {
     "defaults": {"$ref": "#/definitions/settings"},
     "agents": {
         "type": "object",
-        "minProperties": 1,
         "propertyNames": _AGENT_NAME,
         "additionalProperties": {"$ref": "#/definitions/agent"},
     },
@@ -97,7 +96,7 @@ def page() -> str:
         "title": "agents.yaml of Pallas",
         "description": "Which agents are served as MCP servers, on which ports, and who needs whom",
         "type": "object",
-        "required": ["name", "agents"],
+        "required": ["name"],
         "additionalProperties": False,
         "properties": _described({name: _DEPLOYMENT[name] for name in DEPLOYMENT_KEYS}, meanings, Deployment),
         "definitions": {

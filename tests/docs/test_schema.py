@@ -120,7 +120,6 @@ def test_whatever_pallas_accepts_is_accepted(document: dict[str, Any]) -> None:
         {"nmae": "demo"},
         {"name": 5},
         {"registry_port": 70000},
-        {"agents": {}},
         {"agents": {"send_message": GOOD["agents"]["one"]}},
         {"agents": {"1st": GOOD["agents"]["one"]}},
         {"agents": {"one": {"port": 24201}}},

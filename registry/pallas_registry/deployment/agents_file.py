@@ -113,7 +113,7 @@ def parse_deployment(data: bytes, path: Path, look: Look) -> Deployment:
     file = str(path)
     root = compose(data, file)
     if root is None:
-        remedy = "write at least `name:` and `agents:`"
+        remedy = "write at least `name:`, and your agents below `agents:`"
         raise ConfigurationError([Problem(file, None, "", "is empty", remedy)])
     problems: list[Problem] = []
     fields = Fields(root, file=file, field="", line=1, problems=problems)
@@ -127,7 +127,6 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
     """The deployment as far as it could be read; it is worth something only if no problem was noted."""
     fields.only(KEYS)
     fields.require("name", "name the deployment, as in `name: my-project`")
-    fields.require("agents", "describe at least one agent below `agents:`")
     name = fields.text("name", rules.deployment_name)
     version = fields.text("version", rules.version)
     host = fields.text("host", rules.host) or "localhost"
@@ -157,12 +156,6 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
             name: read_agent(name, agent, sections, path.parent, look, defaults, places)
             for name, agent in sections.items()
         }
-        if section.is_mapping and not agents:
-            section.refuse(
-                "",
-                "names no agent",
-                "describe at least one: its name, then `module:` or `card:`, and `port:`",
-            )
         _check_ports(agents, sections, registry_port, by_default=default_port is not None)
         _check_slugs(agents, sections)
         _check_server_names(agents, sections, namespace)

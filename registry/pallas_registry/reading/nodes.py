@@ -7,6 +7,7 @@ in YAML 1.1.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,8 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where it is there: ten times as fast, and PyYAML's own takes seconds for some texts of a megabyte."""
 
 _MERGE_TAG = "tag:yaml.org,2002:merge"
+_INDENTS = re.compile(r"^[ ?:-]*", re.MULTILINE)
+_SEVERAL = re.compile(r"^(---|\.\.\.)", re.MULTILINE)
 _NULL_TAG = "tag:yaml.org,2002:null"
 _NOT_ALLOWED = yaml.reader.Reader.NON_PRINTABLE
 _INDENTATION = "check the indentation: entries of one mapping or list start in the same column"
@@ -94,16 +97,36 @@ def compose_all(text: str, file: str, documents: int) -> Iterator[yaml.Node]:
     """
     text = _printable(text, file)
     with _refused(text, file):
-        count = 0
-        for event in bounded_events(text):
-            count += isinstance(event, yaml.DocumentStartEvent)
-            if count > documents:
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                raise TooMuchError(line, f"holds more than {documents} documents", "split the file")
+        has_aliases = not _is_little(text) and _has_aliases(text, documents)
         for root in yaml.compose_all(text, Loader=LOADER):
-            _measure(root)
-            if root.tag != _NULL_TAG or root.value:
+            if has_aliases:
+                _measure(root)
+            if root.tag != _NULL_TAG:
                 yield root
+
+
+def _is_little(text: str) -> bool:
+    """Whether so little is in the text, without an alias, that nobody needs to count: most resources are so.
+
+    A character opens at most two levels, a bracket those of a list and of a pair in it, and a column that a block
+    begins at those of a mapping and of a list at the same column.
+    """
+    if len(text) > MAXIMUM_VALUES or ("*" in text and "&" in text) or _SEVERAL.search(text):
+        return False
+    column = max(map(len, _INDENTS.findall(text)), default=0)
+    return 2 * (text.count("[") + text.count("{") + column + 2) <= MAXIMUM_DEPTH
+
+
+def _has_aliases(text: str, documents: int) -> bool:
+    """Whether something has to be measured besides, after all of the text has been found to be bounded."""
+    count, found = 0, False
+    for event in bounded_events(text):
+        found = found or isinstance(event, yaml.AliasEvent)
+        count += isinstance(event, yaml.DocumentStartEvent)
+        if count > documents:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise TooMuchError(line, f"holds more than {documents} documents", "split the file")
+    return found
 
 
 def _printable(text: str, file: str) -> str:
@@ -328,8 +351,13 @@ def joined(field: str, key: str) -> str:
 
 def kind_of(node: yaml.Node) -> str:
     """What the node is, in words: `text`, `a whole number`, `a list`, …"""
-    tag = str(node.tag).removeprefix("tag:yaml.org,2002:")
-    words = {
+    tag = str(node.tag)
+    return _KINDS.get(tag) or f"tagged {quoted(tag)}"
+
+
+_KINDS = {
+    f"tag:yaml.org,2002:{tag}": words
+    for tag, words in {
         "str": "text",
         "int": "a whole number",
         "float": "a number",
@@ -338,5 +366,5 @@ def kind_of(node: yaml.Node) -> str:
         "timestamp": "a date",
         "map": "a mapping",
         "seq": "a list",
-    }
-    return words.get(tag, f"tagged {quoted(str(node.tag))}")
+    }.items()
+}

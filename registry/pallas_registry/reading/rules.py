@@ -37,6 +37,9 @@ _ENVIRONMENT_NAME = re.compile(ENVIRONMENT_NAME)
 _SUPERVISORS_OWN = re.compile(r"NOTIFY_SOCKET|WATCHDOG_.*|LISTEN_.*")
 
 
+_CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
 class Complaint(NamedTuple):
     """What is wrong with a value, and what to do."""
 
@@ -213,7 +216,7 @@ def one_line(value: str, limit: int) -> Complaint | None:
     """A printable line of 1 to `limit` characters."""
     if not value.strip():
         return Complaint("is empty", f"write 1 to {limit} characters")
-    if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in value):
+    if not value.isprintable() and any(unicodedata.category(each) in _CONTROL for each in value):
         return Complaint("has a line break or another control character", "write it on one line")
     if len(value) > limit:
         return Complaint(f"has {len(value)} characters", f"shorten it to {limit}")

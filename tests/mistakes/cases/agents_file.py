@@ -33,7 +33,6 @@ TEXTS = {
     "bad-deployment-name": GOOD.replace("name: demo", "name: My Demo!"),
     "no-name": GOOD.replace("name: demo\n", ""),
     "bad-host": GOOD.replace("name: demo\n", "name: demo\nhost: http://localhost\n"),
-    "no-agents": "name: demo\nregistry_port: 8200\nagents: {}\n",
     "agents-as-list": "name: demo\nregistry_port: 8200\nagents:\n  - jarvis\n",
     "module-as-path-that-is-not-there": GOOD.replace("agents.jarvis", "agents/jarvis.py"),
     "module-with-slash": GOOD.replace("agents.jarvis", "agents/jarvis"),

@@ -90,7 +90,6 @@ CASES = [
         "a tag",
         b"name: !!python/object/apply:os.system [id]\nagents: {}\n",
         "agents.yaml:1: name: is tagged",
-        "names no agent",
     ),
     of_yaml(
         "an unknown key and a duplicate",

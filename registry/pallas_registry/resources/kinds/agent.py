@@ -110,9 +110,13 @@ def _parameters(fields: Fields) -> dict[str, Any]:
             section.refuse(key, "is empty", "give it a value, or remove the key")
         else:
             found[key] = section.value(key)
-    # Each on its own, so that all are told; then together, as one may contradict another.
-    fitting = [_fits(section, {key: value}) for key, value in found.items()]
-    return _canonical(found) if all(fitting) and _fits(section, found) else {}
+    try:
+        return _canonical(found)
+    except ParameterError:
+        # Each on its own, so that all are told; then together, as one may contradict another.
+        if all([_fits(section, {key: value}) for key, value in found.items()]):  # noqa: C419 - all of them
+            _fits(section, found)
+        return {}
 
 
 def _fits(section: Fields, given: dict[str, Any]) -> bool:
@@ -126,7 +130,11 @@ def _fits(section: Fields, given: dict[str, Any]) -> bool:
 
 
 def _canonical(given: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as they are shown: in the order of their table, stop sequences as a list, whole numbers whole."""
+    """The parameters as they are shown: in the order of their table, stop sequences as a list, whole numbers whole.
+
+    Raises:
+        ParameterError: one does not fit.
+    """
     parsed = parse_parameters(given)
     if parsed is None:
         return {}

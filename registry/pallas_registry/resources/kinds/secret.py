@@ -46,10 +46,9 @@ def _value(section: Fields, key: str) -> str | dict[str, str] | None:
     node = section.node(key)
     if isinstance(node, yaml.MappingNode):
         shown = section.section(key)
-        if shown is None:
+        if shown is None or list(shown) != ["digest"]:
+            section.refuse(key, "is a mapping, not text", "write the value as text, in quotes")
             return None
-        shown.only(("digest",))
-        shown.require("digest", "write the value itself, as text")
         digest = shown.text("digest", lambda text: None if DIGEST.fullmatch(text) else _NO_DIGEST)
         return None if digest is None else {"digest": digest}
     if node is None or kind_of(node) != "text":

@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("text", "line", "part"),
     [
-        ("name: demo\n", 1, "agents: is missing"),
         ("name: demo\nagents:\n", 2, "agents: is empty, not a mapping"),
-        ("name: demo\nagents: {}\n", 2, "agents: names no agent"),
         ("name: demo\nagents: [a]\n", 2, "agents: is a list, not a mapping"),
         ("name: demo\nagents:\n  a:\n", 3, "agents.a: is empty, not a mapping"),
         ("name: demo\nagents:\n  a: !x {}\n", 3, "agents.a: is tagged '!x', not a mapping"),
         ("- a\n", 1, "is a list, not a mapping"),
         ("demo\n", 1, "is text, not a mapping"),
-        ("", None, "is empty; write at least `name:` and `agents:`"),
+        ("", None, "is empty; write at least `name:`, and your agents below `agents:`"),
         ("# nothing\n", None, "is empty"),
     ],
 )
@@ -37,6 +35,11 @@ def test_what_is_no_deployment(text: str, line: int | None, part: str) -> None:
     [problem] = problems(text)
     assert problem.line == line
     assert part in str(problem)
+
+
+@pytest.mark.parametrize("text", ["name: demo\n", "name: demo\nagents: {}\n"])
+def test_there_may_be_none_but_declared_agents(text: str) -> None:
+    assert parse(text).agents == {}
 
 
 @pytest.mark.parametrize(
