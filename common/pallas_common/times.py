@@ -22,4 +22,5 @@ def timestamp(seconds: float) -> str:
 
 def ago(seconds: float = 0.0) -> str:
     """The moment so many seconds ago, on the wall clock, with milliseconds."""
-    return rfc3339(dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds), "milliseconds")
+    moment = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)
+    return f"{moment.isoformat(timespec='milliseconds')[: -len('+00:00')]}Z"

@@ -20,6 +20,7 @@ from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.past_exits import PastExits
 from pallas_supervisor.health.reports import WorkerReports
 from pallas_supervisor.lifecycle.events import Wanted
+from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.logs.transitions import log_transition
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
@@ -29,7 +30,6 @@ from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.processes.zygote_client import preloaded
 from pallas_supervisor.reload.source import take_over
 from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
-from pallas_supervisor.telemetry.agent_lines import IDLE
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.start_traces import StartTraces
 
@@ -170,7 +170,7 @@ class AgentManager:
             self.responders.follow,
             lambda change: log_transition(change, self._why(change.after)),
             events.transition,
-            self._put_counts_away,
+            self._gone_idle,
             lambda _change: observers.changed(),
         )
         observers.changed.add(lambda: self.traces.settle(self.engine.agents))
@@ -208,9 +208,13 @@ class AgentManager:
             self.responders.replace({name: self.sockets.open_again(name)})
         return self.responders.listeners[name]
 
-    def _put_counts_away(self, change: Transition) -> None:
-        if change.after.state == IDLE and not change.after.has_process:
-            self.store.idle(change.after.name)
+    def _gone_idle(self, change: Transition) -> None:
+        """Keep little of an agent that has no process: there may be a thousand of them."""
+        agent = change.after
+        if agent.state is State.IDLE and not agent.has_process:
+            self.store.idle(agent.name)
+            self.log_router.idle(agent.name)
+            self.drift.agent_removed(agent.name)
 
     def _pid(self, worker_id: WorkerId) -> int | None:
         worker = self.launcher.worker(worker_id)

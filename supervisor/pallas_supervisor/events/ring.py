@@ -38,8 +38,12 @@ class Ring[Item]:
         """Keep an item of so many bytes; those that had to go for it, oldest first."""
         self._items.append((item, size))
         self._bytes += size
+        return self.trim(self._most, self._most_bytes)
+
+    def trim(self, most: int, most_bytes: int) -> list[Item]:
+        """Keep the newest so many items, and so many bytes of them; those that had to go, oldest first."""
         gone = []
-        while len(self._items) > self._most or (self._bytes > self._most_bytes and len(self._items) > 1):
+        while len(self._items) > most or (self._bytes > most_bytes and len(self._items) > 1):
             oldest, its_size = self._items.popleft()
             self.begin += 1
             self._bytes -= its_size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_supervisor.lifecycle.states import Desired, State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
     from pallas_supervisor.health.history import HealthHistory, Past
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
 
 def agent_health(agent: Agent, report: HealthReport | None) -> Status:
-    """`error` unless the agent is READY or idle; then what it says of itself, `ok` until it has said something."""
-    if agent.state is State.IDLE:
-        return "ok"
-    if agent.state is not State.READY:
-        return "error"
-    return "ok" if report is None else report.status
+    """What the agent says of itself while it is READY; `ok` until it has said something, and where one may count on it.
+
+    An agent that starts on demand is well while it wakes and while it goes idle: else each call would be a change.
+    """
+    if agent.state is State.READY and report is not None:
+        return report.status
+    return "ok" if agent.is_available else "error"
 
 
 def roll_up(
     agents: Mapping[str, Agent],
     reports: Mapping[str, HealthReport],
-    messages: Mapping[str, str],
+    why: Callable[[str], str],
     history: HealthHistory,
     timestamp: str,
 ) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def roll_up(
     agent is READY: until then it is not checked.
 
     Args:
-        messages: per agent why it is in its state; the report's own message wins while it is READY.
+        why: says why an agent is in its state; the report's own message wins while it is READY.
         history: since when all is as it is.
     """
     entries: dict[str, dict[str, Any]] = {}
@@ -48,7 +49,11 @@ def roll_up(
         entry = entries[name] = {"status": status, "state": str(agent.state), "since": history.since(name)}
         if status != "ok":
             said = report.message if report is not None else None
-            entry["message"] = said or messages.get(name) or f"the agent is {agent.state}"
+            entry["message"] = said or why(name) or f"the agent is {agent.state}"
+        if agent.desired is Desired.UP:
+            wanted.append(status)
+        if agent.state is State.IDLE:  # there may be very many
+            continue
         entry["checked"] = None if report is None else report.timestamp
         entry["downstreams"] = [
             _entry(server, history.downstream(name, server.name))
@@ -58,8 +63,6 @@ def roll_up(
         entry["provider"] = (
             None if provider is None else _entry(provider, history.provider(name, provider.name))
         )
-        if agent.desired is Desired.UP:
-            wanted.append(status)
     return {"status": overall(wanted), "timestamp": timestamp, "agents": entries}
 
 

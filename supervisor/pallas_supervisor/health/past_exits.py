@@ -84,7 +84,9 @@ class PastExits:
         self._exits: dict[str, deque[PastExit]] = {}
 
     def note(self, before: Agent, event: Died) -> None:
-        """A worker has ended; `before` is the agent as it was then."""
+        """A worker has ended; `before` is the agent as it was then. That one ended for want of calls is no news."""
+        if before.after is After.IDLE and before.state is State.STOPPING and event.exit.status == 0:
+            return
         started = self.started(WorkerId(before.name, event.generation))
         lines = self._router.newest([before.name], _LOOKED_AT)
         kept = deque(worker_lines(lines, event.generation), maxlen=LINES)

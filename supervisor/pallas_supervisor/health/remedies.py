@@ -38,7 +38,7 @@ def remedy(agent: Agent, health: Mapping[str, Any], awaited: Sequence[str]) -> s
 
 
 def _of_ready(health: Mapping[str, Any]) -> str | None:
-    down = [server["name"] for server in health["downstreams"] if not server["up"]]
+    down = [server["name"] for server in health.get("downstreams", ()) if not server["up"]]
     if down:
         servers = ", ".join(down)
         return f"see that {servers} can be reached from here; it is tried again by itself"

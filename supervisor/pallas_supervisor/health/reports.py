@@ -42,7 +42,7 @@ class WorkerReports:
 
     def keep_only(self, agent: Agent) -> None:
         """Forget what workers that are gone have said, but for the model that is still published."""
-        kept = agent.generations
+        kept = agent.generations if agent.has_process else ()
         for generation in self._health.get(agent.name, {}).keys() - set(kept):
             del self._health[agent.name][generation]
         known = self._ready.get(agent.name, {})

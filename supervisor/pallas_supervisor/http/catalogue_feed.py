@@ -44,10 +44,14 @@ class CatalogueFeed:
         if self._of is not self._drift.taken:
             self._of = self._drift.taken
             self._known.clear()
-        self._catalogue.update([self._entry(self._of, name, now) for name in self._status.listed()], now)
+        agents = self._of.deployment.agents
+        listed = (
+            name for name in self._status.listed() if agents[name].port is not None
+        )  # the others have no URL
+        self._catalogue.update([self._entry(self._of, name, now) for name in listed], now)
 
     def _entry(self, taken: Configuration, name: str, now: datetime) -> Document:
-        model: Model = (taken.settings.default_model, taken.settings.capabilities)
+        model = _before_its_start(taken, name)
         if (said := self._status.reports.model(self._status.agents[name])) is not None:
             model = (said.model, said.capabilities)
         known = self._known.get(name)
@@ -55,3 +59,12 @@ class CatalogueFeed:
             entry = server_entry(taken.deployment, taken.deployment.agents[name], *model, now)
             known = self._known[name] = (model, entry)
         return known[1]  # whose own times do not count
+
+
+def _before_its_start(taken: Configuration, name: str) -> Model:
+    """What is known of the model of an agent that never ran."""
+    definition = taken.deployment.agents[name].definition
+    if definition is None or (definition.llm is None and definition.model is None):
+        return taken.settings.default_model, taken.settings.capabilities
+    llm = definition.llm
+    return definition.model if llm is None else f"{llm.provider}.{llm.model}", None

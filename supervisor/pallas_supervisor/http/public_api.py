@@ -17,7 +17,6 @@ from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts, served_hosts
 from pallas_registry.catalogue.routes import catalogue_routes
 from pallas_supervisor.http.page.routes import page_routes
-from pallas_supervisor.lifecycle.states import Desired, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +87,6 @@ class _PublicApi:
         return PlainTextResponse("ok")
 
     async def readyz(self, _request: Request) -> Response:
-        wanted = [agent for agent in self._status.agents.values() if agent.desired is Desired.UP]
-        if all(agent.state is State.READY for agent in wanted):
+        if self._status.is_ready:
             return PlainTextResponse("ok")
         return PlainTextResponse(self._status.summary(), 503)

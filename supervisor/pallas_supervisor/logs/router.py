@@ -27,6 +27,10 @@ RING_LENGTH = 2_000
 RING_BYTES = 2 * 1024 * 1024
 """Lines, and bytes of them, kept per agent for `pallasctl logs`: whichever bound is reached first."""
 
+IDLE_LENGTH = 20
+IDLE_BYTES = 8 * 1024
+"""The same of an agent that is idle, of which there may be a thousand; the log file has the rest."""
+
 SUPERVISOR = ""
 """The ring of the supervisor's own records."""
 
@@ -107,6 +111,11 @@ class LogRouter:
         )
         lines = sorted((line for line in newest if line.time >= since), key=lambda line: line.time)
         return [line.text for line in lines[-count:]] if count else []
+
+    def idle(self, agent: str) -> None:
+        """Keep only the last lines of an agent that has no process."""
+        if (ring := self._rings.get(agent)) is not None:
+            ring.trim(IDLE_LENGTH, IDLE_BYTES)
 
     def forget(self, agent: str) -> None:
         """Drop the lines of an agent that has been removed."""

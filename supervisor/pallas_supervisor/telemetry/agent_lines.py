@@ -39,8 +39,6 @@ RESTART_REASONS = (
 
 START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-IDLE = "idle"
-
 _BOUNDS = tuple(format_bound(bound) for bound in (*START_BUCKETS, float("inf")))
 
 STATE = "pallas_worker_state"
@@ -213,7 +211,7 @@ class AgentLines:
         return counts
 
     def _lines(self, name: str, agent: _Standing) -> tuple[bytes, ...]:
-        idle = agent.state == IDLE
+        idle = agent.state is State.IDLE
         counts = self._counts.get(name)
         states: Iterable[str] = (agent.state,) if idle else State
         lost = tuple(found for found in agent.lost if found[1] or not idle)

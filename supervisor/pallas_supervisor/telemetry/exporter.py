@@ -21,7 +21,8 @@ from prometheus_client.registry import Collector
 from pallas_common.metrics.agent_series import Warnings
 from pallas_common.metrics.exposition import Family, choose, encoded, number, page, sample_prefix
 from pallas_common.metrics.served_series import names_taken, shown
-from pallas_supervisor.telemetry.agent_lines import IDLE, AgentLines
+from pallas_supervisor.lifecycle.states import State
+from pallas_supervisor.telemetry.agent_lines import AgentLines
 from pallas_supervisor.telemetry.loop_lag import LoopLag
 from pallas_supervisor.telemetry.process_metrics import WorkerProcessCollector, ZygoteCollector
 
@@ -158,4 +159,4 @@ class Metrics:
 
 def _is_idle(facts: ScrapeFacts, name: str) -> bool:
     agent = facts.agents.get(name)
-    return agent is not None and agent.state == IDLE
+    return agent is not None and agent.state is State.IDLE

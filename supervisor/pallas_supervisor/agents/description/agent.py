@@ -86,7 +86,7 @@ class Descriptions:
             "deployment": drift.deployment.name,
             "status": status,
             "health": {**health, "remedy": remedy(agent, health, engine.awaited(name))},
-            "definition": {"file": str(drift.source.path), "line": deployed.line},
+            "definition": {"file": status["source"].get("file"), "line": status["source"].get("line")},
             "source": self._source(deployed),
             "settings": agent_settings(deployed),
             "environment_settings": environment_settings(drift.taken, os.environ),
@@ -112,12 +112,12 @@ class Descriptions:
         said = self._status.reports.model(agent)
         if said is None:
             return None
-        looked_at = {server["name"]: server for server in health["downstreams"]}
+        looked_at = {server["name"]: server for server in health.get("downstreams", ())}
         return {
             "agent": _text(said.served or agent.name),
             "model": None if said.model is None else _text(said.model),
             "capabilities": None if said.capabilities is None else asdict(said.capabilities),
-            "provider": health["provider"],
+            "provider": health.get("provider"),
             "parts": [asdict(part) for part in said.parts],
             "servers": [
                 *({**asdict(server), "health": looked_at.get(server.name)} for server in said.servers),
@@ -134,11 +134,11 @@ class Descriptions:
             related.append({"name": name, "state": str(agent.state), "health": health})
         return related
 
-    def _urls(self, name: str, endpoint: str) -> dict[str, Any]:
+    def _urls(self, name: str, endpoint: str | None) -> dict[str, Any]:
         drift = self._drift
         return {
             "mcp": endpoint,
-            "metrics": f"{endpoint.removesuffix('/mcp')}/metrics",
+            "metrics": None if endpoint is None else f"{endpoint.removesuffix('/mcp')}/metrics",
             "page": None if drift.source.only else f"{page_url(drift.deployment)}#agent-{name}",
         }
 

@@ -108,8 +108,10 @@ class _Page:
 
     def urls(self) -> Iterator[str]:
         urls = self._document["urls"]
-        yield from self._row("MCP", urls["mcp"])
-        yield from self._row("Metrics", urls["metrics"])
+        socket = self._document["status"].get("socket")
+        yield from self._row("MCP", urls["mcp"] or f"unix socket {socket}")
+        if urls["metrics"]:
+            yield from self._row("Metrics", urls["metrics"])
         if urls["page"]:
             yield from self._row("Status page", urls["page"])
         yield from self._row("Log", f"pallasctl logs {self._document['name']} -f")

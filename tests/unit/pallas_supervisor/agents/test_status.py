@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pallas_supervisor.agents.status import agent_status, say_why
 from pallas_supervisor.lifecycle.states import Desired, Exit, Policy, State
 from support.supervisor.fakes import agent
+from support.supervisor.rig import Rig, on_rig, two_agents
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_why() -> None:
@@ -49,6 +53,8 @@ def test_status_of_one_agent() -> None:
         health="error",
         memory=None,
         age=0.0,
+        start="always",
+        source={"kind": "file", "file": "/srv/agents.yaml", "line": 3},
         stale_files=(".env",),
         changed_code=("agents/a.py",),
     )
@@ -69,9 +75,36 @@ def test_status_of_one_agent() -> None:
         "message": "exit status 70",
         "last_exit": "exit status 70",
         "generation": 4,
+        "start": "always",
+        "source": {"kind": "file", "file": "/srv/agents.yaml", "line": 3},
         "depends_on": ["library"],
         "resident_memory": None,
         "outdated": [".env", "agents/a.py"],
         "changed_code": ["agents/a.py"],
         "replacement": None,
     }
+
+
+def test_an_idle_agent_is_ready_and_has_a_socket_in_place_of_a_port(tmp_path: Path) -> None:
+    async def check(rig: Rig) -> None:
+        status = rig.manager.status
+        rig.manager.engine.arm(["research", "library"])
+        found = [(status.summary(), status.is_ready)]
+        rig.come_up("library")
+        found.append((status.summary(), status.is_ready))
+        assert found == [
+            ("1/2 agents ready (1 idle); library: starting", False),
+            ("2/2 agents ready (1 idle)", True),
+        ]
+        [entry] = status.entries(["research"])
+        assert entry["state"] == "idle"
+        assert (entry["pid"], entry["start"], entry["message"]) == (None, "on-demand", "")
+        assert entry["source"]["line"] is not None
+        document = status.health_document()
+        assert document["status"] == "ok"
+        assert document["agents"]["research"].keys() == {"status", "state", "since"}
+
+    library, research = two_agents().values()
+    on_rig(
+        tmp_path, {"library": library, "research": {"port": research["port"], "start": "on-demand"}}, check
+    )

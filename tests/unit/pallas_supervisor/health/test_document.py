@@ -9,7 +9,7 @@ import pytest
 from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
 from pallas_supervisor.health.document import agent_health, roll_up
 from pallas_supervisor.health.history import HealthHistory
-from pallas_supervisor.lifecycle.states import Desired, State
+from pallas_supervisor.lifecycle.states import After, Desired, Policy, State
 from support.supervisor.fakes import agent
 
 
@@ -17,7 +17,12 @@ def report(status: Status, message: str | None = None) -> HealthReport:
     return HealthReport(status=status, timestamp="now", message=message)
 
 
+def silent(_name: str) -> str:
+    return ""
+
+
 UP = {"desired": Desired.UP}
+ON_DEMAND = {**UP, "policy": Policy(start="on-demand")}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,30 @@ def test_health_of_one_agent(state: State, said: HealthReport | None, health: st
 
 
 @pytest.mark.parametrize(
+    ("state", "after", "health"),
+    [
+        (State.IDLE, After.EXIT, "ok"),
+        (State.STARTING, After.EXIT, "ok"),
+        (State.STOPPING, After.IDLE, "ok"),
+        (State.KILLING, After.IDLE, "ok"),
+        (State.KILLING, After.FAILURE, "error"),
+        (State.BACKOFF, After.EXIT, "error"),
+    ],
+)
+def test_waking_and_going_idle_is_no_change_of_health(state: State, after: After, health: str) -> None:
+    assert agent_health(agent(state=state, after=after, **ON_DEMAND), None) == health
+
+
+def test_the_entry_of_an_idle_agent_is_small() -> None:
+    agents = {"research": agent(state=State.IDLE, **ON_DEMAND)}
+    history = HealthHistory()
+    history.note("research", "ok", NOON)
+    document = roll_up(agents, {}, silent, history, LATER)
+    assert document["status"] == "ok"
+    assert document["agents"] == {"research": {"status": "ok", "state": "idle", "since": NOON}}
+
+
+@pytest.mark.parametrize(
     ("healths", "overall"),
     [
         ((), "ok"),
@@ -49,7 +78,7 @@ def test_health_of_one_agent(state: State, said: HealthReport | None, health: st
 def test_health_of_all(healths: tuple[Status, ...], overall: str) -> None:
     agents = {f"a{index}": agent(state=State.READY, **UP) for index in range(len(healths))}
     reports = {f"a{index}": report(health, "why") for index, health in enumerate(healths)}
-    assert roll_up(agents, reports, {}, HealthHistory(), "now")["status"] == overall
+    assert roll_up(agents, reports, silent, HealthHistory(), "now")["status"] == overall
 
 
 def test_an_agent_that_should_not_run_is_shown_and_does_not_count() -> None:
@@ -57,7 +86,7 @@ def test_an_agent_that_should_not_run_is_shown_and_does_not_count() -> None:
     history = HealthHistory()
     history.note("research", "ok", NOON)
     nothing: dict[str, Any] = {"since": None, "checked": None, "downstreams": [], "provider": None}
-    assert roll_up(agents, {}, {"jarvis": ""}, history, "2026-01-31T12:00:00Z") == {
+    assert roll_up(agents, {}, silent, history, "2026-01-31T12:00:00Z") == {
         "status": "ok",
         "timestamp": "2026-01-31T12:00:00Z",
         "agents": {
@@ -71,7 +100,7 @@ def test_the_message_is_the_agents_own_while_it_is_ready() -> None:
     agents = {"research": agent(state=State.READY, **UP), "jarvis": agent(state=State.WAITING, **UP)}
     reports = {"research": report("degraded", "library is down"), "jarvis": report("degraded", "old news")}
     messages = {"research": "", "jarvis": "waiting for research (ready)"}
-    entries = roll_up(agents, reports, messages, HealthHistory(), "now")["agents"]
+    entries = roll_up(agents, reports, messages.__getitem__, HealthHistory(), "now")["agents"]
     assert entries["research"]["message"] == "library is down"
     assert entries["jarvis"]["message"] == "waiting for research (ready)"
 
@@ -97,7 +126,7 @@ def test_since_when_and_the_last_error_outlive_what_comes_after() -> None:
 
     def entry(report: HealthReport) -> dict[str, Any]:
         history.take("research", report)
-        entry: dict[str, Any] = roll_up(agents, {"research": report}, {}, history, "now")["agents"][
+        entry: dict[str, Any] = roll_up(agents, {"research": report}, silent, history, "now")["agents"][
             "research"
         ]
         return entry
@@ -147,7 +176,7 @@ def test_since_when_and_the_last_error_outlive_what_comes_after() -> None:
 
 def test_what_a_worker_found_is_not_shown_while_nobody_looks() -> None:
     agents = {"research": agent(state=State.BACKOFF, **UP)}
-    shown = roll_up(agents, {"research": found(NOON)}, {}, HealthHistory(), "now")["agents"]["research"]
+    shown = roll_up(agents, {"research": found(NOON)}, silent, HealthHistory(), "now")["agents"]["research"]
     assert (shown["downstreams"], shown["provider"], shown["checked"]) == ([], None, None)
 
 

@@ -121,6 +121,33 @@ def test_one_that_is_added_again_begins_anew() -> None:
     assert "pallas_worker_restarts_total agent=research reason=oom" not in found
 
 
+def test_of_an_idle_agent_only_that_is_said_which_says_something() -> None:
+    facts = Facts()
+    facts.add("research", State.STARTING)
+    facts.processes = [worker(os.getpid())]
+    metrics = Metrics(facts, list)
+    metrics.agents.observe_start("research", 0.1)
+    metrics.agents.count_restart("research", "crash")
+    running = {name: value for name, value in samples(metrics).items() if "agent=research" in name}
+    facts.processes = []
+    facts.add("research", State.IDLE)
+    facts.health["research"] = "ok"
+    del facts.memory["research"]
+    idle = {name: value for name, value in samples(metrics).items() if "agent=research" in name}
+    assert idle == {
+        "pallas_agent_info agent=research port=24201": 1,
+        "pallas_agent_health_status agent=research": 1,
+        "pallas_worker_state agent=research state=idle": 1,
+        "pallas_worker_restarts_total agent=research reason=crash": 1,
+    }
+    facts.add("research", State.READY)
+    facts.processes = [worker(os.getpid())]
+    again = {name: value for name, value in samples(metrics).items() if "agent=research" in name}
+    assert again.keys() >= running.keys()
+    assert again["pallas_worker_start_seconds_count agent=research"] == 1
+    assert again["pallas_worker_state agent=research state=idle"] == 0
+
+
 def test_an_agent_without_a_port_has_an_empty_one() -> None:
     facts = Facts()
     facts.add("research")

@@ -87,7 +87,7 @@ def test_the_status_document(tmp_path: Path) -> None:
         assert research["depends_on"] == ["library"]
         assert set(library) == {
             "name", "state", "desired", "pid", "port", "url", "restarts", "failures", "max_failures", "since", "health",
-            "message", "last_exit", "generation", "depends_on", "resident_memory",
+            "message", "last_exit", "generation", "start", "source", "socket", "depends_on", "resident_memory",
             "outdated", "changed_code", "replacement",
         }  # fmt: skip
 
