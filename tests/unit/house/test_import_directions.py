@@ -96,7 +96,7 @@ ROOMS = {
     ),
     "pallas_supervisor.http.page.view": "http.page.data lifecycle",
     "pallas_supervisor.http.page": "http.page.data http.page.view",
-    "pallas_supervisor.http": "agents http.page http.page.data lifecycle reload telemetry",
+    "pallas_supervisor.http": "agents http.page http.page.data reload telemetry",
     "pallas": "",
     "pallas.commands.background": "",
     "pallas.service": "",
