@@ -73,6 +73,7 @@ class _Supervisor:
         )
         taken.manager.events.add(SUPERVISOR, self._name, "started", version=__version__, pid=os.getpid())
         engine.arm(engine.agents)
+        engine.start(taken.manager.sockets.refused)  # which fails, and says why: nobody could wake them
         self._notifier.send("READY=1", f"MAINPID={os.getpid()}")
         self._keep_alive(engine)
         lag.start()

@@ -184,6 +184,7 @@ class AgentManager:
         )
         observers.agent_removed.add(
             self.responders.agent_removed,
+            self.sockets.agent_removed,
             self.store.remove,
             self.metrics.forget,
             self.log_router.forget,

@@ -60,6 +60,8 @@ class AgentSockets:
         """
         numbers = {name: port for name, port in ports.items() if port is not None}
         opened = open_listeners(self._bind, numbers, patience=patience, inherited=self._store.take)
+        for name in numbers:
+            self.refused.pop(name, None)
         without = [name for name, port in ports.items() if port is None]
         if without:
             opened |= self._open_paths(without)
@@ -74,6 +76,10 @@ class AgentSockets:
         if (opened := self._open_paths([name]).get(name)) is None:
             raise NoListenerError(self.refused[name])
         return opened
+
+    def agent_removed(self, name: str) -> None:
+        """Forget the agent."""
+        self.refused.pop(name, None)
 
     def remove_leftovers(self, names: Mapping[str, int | None]) -> None:
         """Remove the socket files that belong to none of these agents."""

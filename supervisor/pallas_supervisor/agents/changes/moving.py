@@ -152,6 +152,9 @@ class Moving:
     def _apply(self, plan: Plan, new: Deployment, opened: dict[str, socket.socket]) -> None:
         engine = self._engine
         engine.redefine(graph_of(new), policies_of(new), new.max_surge)
+        for name, changed in plan.changed.items():
+            if changed.action == "rebind" and name not in opened:
+                self._sockets.agent_removed(name)  # nobody is to be served at its old place
         self._sockets.replace(opened)
         for name in engine.graph.start_order:  # in which those that are replaced follow each other
             if (change := plan.changed.get(name)) is None:
@@ -163,6 +166,9 @@ class Moving:
                 engine.post(name, Redefine(policy, respawn=change.action == "respawn"))
         for name in plan.added:
             engine.post(name, Arm())
+        engine.start(
+            name for name in plan.added if name in self._agent_sockets.refused
+        )  # fails, and says why
         self._observers.changed()  # also where no agent changes its state: an icon, a namespace
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 import stat
@@ -179,7 +180,7 @@ def test_what_lies_at_a_path_is_its_agents_trouble_alone_and_what_a_killed_one_l
 ) -> None:
     deployment = make_deployment(tmp_path / "fleet")
     deployment.add("one", env=UNIX)
-    deployment.add("two", env=UNIX)
+    deployment.add("two", env=UNIX, start="on-demand")
     with started(deployment) as fleet:
         fleet.wait()
         path = Path(fleet.agent("one")["socket"])
@@ -199,22 +200,31 @@ def test_what_lies_at_a_path_is_its_agents_trouble_alone_and_what_a_killed_one_l
         assert asked.returncode == 1
         assert "a symbolic link is in the way" in asked.stderr
         path.unlink()
+        path.with_name(hashlib.sha256(b"three").hexdigest()[:16] + ".sock").mkdir()
+        deployment.add("three", env=UNIX, start="on-demand")
+        reloaded = fleet.ctl("reload")
+        assert reloaded.returncode == 0
+        fleet.await_that(lambda: fleet.agent("three")["state"] == "failed", "it has failed")
+        del deployment.agents["three"]
+        deployment.write()
+        assert fleet.ctl("reload").returncode == 0
         assert fleet.ctl("start", "one").returncode == 0
         assert fleet.ctl("wait", "one").returncode == 0
         assert ask(Question.to_agent(str(path))) == "good"
         assert fleet.stop() == 0
-        assert list(path.parent.iterdir()) == []
+        assert [found.is_dir() for found in path.parent.iterdir()] == [True], "what is not ours"
 
 
 def test_a_long_runtime_directory_fails_those_without_a_port_alone(tmp_path: Path) -> None:
-    deployment = make_deployment(tmp_path / "fleet", "research")
-    deployment.add("one", env=UNIX)
+    deployment = make_deployment(tmp_path / "fleet")
+    deployment.add("research", start="on-demand")
+    deployment.add("one", env=UNIX, start="on-demand")
     with started(deployment, start=False) as fleet:
         fleet.runtime = tmp_path / ("x" * (90 - len(str(tmp_path))))
         fleet.environment["PALLAS_RUNTIME_DIR"] = str(fleet.runtime)
         fleet.start()
-        assert fleet.ctl("wait", "research").returncode == 0
-        assert fleet.agent("one")["state"] == "failed"
+        fleet.await_that(lambda: fleet.agent("one")["state"] == "failed", "it has failed")
+        assert fleet.agent("research")["state"] == "idle"
         records = fleet.records()
     messages = [record["message"] for record in records]
     (said,) = (
