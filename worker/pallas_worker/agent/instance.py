@@ -69,6 +69,11 @@ class Instance:
         return self._attachments.tool_calls
 
     @property
+    def knows_all_tools(self) -> bool:
+        """Whether all of its servers could be asked for their tools."""
+        return not self._attachments.unreachable and not self._attachments.deferred
+
+    @property
     def speakers(self) -> frozenset[str]:
         """The agents whose words are the answer as they are spoken; see `agent_kinds.speakers`."""
         return speakers(self._agent)
@@ -123,7 +128,10 @@ class Instance:
             return
         tools = {tool for names in (await self.tool_names()).values() for tool in names}
         unreachable = self._attachments.unreachable
-        check_patterns("tools_allowlist", request.tools_allowlist or (), tools, unreachable)
+        if (
+            "tools_allowlist" not in request.by_default
+        ):  # else it is the definition's mistake, and lets nothing run
+            check_patterns("tools_allowlist", request.tools_allowlist or (), tools, unreachable)
         check_patterns("hold", request.hold, tools, unreachable)
 
     async def generate(

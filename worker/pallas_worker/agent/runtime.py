@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import PartReport, ServerReport
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.downstreams.reachability import ObserveOperation
+    from pallas_worker.fastagent.tools.rules import Globs
     from pallas_worker.interface.vision import Vision
 
 DISPOSAL_TIMEOUT = 5.0
@@ -80,9 +81,12 @@ _log = get_logger("pallas.worker.runtime")
 class AgentRuntime:
     """The running fast-agent application of this process, and the agent of it that is served."""
 
-    def __init__(self, fast: FastAgent, runtime: RunRuntime, agent: str) -> None:
+    def __init__(
+        self, fast: FastAgent, runtime: RunRuntime, agent: str, permitted: Globs | None = None
+    ) -> None:
         self._fast = fast
         self._runtime = runtime
+        self._permitted = permitted
         self._agents = needed_by(agent, fast.agents)
         self.reachability = Reachability()
         """What calls have learnt of the downstream servers."""
@@ -300,15 +304,23 @@ class AgentRuntime:
         """The application as this call sees it: own context, own server settings, own agent definitions."""
         fast = copy.copy(self._fast)
         # All that the making of an instance reads of the application object is its context.
-        update = {"server_registry": registry, "pallas_attachments": attachments}
+        update = {
+            "server_registry": registry,
+            "pallas_attachments": attachments,
+            "pallas_tools": self._permitted,
+        }
         fast.app = cast("Any", SimpleNamespace(context=self._context.model_copy(update=update)))
         fast.agents = copies_for_call(agents)
         return fast
 
 
 @asynccontextmanager
-async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntime]:
+async def open_runtime(
+    fast: FastAgent, agent: str, permitted: Globs | None = None
+) -> AsyncIterator[AgentRuntime]:
     """Enter fast-agent's runtime for this process, and choose the agent called `agent`, or else the only one.
+
+    Its models may call no other tools than those that are `permitted`; None for all that it has.
 
     Raises:
         AgentError: none of the agents that the module defines is meant, or it defines none.
@@ -328,7 +340,7 @@ async def open_runtime(fast: FastAgent, agent: str) -> AsyncIterator[AgentRuntim
     settle_subagents(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
-        runtime = AgentRuntime(fast, runtime_of(harness), served)
+        runtime = AgentRuntime(fast, runtime_of(harness), served, permitted)
         try:
             yield runtime
         finally:

@@ -26,6 +26,7 @@ from pallas_worker.calls.spoken import Spoken
 from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
 from pallas_worker.fastagent.streams.pacing import pace
+from pallas_worker.interface.chat.defaults import with_defaults
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
 from pallas_worker.interface.turn import Ignored, TurnResult
 from pallas_worker.redact import known, redact
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pallas_worker.agent.progress import Send
     from pallas_worker.agent.runtime import AgentRuntime
     from pallas_worker.calls.admission import Admission
+    from pallas_worker.interface.chat.defaults import Defaults
     from pallas_worker.interface.errors import FailureKind
     from pallas_worker.interface.turn import TurnEvent, TurnRequest
     from pallas_worker.interface.vision import Vision
@@ -96,6 +98,7 @@ class Calls:
         model_called: Callable[[ModelFailure | None], None],
         output: OutputSchema | None = None,
         models: Collection[str] = (),
+        defaults: Defaults | None = None,
     ) -> None:
         """Prepare.
 
@@ -107,7 +110,9 @@ class Calls:
             model_called: gets the outcome of each call whose LLM has answered (None) or failed.
             output: what answers have to fit, where a caller asks for nothing else.
             models: those that a call may have in place of the agent's own.
+            defaults: what a turn has of which its caller says nothing.
         """
+        self._defaults = defaults
         self._output = output
         self._models = models
         self._agent = agent
@@ -137,7 +142,7 @@ class Calls:
             stack.enter_context(bound(request=caller.request_id))
             try:
                 await pace().step()  # many calls that come at once begin one by one
-                request = read()
+                request = with_defaults(read(), self._defaults)
                 stack.enter_context(bound(conversation=request.conversation_id))
                 called = stack.enter_context(
                     span(caller.surface, agent=self._agent, request_id=caller.request_id)
@@ -159,13 +164,13 @@ class Calls:
         raise failed  # out here, because a span would note it, with what the caller has sent
 
     def _check_model(self, request: TurnRequest) -> None:
-        """Refuse another model than those that the agent's entry lists."""
+        """Refuse another model than those that the agent lists."""
         model = request.model_override
         if model is None or model in self._models:
             return
         listed = f"it lists {', '.join(self._models)}" if self._models else "it lists none"
         raise ArgumentError(
-            f"model_override: {quoted(model)} is not among `models:` of the agent in agents.yaml; {listed}",
+            f"model_override: {quoted(model)} is not among the agent's `models:`; {listed}",
             "model_override",
         )
 

@@ -51,7 +51,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (ToolRunner, "__init__", ("agent", "messages", "request_params", "hooks")),
     (ToolRunner, "_ensure_tool_response_staged", ()),
     (ToolRunner, "_consume_staged_terminal_response", ()),
-    (ToolAgent, "list_tools", ()),
+    *((owner, "list_tools", ()) for owner in GUARDED),
     (
         mcp_agent,
         "build_mcp_tool_route",

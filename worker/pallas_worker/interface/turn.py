@@ -49,6 +49,10 @@ class TurnRequest:
     """Patterns of tools before whose calls the turn ends, to be taken up later."""
     output: OutputSchema | None = None
     """What the answer has to fit; None for the agent's own schema, if it has one."""
+    said: frozenset[str] = frozenset()
+    """The fields about which the caller said something, of those that an agent's definition may have defaults for."""
+    by_default: frozenset[str] = frozenset()
+    """Those whose value here is the definition's."""
     resume: bool = False
     """The history ends with calls that have not run: run them and go on."""
 

@@ -35,6 +35,11 @@ from pallas_worker.fastagent.streams.plain_text import lighten_chat_streams
 from pallas_worker.fastagent.streams.transports import remember_failed_websockets
 from pallas_worker.health.needs import providers_for
 from pallas_worker.interface.errors import AgentError
+from pallas_worker.process.declared.turns import (
+    default_warnings,
+    defaults_of,
+    permitted_tools,
+)
 from pallas_worker.process.user_module.errors import UserCode
 from pallas_worker.process.user_module.loaded_code import code_reports
 from pallas_worker.process.user_module.loading import load_agents
@@ -92,14 +97,17 @@ async def load_code(spec: WorkerSpec, report: Callable[[Report], None]) -> Loade
 
 
 @contextmanager
-def definition_errors() -> Iterator[None]:
+def definition_errors(spec: WorkerSpec) -> Iterator[None]:
     """Within the block, what fast-agent finds wrong with the definitions becomes an `AgentError`."""
     try:
         yield
     except FastAgentError as error:
         # A broken definition stays broken; an environment may come up later.
         permanent = not isinstance(error, EnvironmentStartupError)
-        raise AgentError(f"{type(error).__name__}: {_advice(error)}", permanent=permanent) from error
+        raise AgentError(
+            f"{type(error).__name__}: {_advice(error, declared=spec.definition is not None)}",
+            permanent=permanent,
+        ) from error
 
 
 class Trial(NamedTuple):
@@ -112,7 +120,7 @@ class Trial(NamedTuple):
 
 
 async def try_instance(
-    runtime: AgentRuntime, code: UserCode, making: AbstractAsyncContextManager[Instance]
+    spec: WorkerSpec, runtime: AgentRuntime, code: UserCode, making: AbstractAsyncContextManager[Instance]
 ) -> Trial:
     """Make and dispose of an instance: what is wrong shows now, and no caller pays for late imports.
 
@@ -125,7 +133,8 @@ async def try_instance(
     """
     failure: str | None = None
     tools: Mapping[str, Sequence[str]] = {}
-    for server in runtime.downstreams:
+    defaults = defaults_of(spec)
+    for server in runtime.downstreams if spec.definition is None else ():  # whose texts know no variables
         for header, variable in unset_variables(server):
             _log.warning(
                 f"server {server.name}: the header {header} names {variable}, which is not set: set it in .env"
@@ -142,6 +151,8 @@ async def try_instance(
             lighten_requests()
             remember_failed_websockets()
             tools = await instance.tool_names()
+            for warning in await default_warnings(instance, defaults, permitted_tools(spec), tools):
+                _log.warning(warning)
     except ProviderKeyError as error:
         _log.warning(f"no instance can be made: {key_remedy(error)}")
         failure = None if runtime.takes_callers_keys else key_remedy(error)
@@ -191,18 +202,20 @@ def _complete(settings: Settings, spec: WorkerSpec) -> None:
         register_model(spec.default_model, spec.capabilities or ModelCapabilities())
 
 
-def _advice(error: FastAgentError) -> str:
+def _advice(error: FastAgentError, *, declared: bool) -> str:
     """What is wrong and what to do, in one line; fast-agent's advice for its own command line is none here."""
     if error.message == "No model configured":
-        remedy = (
-            "set default_model in fastagent.config.yaml (in fast-agent.yaml, if that is what there is), "
-            "or model= in the agent's decorator"
-        )
-        return f"{error.message}: {remedy}"
-    remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), "")
+        own = "give the agent an llm or a model" if declared else "or model= in the agent's decorator"
+        remedy = "set default_model in fastagent.config.yaml (in fast-agent.yaml, if that is what there is)"
+        return f"{error.message}: " + (f"{own}, or {remedy}" if declared else f"{remedy}, {own}")
+    remedies = _REMEDIES_DECLARED if declared else _REMEDIES
+    remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), "")
     return f"{format_fast_agent_error(error).rstrip('.')}{remedy}"
 
 
+_REMEDIES_DECLARED: Mapping[type[FastAgentError], str] = {
+    ModelConfigError: "; correct `model:` of the agent or of its llm, or default_model in fastagent.config.yaml",
+}
 _REMEDIES: Mapping[type[FastAgentError], str] = {
     ServerConfigError: "; define it below `mcp: servers:` in fastagent.config.yaml",
     ModelConfigError: "; correct the agent's model, or default_model in fastagent.config.yaml",

@@ -31,6 +31,7 @@ from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import self_check
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.link.heartbeat import beat
+from pallas_worker.process.declared.turns import defaults_of, other_models, permitted_tools
 from pallas_worker.process.preparation import (
     definition_errors,
     load_code,
@@ -79,11 +80,11 @@ async def serve(
     open_tracing(spec, settings, known)
     try:
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
-        with untraced(), definition_errors():
-            async with open_runtime(fast, spec.agent) as runtime:
+        with untraced(), definition_errors(spec):
+            async with open_runtime(fast, spec.agent, permitted_tools(spec)) as runtime:
                 known.add(runtime.secret_keys)
-                known.add(overlaid_keys(spec.models))
-                making = try_instance(runtime, code, runtime.instance(None, lambda *_: None))
+                known.add(overlaid_keys(other_models(spec)))
+                making = try_instance(spec, runtime, code, runtime.instance(None, lambda *_: None))
                 trial = await _unless(stopping, making)
                 if trial is not None and not stopping.is_set():
                     await _serve(spec, runtime, settings, trial, listener, report, stopping)
@@ -122,7 +123,8 @@ async def _serve(
         vision=runtime.vision(),
         model_called=health.model_called,
         output=output,
-        models=spec.models,
+        models=other_models(spec),
+        defaults=defaults_of(spec),
     )
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.agent.parameters import Function
+from pallas_common.protocol.agent.parameters import Function, Parameters
 from pallas_worker.agent.models.agent_kinds import answering
 from pallas_worker.agent.parameters.applying import apply_parameters
 from pallas_worker.agent.parameters.fates import HINTS
 from pallas_worker.interface.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from pallas_common.protocol.agent.parameters import Parameters
+    from collections.abc import Collection
+
     from pallas_worker.interface.turn import TurnRequest
 
 
@@ -32,7 +33,7 @@ async def ask_as_requested(agent: Any, request: TurnRequest) -> tuple[str, ...]:
     if request.parameters is not None:
         for part in asked:
             tools = await _tools(part, request.parameters)
-            ignored |= dict.fromkeys(apply_parameters(part.llm, request.parameters, tools))
+            ignored |= dict.fromkeys(_apply(part.llm, request.parameters, request.by_default, tools))
         if not asked:
             ignored |= dict.fromkeys(_for_nobody(request.parameters))
     return tuple(ignored)
@@ -50,6 +51,24 @@ def _instruct(asked: list[Any], request: TurnRequest) -> list[str]:
     if request.system_override is not None:
         raise ArgumentError("system_override: the agent asks no model here; remove it", "system_override")
     return ["system_append"]
+
+
+def _apply(llm: Any, parameters: Parameters, by_default: frozenset[str], tools: Collection[str]) -> list[str]:
+    """Let an LLM be asked so; what it does not take. No caller is refused for what only the definition says."""
+    left_out: list[str] = []
+    while True:
+        try:
+            return [*left_out, *apply_parameters(llm, parameters, tools)]
+        except ArgumentError as error:
+            name = error.field
+            if name is None or name not in by_default:
+                raise
+            by_default -= {name}
+            left_out.append(name)
+            parameters = Parameters(
+                values={key: value for key, value in parameters.values.items() if key != name},
+                extra={} if name == "extra" else parameters.extra,
+            )
 
 
 async def _tools(agent: Any, parameters: Parameters) -> list[str]:

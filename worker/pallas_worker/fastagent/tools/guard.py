@@ -29,6 +29,7 @@ from pallas_worker.fastagent.tools.rules import (
     PendingCall,
     Refuse,
     judge,
+    refusal,
     resolve_name,
 )
 from pallas_worker.fastagent.tools.running import Counts, RunningCall, count
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 
     from fast_agent.types import RequestParams
     from mcp import Tool
-    from mcp_types import CallToolRequest
+    from mcp_types import CallToolRequest, ListToolsResult
 
-    from pallas_worker.fastagent.tools.rules import Verdict
+    from pallas_worker.fastagent.tools.rules import Globs, Verdict
     from pallas_worker.interface.turn import TurnEvent
 
     type Method = Callable[..., Awaitable[Any]]
@@ -81,6 +82,7 @@ def guard_tools() -> None:
     for owner in GUARDED:
         _wrap(owner, "run_tools", _guarded)
         _wrap(owner, "call_tool", _followed)
+        _wrap(owner, "list_tools", _listing_permitted)
     _wrap(AgentsAsToolsAgent, "_run_child_tool_clone", _followed_child)
     _wrap(ToolAgent, "_tool_runner_llm_step", _with_allowed_tools)
     mcp_agent.__dict__["build_mcp_tool_route"] = _route_as_named
@@ -121,6 +123,22 @@ def _with_allowed_tools(step: Method) -> Method:
         return await step(agent, messages, request_params=request_params, tools=tools)
 
     return llm_step
+
+
+def _listing_permitted(list_tools: Method) -> Method:
+    """List none that the agent may never call; models are told of what is listed, and may call that alone."""
+
+    @functools.wraps(list_tools)
+    async def listed(agent: ToolAgent) -> ListToolsResult:
+        result: ListToolsResult = await list_tools(agent)
+        permitted = _permitted(agent)
+        if permitted is None:
+            return result
+        return result.model_copy(
+            update={"tools": [tool for tool in result.tools if permitted.permit(tool.name)]}
+        )
+
+    return listed
 
 
 def _guarded(run: Method) -> Method:
@@ -179,6 +197,10 @@ def _followed(call_tool: Method) -> Method:
         tool_use_id: str | None = None,
         **options: Any,
     ) -> CallToolResult:
+        permitted = _permitted(agent)
+        if permitted is not None and not permitted.permit(name):  # whoever calls it
+            return _error(agent, refusal(name, [tool.name for tool in (await agent.list_tools()).tools]))
+
         def act() -> Awaitable[CallToolResult]:
             return call_tool(agent, name, arguments, tool_use_id, **options)
 
@@ -243,6 +265,11 @@ def _allowed() -> Patterns | None:
     if current is None or current.request.tools_allowlist is None:
         return None
     return Patterns(current.request.tools_allowlist)
+
+
+def _permitted(agent: ToolAgent) -> Globs | None:
+    """What the agent may call at all; None for everything that it has."""
+    return getattr(agent.context, "pallas_tools", None)
 
 
 def _teller() -> Callable[[TurnEvent], None]:

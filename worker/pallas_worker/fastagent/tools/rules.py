@@ -6,6 +6,7 @@ Knows names of tools; must not know how a call is made, or how an agent comes to
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from pallas_worker.interface.errors import ArgumentError
@@ -78,6 +79,28 @@ class Patterns:
     def match(self, tool: str) -> bool:
         """Whether the tool is meant."""
         return tool in self._exact or tool.startswith(self._prefixes)
+
+
+class Globs:
+    """What an agent may call at all, by its definition: names of tools, in which `*` is any text and `?` any character.
+
+    The one place where that is decided: for what a model is told of, and for what it calls.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = tuple(dict.fromkeys(patterns))
+
+    def permit(self, tool: str) -> bool:
+        """Whether the tool may be called."""
+        return any(_fits(tool, pattern) for pattern in self._patterns)
+
+    def void(self, tools: Collection[str]) -> list[str]:
+        """The patterns that mean none of these tools."""
+        return [one for one in self._patterns if not any(_fits(tool, one) for tool in tools)]
+
+
+def _fits(tool: str, pattern: str) -> bool:
+    return fnmatchcase(tool, pattern.replace("[", "[[]"))  # which would begin a set of characters
 
 
 async def judge(call: PendingCall) -> Verdict:

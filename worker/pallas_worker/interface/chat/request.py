@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pallas_common.problems import kind_of, quoted
 from pallas_common.protocol.agent.parameters import PARAMETERS
 from pallas_worker.interface.chat.conversation import conversation_of
+from pallas_worker.interface.chat.defaults import said_in
 from pallas_worker.interface.chat.fields import mapping, only, optional_text, patterns, text, truth
 from pallas_worker.interface.chat.response_format import response_format
 from pallas_worker.interface.errors import ForbiddenError, refuse
@@ -110,6 +111,7 @@ def parse_chat(
         tools_allowlist=None if allowed is None else frozenset(allowed),
         hold=patterns(body, "hold") or (),
         output=response_format(body, output),
+        said=said_in(body),
         resume=resume,
     )
     return ChatRequest(turn, tuple(ignored))

@@ -31,6 +31,7 @@ from pallas_worker.health.changes import trouble_of
 from pallas_worker.health.mcp_probe import Prober
 from pallas_worker.health.needs import subjects_for
 from pallas_worker.interface.errors import AgentError
+from pallas_worker.process.declared.turns import permitted_tools
 from pallas_worker.process.preparation import (
     definition_errors,
     load_code,
@@ -119,15 +120,15 @@ async def _inspect(
     loop.remove_signal_handler(signal.SIGTERM)
     if settings.otel is not None:
         settings.otel.enabled = False  # fast-agent would export what happens here
-    with definition_errors():
-        async with open_runtime(fast, spec.agent) as runtime:
+    with definition_errors(spec):
+        async with open_runtime(fast, spec.agent, permitted_tools(spec)) as runtime:
             known.add(runtime.secret_keys)
             making = (
                 runtime.instance(None, lambda *_: None)
                 if depth == "online"
                 else runtime.unattached_instance()
             )
-            failure = (await try_instance(runtime, code, making)).failure
+            failure = (await try_instance(spec, runtime, code, making)).failure
             downstreams = runtime.downstreams
             if depth == "online":
                 providers = providers_to_probe(runtime, settings, failure)

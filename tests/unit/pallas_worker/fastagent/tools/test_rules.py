@@ -12,6 +12,7 @@ from pallas_worker.fastagent.tools.rules import (
     LONGEST_NAME,
     MOST_NAMES,
     RUN,
+    Globs,
     Patterns,
     PendingCall,
     Refuse,
@@ -145,3 +146,36 @@ def test_a_pattern_that_means_nothing_is_named(pattern: str, complaint: str) -> 
 def test_of_an_agent_without_tools_none_can_be_named() -> None:
     with pytest.raises(ArgumentError, match="'a' is no tool of this agent; it has none"):
         check_patterns("hold", ("a",), ())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tool", "permitted"),
+    [
+        ("web__echo", "web__echo", True),
+        ("web__echo", "web__echoes", False),
+        ("web__echo", "Web__echo", False),
+        ("web__*", "web__", True),
+        ("web__*", "web__a\nb", True),
+        ("web__*", "other__web__a", False),
+        ("*__read*", "files__read_text", True),
+        ("web__?", "web__a", True),
+        ("web__?", "web__ab", False),
+        ("web__[ab]", "web__a", False),
+        ("web__[ab]", "web__[ab]", True),
+        ("*", "anything", True),
+        ("", "anything", False),
+        ("", "", True),
+    ],
+)
+def test_a_pattern_means_tools_by_stars_and_question_marks(pattern: str, tool: str, permitted: bool) -> None:
+    assert Globs((pattern,)).permit(tool) is permitted
+    assert Globs(("none", pattern)).permit(tool) is permitted
+    assert Globs(()).permit(tool) is False
+
+
+def test_patterns_that_mean_no_tool_are_found() -> None:
+    assert Globs(("tools__*", "gone__*", "?ead")).void(LISTED) == ["gone__*"]
+
+
+def test_a_name_takes_no_long_time_whatever_the_pattern_is() -> None:
+    assert not Globs(("*a" * 50 + "b",)).permit("a" * 5000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,7 +107,9 @@ def test_what_may_be_set_is_set() -> None:
 def test_null_is_as_if_a_field_were_absent() -> None:
     names = ("stream", "stream_options", "n", "user", "metadata", "tools", "tools_allowlist", "system_append")
     nothing: dict[str, Any] = dict.fromkeys((*names, *OVERRIDES))
-    assert parse("x", **nothing) == parse("x")
+    same = parse("x", **nothing)
+    assert same.turn.said == {"tools_allowlist", "extra"}  # which clears what the agent's definition says
+    assert same._replace(turn=replace(same.turn, said=frozenset())) == parse("x")
     assert parse("x", tools=[], n=1, stream=False) == parse("x")
 
 
