@@ -115,27 +115,30 @@ ROOMS = {
     "pallas_worker.agent.parameters": "agent.models fastagent interface",
     "pallas_worker.fastagent.streams": "fastagent",
     "pallas_worker.fastagent.tools": "fastagent interface telemetry",
-    "pallas_worker.process.declared": "fastagent fastagent.declared interface",
     "pallas_worker.agent": (
         ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.streams "
         "fastagent.tools interface"
     ),
-    "pallas_worker.process.user_module": "fastagent interface process.declared",
     "pallas_worker.calls": (
-        ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface telemetry"
+        ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface "
+        "interface.chat telemetry"
+    ),
+    "pallas_worker.process.declared": (
+        "agent fastagent fastagent.declared fastagent.tools interface interface.chat"
     ),
     "pallas_worker.http.chat": "calls downstreams interface interface.chat telemetry",
+    "pallas_worker.process.user_module": "fastagent interface process.declared",
     "pallas_worker.http": "calls downstreams health http.chat interface telemetry",
     "pallas_worker.process": (
         ". agent agent.models calls downstreams fastagent fastagent.streams health http interface link "
-        "process.user_module telemetry"
+        "process.declared process.user_module telemetry"
     ),
     "pallas_worker.process.zygote": (
         "agent agent.models calls downstreams fastagent fastagent.streams http link process "
         "process.user_module telemetry"
     ),
     "pallas_worker.process.inspection": (
-        ". agent downstreams health interface process process.user_module process.zygote"
+        ". agent downstreams health interface process process.declared process.user_module process.zygote"
     ),
 }
 """Room → the rooms of its package that it uses; `.` is the package's own folder."""
