@@ -47,7 +47,7 @@ def test_an_agent_may_have_none() -> None:
 def test_a_turn_of_which_nothing_is_said_has_all_of_them(request_: TurnRequest) -> None:
     assert parameters(request_).values == {"temperature": 0.2, "max_tokens": 9, "stop": ("x",)}
     assert parameters(request_).extra == {"min_p": 0.5, "knob": 1}
-    assert request_.tools_allowlist == {"web__*"}
+    assert request_.tools_allowlist == frozenset({"web__*"})
     assert request_.output is not None
     assert request_.by_default == {"temperature", "max_tokens", "stop", "extra", "tools_allowlist"}
 
@@ -69,7 +69,7 @@ def test_null_clears_a_default() -> None:
 
 def test_another_form_or_allowlist_replaces_the_default() -> None:
     request = asked(response_format={"type": "text"}, tools_allowlist=["here__*"])
-    assert (request.tools_allowlist, request.output) == ({"here__*"}, None)
+    assert (request.tools_allowlist, request.output) == (frozenset({"here__*"}), None)
 
 
 def test_extra_is_completed_key_by_key_and_gives_way_to_a_parameter_of_that_name() -> None:

@@ -58,7 +58,7 @@ def test_a_caller_s_bearer_is_for_a_server_that_says_so(said: object, forwards: 
 )
 def test_what_is_wrong_is_said_with_its_field(settings: dict[str, object], complaint: str) -> None:
     with pytest.raises(AgentError) as caught:
-        mcp_settings([server(**settings)], SECRETS, None)
+        mcp_settings([ServerDefinition(name="web", settings=settings)], SECRETS, None)
     assert str(caught.value).startswith(f"server web: {complaint}")
     assert caught.value.permanent
     assert "0123456789" not in str(caught.value)
