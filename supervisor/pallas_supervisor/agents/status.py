@@ -6,10 +6,11 @@ The functions are pure; `StatusView` asks the parts for what they show.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pallas_common.times import ago
 from pallas_registry.catalogue.entries import endpoint
+from pallas_registry.resources.model import ResourceId
 from pallas_supervisor.health.document import agent_health, roll_up
 from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
 from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, SecondWorkerState, State
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 
 LISTED = frozenset(State) - {State.STOPPED, State.FAILED}
 """States in which an agent is in the registry: one that restarts stays, as contract and clients expect."""
+
+
+class Declared(NamedTuple):
+    """What is said of an agent; empty where nothing is."""
+
+    model: str
+    """`provider.model-name`."""
+    project: str
+    """Of a resource."""
 
 
 class StatusView:
@@ -66,6 +76,19 @@ class StatusView:
     def agents(self) -> Mapping[str, Agent]:
         """The agents as they are, in the order of `agents.yaml`."""
         return self._engine.agents
+
+    def declared(self, name: str) -> Declared:
+        """What the resource of an agent says of its model and project."""
+        taken = self._drift.taken
+        agent = taken.deployment.agents[name]
+        if (definition := agent.definition) is None:
+            return Declared("", "")
+        llm, resource = definition.llm, taken.resources.get(ResourceId("agent", name))
+        model = definition.model or taken.settings.default_model
+        return Declared(
+            (model or "") if llm is None else f"{llm.provider}.{llm.model}",
+            "" if resource is None else str(resource.spec.get("project", "")),
+        )
 
     def listed(self) -> list[str]:
         """The agents that the registry shows."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pallas_registry.catalogue.entries import endpoint
 from pallas_supervisor.health.document import agent_health, overall
 from pallas_supervisor.http.page.data.history import Count, together
+from pallas_supervisor.http.page.data.samples import Totals
 from pallas_supervisor.lifecycle.states import Desired, State
 from pallas_supervisor.telemetry.process_metrics import ProcessUse
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.health.history import HealthHistory, Past
     from pallas_supervisor.http.page.data.history import History, Stretch, Trend
-    from pallas_supervisor.http.page.data.samples import Samples, Totals
+    from pallas_supervisor.http.page.data.samples import Samples
+    from pallas_supervisor.lifecycle.states import Agent
 
     type Probe = tuple[str, DownstreamHealth | ProviderHealth, Past | None]
 
@@ -44,16 +46,20 @@ class AgentFacts:
 
     name: str
     title: str
-    url: str
-    """Empty where clients cannot reach it, as it has no port."""
+    url: str | None
+    """Where clients reach it; None without a port."""
     """Where clients reach it."""
     serves: str
     """Module, and what the agent is called in it where that is another name."""
     model: str
     """`provider.model-name`; empty as long as it is not known, or if it has none."""
+    project: str
+    """Of an agent that is declared as a resource; empty without one."""
     needs: tuple[str, ...]
     state: State
     wanted: bool
+    available: bool
+    """Whether it serves, or will as soon as somebody connects."""
     since: datetime
     """When it came into its state."""
     health: Status
@@ -101,8 +107,13 @@ class DeploymentFacts:
 
     @property
     def ready(self) -> int:
-        """How many of those are ready."""
-        return sum(agent.wanted and agent.state is State.READY for agent in self.agents)
+        """How many of those are ready, or idle."""
+        return sum(agent.wanted and agent.available for agent in self.agents)
+
+    @property
+    def idle(self) -> tuple[AgentFacts, ...]:
+        """The agents that run as soon as somebody connects."""
+        return tuple(agent for agent in self.agents if agent.state is State.IDLE)
 
     @property
     def failed(self) -> int:
@@ -137,64 +148,98 @@ class WallClock:
         return datetime.fromtimestamp(int(self._offset + moment), UTC)
 
 
-def gather(
-    status: StatusView,
-    samples: Samples,
-    use: Mapping[str, ProcessUse],
-    history: History,
-    clock: WallClock,
-    now: float,
-) -> DeploymentFacts:
-    """The facts at this moment.
+class Gatherer:
+    """Gathers the facts.
 
-    Args:
-        samples: the workers' newest series.
-        use: of processes, by agent.
-        now: seconds on the engine's clock.
+    Of an agent that has had no process for as long as the charts go back, nothing changes: what was gathered is kept,
+    because there may be a thousand of them.
     """
-    reports = {
-        name: report
-        for name, agent in status.agents.items()
-        if agent.state is State.READY and (report := status.reports.health(agent)) is not None
-    }
-    agents = []
-    for name, agent in status.agents.items():
-        deployed = status.deployment.agents[name]
-        totals = samples.agents[name]
-        report = reports.get(name)
+
+    def __init__(self, status: StatusView, history: History) -> None:
+        self._status = status
+        self._history = history
+        self._clock = WallClock()
+        self._kept: dict[str, tuple[Agent, DeployedAgent, AgentFacts]] = {}
+
+    def gather(self, samples: Samples, use: Mapping[str, ProcessUse], now: float) -> DeploymentFacts:
+        """The facts at this moment.
+
+        Args:
+            samples: the workers' newest series.
+            use: of processes, by agent.
+            now: seconds on the engine's clock.
+        """
+        status = self._status
+        reports = {
+            name: report
+            for name, agent in status.agents.items()
+            if agent.state is State.READY and (report := status.reports.health(agent)) is not None
+        }
+        agents = []
+        kept = {}
+        for name, agent in status.agents.items():
+            deployed = status.deployment.agents[name]
+            known = self._kept.get(name)
+            if known is not None and known[0] is agent and known[1] is deployed:
+                kept[name] = known
+            else:
+                found = self._agent(agent, deployed, reports.get(name), samples, use.get(name, _NOTHING), now)
+                known = agent, deployed, found
+                if agent.state is State.IDLE and self._history.is_quiet(name):
+                    kept[name] = known
+            agents.append(known[2])
+        self._kept = kept
+        return DeploymentFacts(
+            name=status.deployment.name,
+            health=overall([agent.health for agent in agents if agent.wanted]),
+            agents=tuple(agents),
+            trend=together(agent.trend for agent in agents),
+            samples=samples,
+            looks=looks_of(reports, status.health_history),
+        )
+
+    def _agent(
+        self,
+        agent: Agent,
+        deployed: DeployedAgent,
+        report: HealthReport | None,
+        samples: Samples,
+        used: ProcessUse,
+        now: float,
+    ) -> AgentFacts:
+        status, history, name = self._status, self._history, agent.name
+        totals = samples.agents.get(name)
+        if totals is None:  # it has not counted yet, or what it has counted is put away while it is idle
+            seen = history.seen(name)
+            totals = Totals(calls=seen.calls, errors=seen.errors)
+            count = seen
+        else:
+            count = count_of(totals)
         health = agent_health(agent, report)
         message = report.message if report is not None else None
         said = status.reports.model(agent)
-        used = use.get(name, _NOTHING)
-        agents.append(
-            AgentFacts(
-                name=name,
-                title=deployed.title,
-                url=endpoint(status.deployment.host, deployed.port) or "",
-                serves=_serves(deployed, said),
-                model=(said.model if said is not None else None) or "",
-                needs=deployed.depends_on,
-                state=agent.state,
-                wanted=agent.desired is Desired.UP,
-                since=clock.at(agent.since, now),
-                health=health,
-                why="" if health == "ok" else message or status.why(name),
-                restarts=agent.restarts,
-                memory=used.memory or None,
-                cpu=used.cpu,
-                totals=totals,
-                trend=history.trend(name, count_of(totals), now),
-                stretches=tuple(history.stretches(name)),
-            )
+        declared = status.declared(name)
+        return AgentFacts(
+            name=name,
+            title=deployed.title,
+            url=endpoint(status.deployment.host, deployed.port),
+            serves=_serves(deployed, said),
+            model=(said.model if said is not None else None) or declared.model,
+            project=declared.project,
+            needs=deployed.depends_on,
+            state=agent.state,
+            wanted=agent.desired is Desired.UP,
+            available=agent.is_available,
+            since=self._clock.at(agent.since, now),
+            health=health,
+            why="" if health == "ok" else message or status.why(name),
+            restarts=agent.restarts,
+            memory=used.memory or None,
+            cpu=used.cpu,
+            totals=totals,
+            trend=history.trend(name, count, now),
+            stretches=tuple(history.stretches(name)),
         )
-    return DeploymentFacts(
-        name=status.deployment.name,
-        health=overall([agent.health for agent in agents if agent.wanted]),
-        agents=tuple(agents),
-        trend=together(agent.trend for agent in agents),
-        samples=samples,
-        looks=looks_of(reports, status.health_history),
-    )
 
 
 def looks_of(reports: Mapping[str, HealthReport], history: HealthHistory) -> dict[tuple[str, str], Look]:
@@ -227,6 +272,8 @@ def _probes(agent: str, report: HealthReport, history: HealthHistory) -> Iterato
 
 
 def _serves(deployed: DeployedAgent, said: ReadyReport | None) -> str:
+    if deployed.definition is not None:
+        return "what its resource declares"
     served = said.served if said is not None else None
     return str(deployed.source) if served in (None, deployed.name) else f"{deployed.source}: {served}"
 

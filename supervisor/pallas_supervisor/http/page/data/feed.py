@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
-from pallas_supervisor.http.page.data.facts import WallClock, count_of, gather
+from pallas_supervisor.http.page.data.facts import Gatherer, count_of
 from pallas_supervisor.http.page.data.history import INTERVAL, History
 from pallas_supervisor.http.page.data.samples import Samples, read_samples
 
@@ -53,7 +53,7 @@ class Feed:
         """Held by whoever collects: collectors keep state from one time to the next."""
         self._loop = asyncio.get_running_loop()
         self._history = History(now())
-        self._clock = WallClock()
+        self._gatherer = Gatherer(status, self._history)
         for name, agent in status.agents.items():
             self._history.change(name, str(agent.state), now())
         self._recording: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Feed:
     async def facts(self) -> DeploymentFacts:
         """What there is to show now."""
         samples, use = await self._take()
-        return gather(self._status, samples, use, self._history, self._clock, self._now())
+        return self._gatherer.gather(samples, use, self._now())
 
     def close(self) -> None:
         """Stop reading."""
@@ -85,8 +85,9 @@ class Feed:
         except Exception:  # noqa: BLE001 - one missing point must not end the history
             _log.exception("cannot read the figures for the status page")
             return
-        self._history.keep(self._status.agents)
-        counts = {name: count_of(samples.agents[name]) for name in self._status.agents}
+        agents = self._status.agents
+        self._history.keep(agents)
+        counts = {name: count_of(totals) for name, totals in samples.agents.items() if name in agents}
         memory = {name: used.memory for name, used in use.items() if used.memory}
         self._history.record(counts, memory, self._now())
 

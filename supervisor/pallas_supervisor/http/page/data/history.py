@@ -6,7 +6,6 @@ Knows numbers and names; nothing of clocks (the caller says when it is), of seri
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,11 +73,35 @@ class Trend:
     """The recorded intervals, the newest last; at most `POINTS`."""
 
 
+_NOTHING = Point(Count(), None)
+"""One object for all intervals in which an agent had no process."""
+
+
 @dataclass(slots=True)
 class _Track:
     seen: Count
-    points: deque[Point] = field(default_factory=lambda: deque(maxlen=POINTS))
-    changes: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
+    points: list[Point] = field(default_factory=list)
+    quiet: int = 0
+    """How many intervals the agent had no process, without one in which it had."""
+    changes: list[tuple[float, str]] = field(default_factory=list)
+
+    def record(self, point: Point) -> None:
+        """End an interval; where all of the window have nothing to say, none is kept: there may be a thousand."""
+        if point == _NOTHING and not self.points:
+            return
+        self.quiet = self.quiet + 1 if point == _NOTHING else 0
+        if self.quiet < POINTS:
+            self.points.append(_NOTHING if point == _NOTHING else point)
+            del self.points[:-POINTS]
+        else:
+            self.points, self.quiet = [], 0
+
+    def forget_changes(self, before: float) -> None:
+        """Forget all states that were over by then."""
+        over = 0
+        while over + 1 < len(self.changes) and self.changes[over + 1][0] <= before:
+            over += 1
+        del self.changes[:over]
 
 
 class History:
@@ -91,33 +114,44 @@ class History:
 
     def change(self, name: str, state: str, now: float) -> None:
         """The agent is in this state from now on."""
-        self._track(name).changes.append((now, state))
+        changes = self._track(name).changes
+        changes.append((now, state))
+        del changes[:-MAX_CHANGES]
 
     def record(self, counts: Mapping[str, Count], memory: Mapping[str, int], now: float) -> None:
         """End an interval.
 
         Args:
-            counts: the agents' counters; agents without any have not counted yet.
+            counts: the agents' counters; one without any has not counted yet, or is idle, and goes on later.
             memory: resident memory in bytes of the agents that have a process.
         """
         self.recorded = now
         for name in self._tracks.keys() | counts.keys() | memory.keys():
             track = self._track(name)
             count = counts.get(name, track.seen)
-            track.points.append(Point(count.since(track.seen), memory.get(name)))
+            track.record(Point(count.since(track.seen), memory.get(name)))
             track.seen = count
+            track.forget_changes(now + INTERVAL - WINDOW)
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget all other agents."""
         for name in self._tracks.keys() - set(names):
             del self._tracks[name]
 
+    def seen(self, name: str) -> Count:
+        """The agent's counters as they were recorded last."""
+        return self._track(name).seen
+
+    def is_quiet(self, name: str) -> bool:
+        """Whether the agent had no process in the whole window."""
+        return not self._track(name).points
+
     def trend(self, name: str, count: Count, now: float) -> Trend:
         """The agent's intervals, and its rate up to this very moment, at which its counters are `count`."""
         track = self._track(name)
         back = int(RATE_WINDOW // INTERVAL)
         recent = count.since(track.seen)
-        for point in list(track.points)[-back:]:
+        for point in track.points[-back:]:
             recent = recent.plus(point.counted)
         covered = min(len(track.points), back) * INTERVAL + max(now - self.recorded, 0.0)
         return Trend(recent.per_minute(max(covered, RATE_WINDOW)), tuple(track.points))
@@ -142,7 +176,7 @@ class History:
 
 def together(trends: Iterable[Trend]) -> Trend:
     """The sum of several agents' trends; those that came later have fewer intervals."""
-    taken = list(trends)
+    taken = [trend for trend in trends if trend.points or any(trend.rate)]
     rate = Count()
     for trend in taken:
         rate = rate.plus(trend.rate)

@@ -19,6 +19,7 @@ SHAPES: Mapping[str, str] = {
     "ready": '<circle cx="8" cy="8" r="6" fill="currentColor"/>',
     "starting": _CIRCLE.format(more="") + '<path d="M8 3a5 5 0 0 1 0 10z" fill="currentColor"/>',
     "waiting": _CIRCLE.format(more=' stroke-dasharray="2.6 2.6"'),
+    "idle": f'<path d="M12.8 9.9A5.6 5.6 0 1 1 6.1 3.2a4.6 4.6 0 0 0 6.7 6.7z" {_STROKE}/>',
     "stopping": _SQUARE + '<path d="M3.5 8h9v4.5h-9z" fill="currentColor"/>',
     "killing": _SQUARE + f'<path d="M6 6l4 4M10 6l-4 4" {_STROKE}/>',
     "stopped": _SQUARE,

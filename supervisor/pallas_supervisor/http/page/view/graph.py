@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pallas_common.problems import shortened
 from pallas_supervisor.http.page.view.glyphs import glyph
 from pallas_supervisor.http.page.view.html import Html, tag
-from pallas_supervisor.lifecycle.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,9 +28,7 @@ def graph(agents: Iterable[AgentFacts], layout: Layout) -> Html:
     facts = {agent.name: agent for agent in agents}
     width = LETTER * max(len(shortened(name, MAX_LETTERS)) for name in layout.places) + 44
     pen = _Pen(width)
-    lines = [
-        pen.line(line, layout, broken=facts[line.target].state is not State.READY) for line in layout.lines
-    ]
+    lines = [pen.line(line, layout, broken=not facts[line.target].available) for line in layout.lines]
     boxes = [
         pen.box(facts[name], place)
         for name, place in sorted(layout.places.items(), key=lambda item: (item[1].column, item[1].row))

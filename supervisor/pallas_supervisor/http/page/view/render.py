@@ -19,11 +19,14 @@ from pallas_supervisor.http.page.view.tables import (
     MEMORY_FLOOR,
     PER_MINUTE,
     agents_table,
+    idle_list,
     models_table,
 )
 from pallas_supervisor.lifecycle.states import RESTING, State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pallas_supervisor.http.page.data.facts import DeploymentFacts
     from pallas_supervisor.http.page.data.samples import Samples
 
@@ -35,7 +38,12 @@ RELOAD = 10
 """Seconds after which a browser without scripts asks again."""
 TOKENS_FLOOR = 100.0
 
-_SETTLED = RESTING | {State.READY}
+MAX_DRAWN = 100
+"""Agents in the drawing of who needs whom; more than that nobody can follow."""
+MAX_ALONE = 50
+"""Names of agents without dependencies."""
+
+_SETTLED = RESTING | {State.READY, State.IDLE}
 
 
 def page(facts: DeploymentFacts, shown: str, build: str) -> Html:
@@ -83,7 +91,7 @@ def view(facts: DeploymentFacts, build: str) -> Html:
         _status(facts),
         _trouble(facts),
         _tiles(facts),
-        _section("Agents", tag("div", agents_table(facts), class_="wide"), id="agents"),
+        _agents(facts),
         _dependencies(facts),
         _models(facts.samples),
         _servers(facts),
@@ -94,6 +102,12 @@ def view(facts: DeploymentFacts, build: str) -> Html:
         data_poll=POLL_WHILE_MOVING if moving else POLL,
         tabindex=-1,
     )
+
+
+def _agents(facts: DeploymentFacts) -> Html:
+    table = agents_table(facts)
+    shown = None if table is None else tag("div", table, class_="wide")
+    return _section("Agents", shown, idle_list(facts), id="agents")
 
 
 def _title(facts: DeploymentFacts) -> str:
@@ -122,7 +136,8 @@ def _foot() -> Html:
         tag(
             "p",
             "Rates are of the last minute, charts of the last 15. Calls, errors and tokens count since the supervisor "
-            "started; resident memory counts pages that agents share once for each. ",
+            "started, in the table of models without those of idle agents; resident memory counts pages that agents "
+            "share once for each. ",
             tag("code", "pallasctl logs NAME"),
             " shows what an agent has said.",
         ),
@@ -141,6 +156,8 @@ def _status(facts: DeploymentFacts) -> Html:
         said = f"All {agents} ready" if facts.wanted > 1 else "The agent is ready"
     else:
         said = f"{facts.ready} of {agents} ready"
+    if facts.idle:
+        said += f", {text.whole(len(facts.idle))} of these idle"
     if facts.unwell:
         said += f", {facts.unwell} of these not well"
     failed = (
@@ -213,16 +230,26 @@ def _tile(title: str, value: str, chart: Html | None) -> Html:
 
 
 def _dependencies(facts: DeploymentFacts) -> Html | None:
-    layout = lay_out({agent.name: agent.needs for agent in facts.agents})
-    if not layout.places:
+    needs = {agent.name: agent.needs for agent in facts.agents}
+    joined = {name for name, needed in needs.items() if needed}.union(*needs.values())
+    if not joined:
         return None
+    if len(joined) > MAX_DRAWN:
+        said = f"{text.several(len(joined), 'agent')} need others or are needed: pallasctl describe NAME says which"
+        return _section("Dependencies", tag("p", said, class_="note"), id="dependencies")
+    layout = lay_out(needs)
     drawn = graph(facts.agents, layout)
     return _section(
         "Dependencies",
         tag("div", drawn, class_="scroll", role="region", aria_label="Dependency graph", tabindex=0),
-        tag("p", f"On their own: {', '.join(layout.alone)}", class_="note alone") if layout.alone else None,
+        tag("p", f"On their own: {_names(layout.alone)}", class_="note alone") if layout.alone else None,
         id="dependencies",
     )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = text.more(len(names), MAX_ALONE)
+    return ", ".join((*names[:MAX_ALONE], *([] if more is None else [more])))
 
 
 def _models(samples: Samples) -> Html | None:

@@ -42,7 +42,12 @@ _AGENT_COLUMNS = (
     ("Memory", "number"),
     ("Tokens", "number"),
 )
-_JUDGED = (State.READY, State.BACKOFF, State.FAILED)
+MAX_IDLE_ROWS = 20
+"""Idle agents that have rows like the others; where there are more, all of them are folded into a list."""
+MAX_IDLE_LISTED = 200
+"""Of these, how many are listed."""
+
+_JUDGED = (State.READY, State.IDLE, State.BACKOFF, State.FAILED)
 """States in which an agent has a health; in the others it is between two, or should not run."""
 _KINDS = (
     ("input", "Input"),
@@ -54,10 +59,47 @@ _KINDS = (
 )
 
 
-def agents_table(facts: DeploymentFacts) -> Html:
-    """One row an agent, in the order of `agents.yaml`."""
-    rows = (_agent(agent, connectable=place < MOST_AGENTS) for place, agent in enumerate(facts.agents))
-    return _table("agents", "Agents: state, health, use", _AGENT_COLUMNS, rows)
+def are_folded(facts: DeploymentFacts) -> bool:
+    """Whether there are more idle agents than have rows."""
+    return len(facts.idle) > MAX_IDLE_ROWS
+
+
+def agents_table(facts: DeploymentFacts) -> Html | None:
+    """One row an agent, in the order of `agents.yaml`; None where all of them are folded."""
+    folded = are_folded(facts)
+    rows = [
+        _agent(agent, connectable=place < MOST_AGENTS)
+        for place, agent in enumerate(facts.agents)
+        if not folded or agent.state is not State.IDLE
+    ]
+    return (
+        _table("agents", "Agents: state, health, use", _AGENT_COLUMNS, rows) if rows or not folded else None
+    )
+
+
+def idle_list(facts: DeploymentFacts) -> Html | None:
+    """The idle agents where there are many: how many, and on a click which."""
+    if not are_folded(facts):
+        return None
+    idle = facts.idle
+    more = text.more(len(idle), MAX_IDLE_LISTED)
+    lines = (
+        tag(
+            "li",
+            tag("code", agent.name),
+            _note(", ".join(filter(None, (agent.model, agent.project and f"project {agent.project}")))),
+            id=f"agent-{agent.name}",
+        )
+        for agent in idle[:MAX_IDLE_LISTED]
+    )
+    return tag(
+        "details",
+        tag("summary", word("idle"), f" {text.several(len(idle), 'agent')} more, which the next call starts"),
+        tag("ul", lines),
+        None if more is None else tag("p", f"{more}: pallasctl status --state idle", class_="note"),
+        class_="resting",
+        data_key="idle",
+    )
 
 
 def models_table(samples: Samples) -> Html | None:
@@ -103,6 +145,7 @@ def _agent(agent: AgentFacts, *, connectable: bool) -> Html:
             if agent.url
             else None,
             tag("span", agent.model, class_="note") if agent.model else None,
+            tag("span", f"project {agent.project}", class_="note") if agent.project else None,
             tag("span", f"needs {', '.join(agent.needs)}", class_="note") if agent.needs else None,
         ),
         _cell(
@@ -118,7 +161,9 @@ def _agent(agent: AgentFacts, *, connectable: bool) -> Html:
             "Last 15 minutes",
             bars(calls, errors, floor=CALLS_FLOOR, label=f"Calls: at most {peak} a minute, errors {failed}"),
             strip(agent.stretches, label=f"States: {', '.join(states)}"),
-            None if agent.trend.points else _note(f"begins in {INTERVAL:.0f} s at most"),
+            None
+            if agent.trend.points or agent.memory is None
+            else _note(f"begins in {INTERVAL:.0f} s at most"),
             class_="charts",
         ),
         _figure("Calls/min", text.rate(rate.calls), _note(", ".join(busy))),
@@ -140,7 +185,7 @@ def _agent(agent: AgentFacts, *, connectable: bool) -> Html:
                     tag("span", f"{text.compact(totals.tokens_out)} out", class_="line"),
                 ]
                 if totals.tokens
-                else ["0"]
+                else ["–" if agent.state is State.IDLE else "0"]
             ),
             class_="tokens",
         ),

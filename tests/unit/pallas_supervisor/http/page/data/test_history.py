@@ -68,3 +68,16 @@ def test_agents_that_came_later_are_added_at_the_end() -> None:
     )
     assert [(point.counted.calls, point.memory) for point in sum_.points] == [(1.0, 10), (7.0, 17)]
     assert sum_.rate.calls == 8.0
+
+
+def test_who_was_idle_for_all_of_the_window_costs_nothing_and_goes_on_from_its_counts() -> None:
+    history = History(0.0)
+    history.change("a", "ready", 0.0)
+    history.record({"a": Count(calls=5.0)}, {"a": 10}, INTERVAL)
+    for tick in range(2, POINTS + 2):
+        assert not history.is_quiet("a")
+        history.record({}, {}, tick * INTERVAL)
+    assert history.is_quiet("a")
+    assert history.trend("a", history.seen("a"), WINDOW).rate == Count()
+    history.record({"a": Count(calls=6.0)}, {"a": 10}, 2 * WINDOW)
+    assert [point.counted.calls for point in history.trend("a", Count(calls=6.0), 2 * WINDOW).points] == [1.0]

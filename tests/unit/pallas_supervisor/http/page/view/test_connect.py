@@ -23,6 +23,8 @@ def fleet(*endpoints: tuple[str, str]) -> DeploymentFacts:
             url=url,
             serves="agents.a",
             model="",
+            project="",
+            available=True,
             needs=(),
             state=State.READY,
             wanted=True,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from pallas_supervisor.http.page.data.facts import DeploymentFacts
-from pallas_supervisor.http.page.data.history import (
-    together,
-)
-from pallas_supervisor.http.page.data.samples import read_samples
+from pallas_supervisor.http.page.data.facts import AgentFacts, DeploymentFacts
+from pallas_supervisor.http.page.data.history import Count, History, together
+from pallas_supervisor.http.page.data.samples import Totals, read_samples
 from pallas_supervisor.http.page.view.render import view
 from pallas_supervisor.http.page.view.servers import MAX_SERVERS, servers
-from pallas_supervisor.http.page.view.tables import MAX_MODELS, models_table
+from pallas_supervisor.http.page.view.tables import MAX_IDLE_LISTED, MAX_MODELS, models_table
+from pallas_supervisor.lifecycle.states import State
 
 
 def test_figures_that_are_none_are_passed_over_and_endless_names_end() -> None:
@@ -38,3 +38,53 @@ def test_figures_that_are_none_are_passed_over_and_endless_names_end() -> None:
     shown = view(fleet, "")
     assert f"and 4\u202f{1001 - MAX_MODELS} more" in shown
     assert len(shown) < 300_000
+
+
+def resting(count: int, *, needs: tuple[str, ...] = ()) -> DeploymentFacts:
+    """One agent that serves, and so many idle ones."""
+    trend = History(0.0).trend("a", Count(), 0.0)
+    agents = [
+        AgentFacts(
+            name=f"agent-{number:04}",
+            title=f"Agent {number}",
+            url=None if number else "http://localhost:24201/mcp",
+            serves="what its resource declares",
+            model="openai.gpt-5",
+            project="platform",
+            needs=needs if number else (),
+            state=State.IDLE if number else State.READY,
+            wanted=True,
+            available=True,
+            since=datetime(2026, 3, 12, tzinfo=UTC),
+            health="ok",
+            why="",
+            restarts=0,
+            memory=None,
+            totals=Totals(),
+            trend=trend,
+            stretches=(),
+        )
+        for number in range(count + 1)
+    ]
+    return DeploymentFacts(
+        name="x", health="ok", agents=tuple(agents), trend=together(()), samples=read_samples([])
+    )
+
+
+def test_a_few_idle_agents_have_rows_of_their_own() -> None:
+    shown = view(resting(3), "")
+    assert "All 4 agents ready, 3 of these idle" in shown
+    assert shown.count('data-state="idle"') == 3
+    assert "project platform" in shown
+    assert "<details" not in shown
+
+
+def test_many_idle_agents_are_folded_and_bounded() -> None:
+    facts = resting(1000, needs=("agent-0000",))
+    shown = view(facts, "")
+    assert 'data-state="idle"' not in shown
+    assert "1\u202f000 agents more, which the next call starts" in shown
+    assert shown.count("<li id=") == MAX_IDLE_LISTED
+    assert f"and {1000 - MAX_IDLE_LISTED} more: pallasctl status --state idle" in shown
+    assert "1\u202f001 agents need others or are needed" in shown
+    assert len(shown) < 100_000
