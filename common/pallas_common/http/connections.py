@@ -99,6 +99,11 @@ class Connections:
     def __len__(self) -> int:
         return len(self._asking) + len(self._idle) + len(self._served)
 
+    def are_quiet(self, seconds: float) -> bool:
+        """Whether all of them have been without a request, and with one behind them, for so many seconds."""
+        newest = next(reversed(self._idle.values()), None)
+        return not (self._asking or self._served) and (newest is None or self._clock() - newest[1] >= seconds)
+
     def enter(self, connection: Connection, phase: Phase) -> None:
         """Begin to wait on the connection for what `phase` says."""
         self._remove(connection)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 import time
 from collections import Counter
@@ -204,6 +205,31 @@ class HttpServer:
         self._stopped = True
         self._loop.remove_reader(self._listener.fileno())
 
+    def leave_if_quiet(self, seconds: float) -> bool:
+        """Stop to accept and close all connections, but only if nobody can be about to ask: whether it has been done.
+
+        Args:
+            seconds: for which every connection has to have been idle. A client may use one again shortly after an
+                answer, as after a list of tools, and would be cut off.
+        """
+        connections = self._open_connections()
+        if (
+            self._opening
+            or not self._connections.are_quiet(seconds)
+            or any(connection.is_busy for connection in connections)
+            or _is_readable(self._listener)
+        ):
+            return False
+        self.stop_accepting()
+        for connection in connections:
+            connection.shutdown()
+        return True
+
+    def accept_again(self) -> None:
+        """Go on after `leave_if_quiet`."""
+        self._stopped = False
+        self._resume()
+
     async def drain(self, grace: float) -> None:
         """Let the requests in flight finish, for `grace` seconds at most; then cancel what is left.
 
@@ -306,3 +332,10 @@ class HttpServer:
         date = (b"date", formatdate(time.time(), usegmt=True).encode())
         self._state.default_headers[:1] = [date]
         self._timers["date"] = self._loop.call_later(1.0, self._tick)
+
+
+def _is_readable(listener: socket.socket) -> bool:
+    """Whether a connection waits on it."""
+    looking = select.poll()  # which, unlike select(2), takes descriptors of any number
+    looking.register(listener, select.POLLIN)
+    return bool(looking.poll(0))

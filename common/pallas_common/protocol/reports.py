@@ -148,7 +148,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleReport:
-    """No call has run or waited for the agent's `idle_timeout`; said again each time that it passes again."""
+    """No call has run or waited for the agent's `idle_timeout`, and the worker takes no connection for now.
+
+    Said again each time that it passes again, should the worker not be ended.
+    """
 
 
 Report = StageReport | CodeReport | ReadyReport | FailedReport | HealthReport | Heartbeat | IdleReport

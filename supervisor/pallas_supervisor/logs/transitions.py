@@ -31,6 +31,9 @@ def log_transition(change: Transition, why: str) -> None:
 
 def _tell_state(before: Agent, after: Agent, why: str) -> None:
     """Another state, or another worker in the same one."""
+    level = _level(before, after)
+    if not _log.isEnabledFor(level):
+        return
     fields: dict[str, object] = {
         "agent": after.name,
         "state": str(after.state),
@@ -42,7 +45,7 @@ def _tell_state(before: Agent, after: Agent, why: str) -> None:
     if after.last_exit is not None and after.last_exit is not before.last_exit:
         fields["exit"] = describe_exit(after.last_exit)
     text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
-    _log.log(_level(before, after), text, **fields)
+    _log.log(level, text, **fields)
 
 
 def _level(before: Agent, after: Agent) -> int:

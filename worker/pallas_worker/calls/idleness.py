@@ -1,4 +1,4 @@
-"""How long no call has run or waited: said each time that an agent's time-out has passed.
+"""How long no call has run or waited: told each time that an agent's time-out has passed.
 
 Knows numbers and a timer; must not know calls, nor what follows from their absence. Only turns count, of both surfaces:
 probes, listings and scrapes come as often as they like.
@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+TRY_AGAIN = 1.0
+"""Seconds after which it is told again where it could not be taken, or the time-out if that is less."""
 
 
 class Timer(Protocol):
@@ -24,14 +28,14 @@ class Idleness:
 
     Args:
         timeout: seconds.
-        tell: called then.
+        tell: called then; whether it was taken. Where it was not, it is told again soon.
         later: calls something so many seconds from now, as an event loop does it.
     """
 
     def __init__(
         self,
         timeout: float,
-        tell: Callable[[], object],
+        tell: Callable[[], bool],
         later: Callable[[float, Callable[[], None]], Timer],
     ) -> None:
         self._timeout = timeout
@@ -66,5 +70,5 @@ class Idleness:
             self._timer = self._later(self._timeout, self._passed)
 
     def _passed(self) -> None:
-        self._tell()
-        self._wait()
+        seconds = self._timeout if self._tell() else min(self._timeout, TRY_AGAIN)
+        self._timer = self._later(seconds, self._passed)

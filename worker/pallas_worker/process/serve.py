@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     from pallas_worker.calls.admission import ObserveCalls
     from pallas_worker.process.preparation import Trial
 
+QUIET = 1.0
+"""Seconds for which all connections have to have been idle before a worker that nobody calls leaves its port."""
+ENDED_WITHIN = 0.5
+"""Seconds after which a worker that has said that it is idle takes connections again, should it not be ended."""
+
 OTHER_CONNECTIONS = 1024
 """Connections beside those with calls: idle ones, health checks, scrapes."""
 
@@ -113,7 +118,7 @@ async def _serve(
         slow_after=spec.slow_after,
     )
     runtime.reachability.listener = health.attachment
-    idleness = Idleness(spec.idle_timeout, lambda: report(IdleReport()), _later_in_no_call())
+    idleness = Idleness(spec.idle_timeout, lambda: _leave(http, report, stopping), _later_in_no_call())
     admission = Admission(spec.max_concurrency, spec.max_queue, _observing(spec.agent, idleness))
     output = _output_schema(spec)
     calls = Calls(
@@ -174,6 +179,24 @@ async def _serve(
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+
+
+def _leave(http: HttpServer, report: Callable[[Report], None], stopping: asyncio.Event) -> bool:
+    """Leave the port between two connections and say that nobody calls; whether that could be done.
+
+    In this order, because the end that follows gives calls no more than `stop_timeout`, and one that began just before
+    it may take longer. So none can begin: whoever connects from now on waits for the next worker.
+    """
+
+    def accept_again() -> None:
+        if not stopping.is_set():
+            http.accept_again()
+
+    left = http.leave_if_quiet(QUIET)
+    if left:
+        report(IdleReport())
+        asyncio.get_running_loop().call_later(ENDED_WITHIN, accept_again)
+    return left
 
 
 def _observing(agent: str, idleness: Idleness) -> ObserveCalls:

@@ -85,10 +85,15 @@ def test_the_first_call_starts_it_and_without_calls_it_ends(fleet: Fleet) -> Non
 def test_no_call_is_lost_between_the_end_of_a_worker_and_the_next(fleet: Fleet) -> None:
     """Calls at any moment around the end of a worker, on new connections and on kept ones."""
     draw = random.Random(7)
+    for _ in range(20):
+        call(fleet, "racing")
+        time.sleep(draw.uniform(0.05, 0.2))  # what the test is about: calls at any time
     with httpx.Client() as keeping:
-        for number in range(24):
-            call(fleet, "racing", keeping if number % 3 else None)
-            time.sleep(draw.uniform(0.05, 0.2))  # what the test is about: calls at any time
+        for _ in range(4):
+            call(fleet, "racing", keeping)
+            time.sleep(
+                draw.uniform(0.95, 1.15)
+            )  # for about as long as a connection that may be used again is kept
     agent = until(fleet, "racing", "idle")
     assert agent["generation"] > 3
     assert (agent["failures"], agent["restarts"]) == (0, 0)

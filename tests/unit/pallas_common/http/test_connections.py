@@ -283,3 +283,22 @@ def test_a_crowd_is_told_of_once_in_a_while(caplog: pytest.LogCaptureFixture) ->
             port.now += module.COMPLAINT_INTERVAL
     assert len(caplog.messages) == 2
     assert "tests: all of its 4 connections are taken, 0 of them by requests" in caplog.messages[0]
+
+
+def test_connections_are_quiet_once_the_newest_has_been_idle_for_long_enough() -> None:
+    port = Port()
+    assert port.connections.are_quiet(1.0), "there are none"
+    port.client(Phase.IDLE)
+    port.client(Phase.IDLE)
+    port.now += 0.9
+    assert not port.connections.are_quiet(1.0)
+    port.now += 0.1
+    assert port.connections.are_quiet(1.0)
+
+
+@pytest.mark.parametrize("phase", [Phase.SILENT, Phase.SENDING, Phase.SERVED])
+def test_connections_with_a_request_are_never_quiet(phase: Phase) -> None:
+    port = Port()
+    port.client(phase)
+    port.now += 10.0
+    assert not port.connections.are_quiet(1.0)

@@ -127,6 +127,45 @@ def test_after_stop_a_connection_waits_for_the_next_worker(listener: socket.sock
     asyncio.run(run())
 
 
+def test_one_that_nobody_can_be_about_to_ask_leaves_and_may_come_back(listener: socket.socket) -> None:
+    async def run() -> None:
+        http = answering(listener)
+        async with connected(listener) as (reader, writer):
+            await accepted_one(http)
+            assert not http.leave_if_quiet(0.0), "its first request may come at any moment"
+            writer.write(REQUEST)
+            await reader.readuntil(b"ok")
+            assert not http.leave_if_quiet(60.0), "it has been idle for less"
+            writer.write(REQUEST)
+            assert not http.leave_if_quiet(0.0), "the request has come"
+            await reader.readuntil(b"ok")
+            assert http.leave_if_quiet(0.0)
+            assert await reader.read() == b""
+        async with connected(listener) as (reader, writer):
+            writer.write(REQUEST)
+            await asyncio.sleep(0.01)
+            assert not http.connections, "it waits for whoever accepts next"
+            assert not http.leave_if_quiet(0.0)
+            http.accept_again()
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+        await http.drain(60)
+
+    asyncio.run(run())
+
+
+def test_one_on_whose_port_a_connection_waits_does_not_leave(listener: socket.socket) -> None:
+    async def run() -> None:
+        http = answering(listener)
+        with socket.create_connection(listener.getsockname()) as client:  # the loop has not looked yet
+            assert not http.leave_if_quiet(0.0)
+            client.setblocking(False)
+            await asyncio.get_running_loop().sock_sendall(client, REQUEST)
+            assert await asyncio.get_running_loop().sock_recv(client, 100)
+        await http.drain(60)
+
+    asyncio.run(run())
+
+
 def test_a_request_in_flight_is_answered_and_its_connection_closed(listener: socket.socket) -> None:
     async def run() -> None:
         app = App()

@@ -30,8 +30,13 @@ class Hourglass:
     def __init__(self, timeout: float = 10.0) -> None:
         self.now = 0.0
         self.told: list[float] = []
+        self.takes = True
         self._alarms: list[Alarm] = []
-        self.idleness = Idleness(timeout, lambda: self.told.append(self.now), self._later)
+        self.idleness = Idleness(timeout, self._tell, self._later)
+
+    def _tell(self) -> bool:
+        self.told.append(self.now)
+        return self.takes
 
     def _later(self, seconds: float, act: Callable[[], None]) -> Alarm:
         alarm = Alarm(self.now + seconds, act)
@@ -64,6 +69,28 @@ def test_each_time_out_without_a_call_is_told() -> None:
     glass.idleness.begin()
     glass.until(35)
     assert glass.told == [13, 23, 33]
+
+
+@pytest.mark.parametrize(("timeout", "told"), [(10.0, [10, 11, 12, 22]), (0.5, [0.5, 1.0, 1.5, 2.0])])
+def test_what_was_not_taken_is_told_again_soon(timeout: float, told: list[float]) -> None:
+    glass = Hourglass(timeout)
+    glass.takes = False
+    glass.idleness.begin()
+    glass.until(told[1])
+    glass.takes = True
+    glass.until(told[3])
+    assert glass.told == told
+
+
+def test_a_call_meanwhile_begins_the_time_anew_also_where_it_was_not_taken() -> None:
+    glass = Hourglass()
+    glass.takes = False
+    glass.idleness.begin()
+    glass.until(10.5)
+    glass.idleness.observe(1, 0)
+    glass.idleness.observe(0, 0)
+    glass.until(20)
+    assert glass.told == [10]
 
 
 @pytest.mark.parametrize("counts", [(1, 0), (0, 1), (2, 3)])
