@@ -6,8 +6,10 @@ is taken is for the user to settle. Of unix sockets nobody else knows: one that 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_common.http.descriptors import share_of_descriptors
 from pallas_registry.environment.runtime_directory import agent_socket
 from pallas_supervisor.sockets.listeners import ORPHAN_PATIENCE, close_listeners, connectable, open_listeners
 from pallas_supervisor.sockets.unix_sockets import (
@@ -20,10 +22,20 @@ from pallas_supervisor.sockets.unix_sockets import (
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pallas_supervisor.sockets.mcp_probe import Address
     from pallas_supervisor.sockets.socket_store import SocketStore
+
+
+OPEN_DESCRIPTORS = Path("/proc/self/fd")
+
+SHARE, MOST = 3 / 4, 65_536
+"""What all that is open may take of the descriptors before a unix socket is refused: the rest is for what runs."""
+
+_NO_ROOM = (
+    "no descriptor is left for its unix socket; allow this process more (`ulimit -Hn`, `LimitNOFILE=` of a unit) and "
+    "start it again"
+)
 
 
 class NoListenerError(PermissionError):
@@ -113,7 +125,12 @@ class AgentSockets:
         except UnusablePathError as error:
             self.refused |= dict.fromkeys(names, str(error))
             return opened
+        open_already = len(list(OPEN_DESCRIPTORS.iterdir()))
+        room = share_of_descriptors(SHARE, MOST) - open_already
         for name in names:
+            if len(opened) >= room:
+                self.refused[name] = _NO_ROOM
+                continue
             try:
                 opened[name] = listen_at(self.path(name), self._store.take_path)
                 self.refused.pop(name, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_registry.environment.runtime_directory import agent_socket
+from pallas_supervisor.sockets import agent_sockets
 from pallas_supervisor.sockets.activation import Inheritance, Inherited
 from pallas_supervisor.sockets.agent_sockets import AgentSockets, NoListenerError
 from pallas_supervisor.sockets.listeners import PortsTakenError
@@ -77,6 +78,20 @@ def test_a_long_runtime_directory_is_said_of_each_agent_without_a_port(tmp_path:
     opened = made.open({"one": None, "research": port})
     assert opened.keys() == {"research"}
     assert "set PALLAS_RUNTIME_DIR to a path that is shorter by" in made.refused["one"]
+    made.close(opened)
+
+
+def test_what_runs_keeps_descriptors_however_many_agents_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sockets(tmp_path)
+    room = len(list(agent_sockets.OPEN_DESCRIPTORS.iterdir())) + 2
+    monkeypatch.setattr(agent_sockets, "share_of_descriptors", lambda _part, _most: room)
+    opened = made.open({"one": None, "two": None, "three": None})
+    assert list(opened) == ["one", "two"]
+    assert made.refused["three"].startswith(
+        "no descriptor is left for its unix socket; allow this process more"
+    )
     made.close(opened)
 
 
