@@ -49,6 +49,7 @@ def named_models(
     variables = [environ, *(agent.env for agent in deployment.agents.values())]
     for values in variables:
         found.update((value, None) for name, value in values.items() if _is_setting(name, value))
+    found.update(dict.fromkeys(_declared(deployment)))
     for text in _texts(deployment, directory):
         found.update((match[1], None) for match in _SETTING.finditer(text[:LONGEST_FILE]))
         if len(found) >= MOST_MODELS:
@@ -56,12 +57,27 @@ def named_models(
     return tuple(islice(found, MOST_MODELS))
 
 
+def _declared(deployment: Deployment) -> Iterator[str]:
+    """Models of declared agents: those that they name themselves, and one of each provider."""
+    providers: dict[str, str] = {}
+    for agent in deployment.agents.values():
+        if (definition := agent.definition) is None:
+            continue
+        if definition.model is not None:
+            yield definition.model
+        for llm in (definition.llm, *definition.models):
+            if llm is not None:
+                providers.setdefault(llm.provider, f"{llm.provider}.{llm.model}")
+    yield from providers.values()
+
+
 def _is_setting(name: str, value: str) -> bool:
     return "MODEL" in name.upper() and re.fullmatch(_NAME, value) is not None
 
 
 def _texts(deployment: Deployment, directory: Path) -> Iterator[str]:
-    sources = {agent.source: None for agent in deployment.agents.values() if agent.python is None}
+    agents = deployment.agents.values()
+    sources = {agent.source: None for agent in agents if agent.python is None and agent.definition is None}
     files = (file for source in sources for file in _files(source, directory))
     for file in islice(dict.fromkeys(files), MOST_FILES):
         try:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pallasctl.text import Colour
 
 RESULT_COLOURS: Mapping[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red"}
+MOST_NAMED = 20
+"""Agents that are named in the last line."""
 HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "MADE OF")
 
 
@@ -67,9 +69,11 @@ def check(file: Path | None, offline: bool, online: bool, timeout: float | None,
     _print(report)
     if report.errors:
         raise _failure(report)
-    names = ", ".join(report.names)
-    agents = counted(len(report.names), "agent")
-    click.echo(f"{report.path}: good: deployment {report.deployment} with {agents} ({names})")
+    more = len(report.names) - MOST_NAMED
+    names = ", ".join((*report.names[:MOST_NAMED], *([f"and {more} more"] if more > 0 else ())))
+    agents = f"with {counted(len(report.names), 'agent')} ({names})"
+    none = "without agents yet: describe some below `agents:`, or declare them with `pallasctl apply`"
+    click.echo(f"{report.path}: good: deployment {report.deployment} {agents if report.names else none}")
 
 
 def _checked(file: Path | None, mode: Mode, timeout: float | None) -> CheckReport:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pallas_common.protocol.agent.definition import AgentDefinition, LlmDefinition
 from pallas_registry.deployment.agents_file import read_deployment
+from pallas_registry.deployment.model import Agent
 from pallas_registry.deployment.named_models import MOST_MODELS, named_models
+from support.data.agents_text import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +57,24 @@ def test_the_default_comes_first_then_variables_then_files(tmp_path: Path) -> No
     )
     models = found(tmp_path, entries, "openai.o3", FAST_MODEL="a.a", PATH="/bin", MODEL_TEXT="not a model")
     assert models == ("openai.o3", "a.a", "b.b", "anthropic.claude-sonnet-4-5")
+
+
+def test_declared_agents_name_their_own_and_one_of_each_provider(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("model: never")
+    llms = [LlmDefinition(name=f"q{n}", provider=f"p{n % 2}", model=f"m{n}") for n in range(4)]
+    base = parse("name: demo\n")
+    agents = {
+        "a": replace(
+            one_of("a"), definition=AgentDefinition(instruction="", llm=llms[0], models=tuple(llms[1:]))
+        ),
+        "b": replace(one_of("b"), definition=AgentDefinition(instruction="", model="openai.x")),
+    }
+    models = named_models(replace(base, agents=agents), None, {}, tmp_path)
+    assert models == ("openai.x", "p0.m0", "p1.m1")
+
+
+def one_of(name: str) -> Agent:
+    return Agent(name=name, port=None, title=name, description=name)
 
 
 def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:

@@ -70,6 +70,16 @@ def test_a_secret_is_in_full_only_in_its_file() -> None:
     assert yaml.safe_load(to_file_text(secret))["spec"]["data"] == {"A": "a\nb", "B": "1e5", "C": "0x1f"}
 
 
+def test_a_version_tells_nothing_of_a_secret() -> None:
+    one, other = (resource("secret", "k", {"data": {"A": value}}, **KEPT) for value in ("one", "other"))
+    assert one != other
+    assert one.resource_version == other.resource_version
+    more = resource("secret", "k", {"data": {"A": "one", "B": "two"}}, **KEPT)
+    assert more.resource_version != one.resource_version
+    later = resource("secret", "k", {"data": {"A": "one"}}, **{**KEPT, "version": 3})
+    assert later.resource_version != one.resource_version
+
+
 def test_the_version_is_another_one_where_something_is_said_otherwise() -> None:
     other = resource("agent", "a", {**AGENT.spec, "description": "no"}, **KEPT)
     assert other.resource_version != AGENT.resource_version
