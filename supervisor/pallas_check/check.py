@@ -32,7 +32,7 @@ from pallas_registry.source import read_start
 from pallas_supervisor.agents.worker_spec import worker_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pallas_registry.deployment.model import Agent
@@ -73,10 +73,19 @@ def read_files(
         names=tuple(configuration.deployment.agents),
         findings=(
             *(Finding(problem=problem, level="warning") for problem in configuration.warnings),
+            *_resources(configuration),
             *preload_findings(configuration.deployment, file or deployment_path(together), directory),
         ),
     )
     return report, configuration, together
+
+
+def _resources(configuration: Configuration) -> Iterator[Finding]:
+    """Resources that are left out. With a name that is in `agents.yaml` as well, a reload is refused."""
+    doubles = configuration.assembly.doubles
+    for problems in configuration.disabled.values():
+        for problem in problems:
+            yield Finding(problem=problem, level="error" if problem in doubles else "warning")
 
 
 async def check(

@@ -190,3 +190,41 @@ def test_not_both_modes() -> None:
     result = run("check", "--offline", "--online")
     assert result.exit_code == 2
     assert "give --offline or --online, not both" in result.stderr
+
+
+def test_a_file_without_agents(tmp_path: Path) -> None:
+    file = tmp_path / "agents.yaml"
+    file.write_text("name: demo\n")
+    result = run("check", "--offline", str(file))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == (
+        f"{file}: good: deployment demo without agents yet: describe some below `agents:`, or declare them with "
+        "`pallasctl apply`\n"
+    )
+
+
+def test_resources_that_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALLAS_STATE_DIR", str(tmp_path / "state"))
+    (tmp_path / "one.py").touch()
+    file = tmp_path / "agents.yaml"
+    file.write_text("name: demo\nagents:\n  a: {module: one, port: 24201}\n")
+    folder = tmp_path / "state" / "resources" / "agent"
+    folder.mkdir(parents=True)
+    head = "apiVersion: pallas/v1\nkind: agent\n"
+    (folder / "b.yaml").write_text(f"{head}metadata: {{name: b}}\nspec: {{llm: nobody}}\n")
+    result = run("check", "--offline", str(file))
+    assert result.exit_code == 0
+    assert f"{folder / 'b.yaml'}:4: spec.llm: there is no llm 'nobody'; apply it as well" in result.stderr
+    assert "with 1 agent (a)" in result.stdout
+    (folder / "a.yaml").write_text(f"{head}metadata: {{name: a}}\nspec: {{}}\n")
+    result = run("check", "--offline", str(file))
+    assert result.exit_code == 2
+    assert f"{folder / 'a.yaml'}:3: metadata.name: there is an agent a in {file}:3 as well" in result.stderr
+
+
+def test_many_agents_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "one.py").touch()
+    file = tmp_path / "agents.yaml"
+    entries = (f"  a{n}: {{module: one, port: {24201 + n}}}\n" for n in range(22))
+    file.write_text(f"name: demo\nagents:\n{''.join(entries)}")
+    assert run("check", "--offline", str(file)).stdout.endswith("a19, and 2 more)\n")
