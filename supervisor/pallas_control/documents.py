@@ -8,6 +8,14 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 
+class SourceStatus(TypedDict):
+    """Where an agent is declared."""
+
+    kind: Literal["file", "resource"]
+    file: NotRequired[str]
+    line: NotRequired[int | None]
+
+
 class AgentStatus(TypedDict):
     """One agent in the status document."""
 
@@ -28,6 +36,8 @@ class AgentStatus(TypedDict):
     message: str
     last_exit: str | None
     generation: int
+    start: NotRequired[Literal["always", "on-demand"]]
+    source: NotRequired[SourceStatus]
     depends_on: list[str]
     resident_memory: int | None
     outdated: NotRequired[list[str]]

@@ -17,10 +17,11 @@ from pallas_common.terminal_text import terminal_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Colour = Literal["red", "green", "yellow", "dim", "bold"]
+Colour = Literal["red", "green", "yellow", "cyan", "dim", "bold"]
 
 STATE_COLOURS: Mapping[str, Colour] = {
     "ready": "green",
+    "idle": "cyan",
     "stopped": "dim",
     "waiting": "yellow",
     "starting": "yellow",
@@ -31,7 +32,7 @@ STATE_COLOURS: Mapping[str, Colour] = {
 }
 HEALTH_COLOURS: Mapping[str, Colour] = {"ok": "green", "degraded": "yellow", "error": "red", "unknown": "dim"}
 
-_CODES = {"red": 31, "green": 32, "yellow": 33, "dim": 2, "bold": 1}
+_CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 

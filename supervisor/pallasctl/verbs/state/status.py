@@ -5,12 +5,13 @@ Knows the status document and how people read it; asks nothing else of the super
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from pallas_common.problems import counted, no_such_agent
+from pallas_common.problems import no_such_agent
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import ControlError
 from pallasctl.failures import EXIT_INTERRUPTED, EXIT_NOT_RUNNING, NoSuchAgent, StatusUnknown
@@ -25,6 +26,7 @@ from pallasctl.text import (
     paint,
     table,
 )
+from pallasctl.verbs.state.readiness import count_ready, is_available, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,11 +49,33 @@ _WIDE = ("WANTED", "FAILURES", "STARTS", "MEMORY", "SINCE", "LAST EXIT", "DEPEND
 @click.option(
     "-w", "--watch", "live", is_flag=True, help="Keep it on the screen, drawn at each change; q ends."
 )
+@click.option(
+    "-a", "--all", "everything", is_flag=True, help="List idle agents also where they are more than 20."
+)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    type=click.Choice(tuple(STATE_COLOURS)),
+    help="Only agents in this state; may be given several times.",
+)
 @output_option("table", "wide", "json")
 @socket_option
 @click.pass_context
-def status(ctx: click.Context, agents: tuple[str, ...], *, live: bool, output: str) -> None:
+def status(
+    ctx: click.Context,
+    agents: tuple[str, ...],
+    *,
+    live: bool,
+    everything: bool,
+    states: tuple[str, ...],
+    output: str,
+) -> None:
     """Show what runs, and why not.
+
+    An idle agent runs as soon as somebody connects, and is as good as ready. In a terminal, more than 20 idle agents
+    are a number below the table.
 
     Exit status: 0 everything that should run is ready, 2 wrong usage or no such agent, 3 something is not
     ready, 4 unknown, as no supervisor answers. An agent that is named should run.
@@ -63,19 +87,26 @@ def status(ctx: click.Context, agents: tuple[str, ...], *, live: bool, output: s
         document: StatusDocument = asked.get("/v1/status")
     except ControlError as error:
         raise StatusUnknown(error.message, details=error.details) from error
-    shown = _choose(document["agents"], agents)
+    chosen = _choose(document["agents"], agents)
+    fold = not (agents or everything)
     if live:
-        _watch(ctx, asked, document, agents, wide=output == "wide")
+        _watch(ctx, asked, document, agents, states, fold=fold, wide=output == "wide")
         return
+    shown = listed(chosen, states, fold=fold and output != "json" and is_terminal())
     if output == "json":
         click.echo(terminal_json({**document, "agents": shown}))
     else:
         click.echo(_render(document, shown, datetime.now(UTC), wide=output == "wide"))
-        for line in _notes(document, shown):
+        for line in (*_notes(document, chosen), *_folded(chosen, shown, states)):
             click.echo(line)
-    due = shown if agents else [agent for agent in shown if agent["desired"] == "up"]
-    if any(agent["state"] != "ready" for agent in due):
+    due = chosen if agents else [agent for agent in chosen if agent["desired"] == "up"]
+    if not all(is_available(agent) for agent in due):
         ctx.exit(EXIT_NOT_RUNNING)
+
+
+def is_terminal() -> bool:
+    """Whether a person reads it: what goes into a pipe has all agents."""
+    return sys.stdout.isatty()
 
 
 def _require_screen(output: str) -> None:
@@ -87,20 +118,26 @@ def _require_screen(output: str) -> None:
 
 
 def _watch(
-    ctx: click.Context, asked: Control, document: StatusDocument, names: Sequence[str], *, wide: bool
+    ctx: click.Context,
+    asked: Control,
+    document: StatusDocument,
+    names: Sequence[str],
+    states: Sequence[str],
+    *,
+    fold: bool,
+    wide: bool,
 ) -> None:
     """Keep the table on the screen."""
     from pallasctl.verbs.state.watch import Picture, watch
 
     def draw(newest: StatusDocument) -> Picture:
         now = datetime.now(UTC)
-        agents = [agent for agent in newest["agents"] if not names or agent["name"] in names]
-        wanted = [agent for agent in agents if agent["desired"] == "up"]
-        ready = sum(agent["state"] == "ready" for agent in wanted)
+        chosen = [agent for agent in newest["agents"] if not names or agent["name"] in names]
+        agents = listed(chosen, states, fold=fold)
         moment = paint(f"{now.astimezone():%H:%M:%S}", "dim")
-        summary = f"{_summary(newest, now)}; {ready} of {counted(len(wanted), 'agent')} ready  {moment}"
+        summary = f"{_summary(newest, now)}; {count_ready(chosen)}  {moment}"
         header, *rows = _table(agents, now, wide=wide, fit=False).split("\n")
-        notes = list(_notes(newest, agents))
+        notes = [*_notes(newest, chosen), *_folded(chosen, agents, states)]
         return Picture([summary, "", header], rows, ["", *notes] if notes else [])
 
     try:
@@ -120,7 +157,7 @@ def _choose(known: Sequence[AgentStatus], names: Sequence[str]) -> list[AgentSta
 
 def _render(document: StatusDocument, agents: Sequence[AgentStatus], now: datetime, *, wide: bool) -> str:
     shown = _table(agents, now, wide=wide, fit=True)
-    return f"{_summary(document, now)}\n{shown}" if wide else shown
+    return f"{_summary(document, now)}; {count_ready(document['agents'])}\n{shown}" if wide else shown
 
 
 def _summary(document: StatusDocument, now: datetime) -> str:
@@ -132,9 +169,9 @@ def _summary(document: StatusDocument, now: datetime) -> str:
 def _table(agents: Sequence[AgentStatus], now: datetime, *, wide: bool, fit: bool) -> str:
     """A header and a line for each agent; the wide table is never cut to `fit`."""
     if wide:
-        rows = [[*_cells(agent, now), *_more_cells(agent), _message(agent)] for agent in agents]
+        rows = [[*_cells(agent, now), *_more_cells(agent), _message(agent, now)] for agent in agents]
         return table([*_TABLE, *_WIDE, "MESSAGE"], rows)
-    rows = [[*_cells(agent, now), _message(agent)] for agent in agents]
+    rows = [[*_cells(agent, now), _message(agent, now)] for agent in agents]
     return table([*_TABLE, "MESSAGE"], rows, fit=fit)
 
 
@@ -165,8 +202,19 @@ def _more_cells(agent: AgentStatus) -> list[Cell]:
     ]
 
 
-def _message(agent: AgentStatus) -> Cell:
+def _message(agent: AgentStatus, now: datetime) -> Cell:
+    if agent["state"] == "idle" and not agent["message"]:
+        age = format_duration((now - datetime.fromisoformat(agent["since"])).total_seconds())
+        return Cell(f"idle for {age}; starts when somebody connects", "dim")
     return Cell(one_line(agent["message"]))
+
+
+def _folded(
+    chosen: Sequence[AgentStatus], shown: Sequence[AgentStatus], states: Sequence[str]
+) -> Iterator[str]:
+    """How many idle agents the table does not list."""
+    if not states and (left := len(chosen) - len(shown)):
+        yield f"{left} more agents are idle and start when somebody connects; `pallasctl status --all` lists them"
 
 
 def _few(files: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from pallasctl.text import (
     paint,
     table,
 )
+from pallasctl.verbs.state.readiness import count_ready, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +93,8 @@ def table_lines(
     Args:
         columns: of the terminal; None where there is none, and everything is shown.
     """
-    agents = sorted(document["agents"], key=lambda agent: ORDERS[order](agent, cpu))
+    shown = listed(document["agents"], (), fold=True)
+    agents = sorted(shown, key=lambda agent: ORDERS[order](agent, cpu))
     rows = [_supervisor(document["supervisor"], cpu), *(_agent(agent, cpu) for agent in agents)]
     header, rows = _fitting(list(HEADER), rows, columns)
     lines = table(header, rows).splitlines()
@@ -103,15 +105,14 @@ def table_lines(
 
 def _summary(document: Document) -> str:
     agents = document["agents"]
-    wanted = [agent for agent in agents if agent["desired"] == "up"]
-    ready = sum(agent["state"] == "ready" for agent in wanted)
     running, waiting = (sum(agent[key] for agent in agents) for key in ("running", "waiting"))
     supervisor = document["supervisor"]
     now, since = (datetime.fromisoformat(text) for text in (document["time"], supervisor["since"]))
     age = format_duration((now - since).total_seconds())
+    ready = count_ready(agents, short=True)
     return (
-        f"{paint(one_line(document['deployment']), 'bold')}: {ready} of {len(wanted)} ready; calls: {running} running, "
-        f"{waiting} waiting; pallas {one_line(supervisor['version'])}, pid {supervisor['pid']}, up {age}"
+        f"{paint(one_line(document['deployment']), 'bold')}: {ready}; calls: {running} running, {waiting} waiting; "
+        f"pallas {one_line(supervisor['version'])}, pid {supervisor['pid']}, up {age}"
     )
 
 

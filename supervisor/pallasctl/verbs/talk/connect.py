@@ -75,7 +75,7 @@ def connect(client: str | None, agent: str | None) -> None:
     if note := reach_note(endpoints):
         _explain(note)
     for entry in agents:
-        if entry["state"] != "ready":
+        if entry["state"] not in ("ready", "idle"):
             name = entry["name"]
             _explain(f"{name} is {entry['state']} and does not answer now: `pallasctl status {name}`")
     if left_out := len(chosen) - len(agents):

@@ -162,7 +162,7 @@ def _agent(agent: AgentFacts, *, connectable: bool) -> Html:
             bars(calls, errors, floor=CALLS_FLOOR, label=f"Calls: at most {peak} a minute, errors {failed}"),
             strip(agent.stretches, label=f"States: {', '.join(states)}"),
             None
-            if agent.trend.points or agent.memory is None
+            if agent.trend.points or agent.state in (State.IDLE, State.STOPPED)
             else _note(f"begins in {INTERVAL:.0f} s at most"),
             class_="charts",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -172,3 +173,45 @@ def test_json_is_the_document_and_safe_on_a_terminal(fake: FakeControl) -> None:
     assert json.loads(shown) == document
     assert all(character.isprintable() or character == "\n" for character in shown)
     assert "ü" in shown
+
+
+def test_an_idle_agent_is_as_good_as_ready(fake: FakeControl) -> None:
+    since = (datetime.now(UTC) - timedelta(minutes=3)).isoformat()
+    idle = agent("deployer", "idle", since=since, start="on-demand", port=None, health="ok")
+    fake.answer("/v1/status", status(agent("research"), idle))
+    result = fake.run("status")
+    *_, row = result.stdout.splitlines()
+    assert row.split()[:7] == ["deployer", "idle", "ok", "-", "-", "0", "-"]
+    assert row.endswith("idle for 3m00s; starts when somebody connects")
+    assert result.exit_code == 0
+    wide = fake.run("status", "-o", "wide").stdout
+    assert "; 2 of 2 agents ready (1 idle)" in wide.splitlines()[0]
+
+
+def test_states_are_chosen(fake: FakeControl) -> None:
+    fake.answer("/v1/status", status(agent("research"), agent("deployer", "idle"), agent("jarvis", "failed")))
+    result = fake.run("status", "--state", "idle", "--state", "failed")
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["NAME", "deployer", "jarvis"]
+    assert result.exit_code == 3
+    assert fake.run("status", "--state", "asleep").exit_code == 2
+
+
+def test_without_a_terminal_everything_is_listed(fake: FakeControl) -> None:
+    fake.answer("/v1/status", status(*(agent(f"a{number}", "idle") for number in range(50))))
+    assert len(fake.run("status").stdout.splitlines()) == 51
+
+
+def test_in_a_terminal_many_idle_agents_are_a_number(
+    fake: FakeControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["pallasctl.verbs.state.status"], "is_terminal", lambda: True)
+    agents = [agent("research"), *(agent(f"a{number}", "idle") for number in range(50))]
+    fake.answer("/v1/status", status(*agents))
+    folded = fake.run("status").stdout
+    assert "research" in folded
+    assert "a7 " not in folded
+    assert (
+        "50 more agents are idle and start when somebody connects; `pallasctl status --all` lists them"
+        in folded
+    )
+    assert "a7 " in fake.run("status", "--all").stdout
