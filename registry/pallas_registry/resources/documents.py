@@ -38,6 +38,8 @@ MOST_PROBLEMS = 1000
 
 KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
 METADATA_KEYS = ("name", "uid", "owner", "version", "createdAt", "updatedAt", "resourceVersion")
+SHOWN_METADATA_KEYS = ("source",)
+"""Of an agent of `agents.yaml`, which may come back as it was shown, to be refused for what it is."""
 LIST_KEYS = ("apiVersion", "kind", "metadata", "items")
 LONGEST_KEPT = 256
 """Characters of what Pallas itself has written into the metadata."""
@@ -143,7 +145,7 @@ class _Reader:
             self.versions[id_] = version
 
     def _name(self, metadata: Fields, kind: Kind | None) -> str | None:
-        metadata.only(METADATA_KEYS)
+        metadata.only((*METADATA_KEYS, *SHOWN_METADATA_KEYS))
         metadata.require("name", "name the resource, as in `name: deployer`")
         return metadata.text("name", lambda text: None if kind is None else resource_name(kind, text))
 
