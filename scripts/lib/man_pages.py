@@ -64,13 +64,23 @@ def _page(name: str, command: click.Group) -> str:
         assert found is not None
         if found.hidden:
             continue
-        inner = click.Context(found, info_name=verb, parent=context)
-        lines += [f'.SS "{name} {verb}"', *_usage(inner), ".PP", *_text(found.help or ""), *_options(inner)]
+        lines += _verb(click.Context(found, info_name=verb, parent=context))
     lines.append(".SH ENVIRONMENT")
     for variable, meaning in ENVIRONMENT.items():
         lines += [".TP", f".B {variable}", _escape(meaning)]
     others = ", ".join(f"\\fB{_escape(other)}\\fR(1)" for other in SEE_ALSO[name])
     return "\n".join([*lines, ".SH SEE ALSO", others, ""])
+
+
+def _verb(context: click.Context) -> Iterator[str]:
+    """A verb, and those that it has itself."""
+    command = context.command
+    yield from (f'.SS "{context.command_path}"', *_usage(context), ".PP", *_text(command.help or ""))
+    yield from _options(context)
+    for verb in command.list_commands(context) if isinstance(command, click.Group) else ():
+        found = command.get_command(context, verb)
+        assert found is not None
+        yield from _verb(click.Context(found, info_name=verb, parent=context))
 
 
 def _usage(context: click.Context) -> Iterator[str]:
