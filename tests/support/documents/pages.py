@@ -41,6 +41,7 @@ READERS: Mapping[str, Folder] = {
     "docs/control-api.md": Folder.RUNNING,
     "docs/logs.md": Folder.RUNNING,
     "docs/operation.md": Folder.RUNNING,
+    "docs/resources.md": Folder.RUNNING,
     "docs/talking.md": Folder.RUNNING,
 }
 """Pages with commands. Those of the other examples need programs of others: tests/real/test_examples.py."""
