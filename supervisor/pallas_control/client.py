@@ -65,6 +65,11 @@ class Control:
         with self._exchange("POST", path, body=body, timeout=timeout) as response:
             return _object(response, (200,))
 
+    def delete(self, path: str, *, timeout: float = ANSWER_TIMEOUT) -> Any:
+        """The answer's JSON object; raises as `get` does."""
+        with self._exchange("DELETE", path, timeout=timeout) as response:
+            return _object(response, (200,))
+
     def lines(
         self, path: str, query: Mapping[str, str | int | Sequence[str]], *, timeout: float | None = None
     ) -> Iterator[bytes]:

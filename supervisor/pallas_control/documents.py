@@ -120,3 +120,20 @@ class ReloadDocument(TypedDict):
     unchanged: list[str]
     older_code: NotRequired[dict[str, list[str]]]
     """Source files that have changed since the start of agents that get no new process."""
+
+
+class AppliedResource(TypedDict):
+    """What became of one resource."""
+
+    resource: str
+    """`agent/deployer`."""
+    outcome: Literal["created", "configured", "unchanged", "pruned", "refused"]
+    file: NotRequired[str | None]
+    problems: NotRequired[list[str]]
+
+
+class AppliedDocument(TypedDict):
+    """What `POST /v1/resources` answers."""
+
+    results: list[AppliedResource]
+    problems: NotRequired[list[str]]

@@ -32,6 +32,12 @@ VERBS: Mapping[str, str] = {
     "cat": "pallasctl.verbs.configuration.cat",
     "reload": "pallasctl.verbs.configuration.reload",
     "check": "pallasctl.verbs.configuration.check",
+    "apply": "pallasctl.verbs.resources.apply",
+    "get": "pallasctl.verbs.resources.get",
+    "create": "pallasctl.verbs.resources.create.command",
+    "edit": "pallasctl.verbs.resources.edit",
+    "delete": "pallasctl.verbs.resources.delete",
+    "diff": "pallasctl.verbs.resources.diff",
 }
 """Verb → the module that holds the click command of that name."""
 

@@ -1,6 +1,6 @@
 """Documents and values as YAML that a terminal shows as it is, and that says the same once it is read.
 
-Knows PyYAML, which is loaded when it is used; no document.
+Knows PyYAML, which is loaded when it is used, and what our reader takes for a number; no document.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ _IN_LISTS = ",:?[]{}"
 
 
 def yaml_document(document: object) -> str:
-    """The document as YAML, keys in their order, without a line feed at the end."""
-    return _dumped(document)
+    """The document as YAML, keys in their order, without a line feed at the end.
+
+    Texts of several lines stand in blocks.
+    """
+    return _dumped(document, one_line=False)
 
 
 def yaml_value(value: object) -> str:
@@ -33,18 +36,28 @@ def _bracketed(value: object) -> str:
     return _dumped(value, _IN_LISTS)
 
 
-def _dumped(value: object, quoted: str = "") -> str:
-    """The value as YAML; texts with one of the characters `quoted` in double quotes."""
+def _dumped(value: object, quoted: str = "", *, one_line: bool = True) -> str:
+    """The value as YAML; texts with one of the characters `quoted` in double quotes.
+
+    Several lines of a text stand below each other unless all has to be on `one_line`.
+    """
     import yaml
+
+    from pallas_registry.reading.values import NUMBER
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        # In double quotes alone, what a terminal would obey can be written as an escape.
-        escaped = terminal_text(value) != value or "\n" in value or any(sign in value for sign in quoted)
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if escaped else None)
+        style = None
+        if terminal_text(value) != value or any(sign in value for sign in quoted) or value == "\n":
+            style = '"'  # there alone, what a terminal would obey can be written as an escape
+        elif NUMBER.fullmatch(value):
+            style = '"'  # YAML 1.1 does not take all of them for numbers, and our reader does
+        elif "\n" in value:
+            style = '"' if one_line else "|"  # in quotes as well, where lines would not be the same again
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
     dumped: str = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_ENDLESS)

@@ -52,7 +52,10 @@ def status(*agents: dict[str, Any], deployment: str = "demo") -> dict[str, Any]:
 
 
 class FakeControl:
-    """Answers by path: `answers["/v1/start"] = (504, {...})`. `requests` holds what was asked."""
+    """Answers by path, or by method and path where there is such an answer: `answers["/v1/start"] = (504, {...})`.
+
+    `requests` holds what was asked.
+    """
 
     def __init__(self, socket: Path, answers: dict[str, tuple[int, Any]]) -> None:
         self.socket = socket
@@ -62,7 +65,7 @@ class FakeControl:
         """A followed log stays open until it is set."""
 
     def answer(self, path: str, document: Any, status: int = 200) -> None:
-        """What to answer on a path from now on; bytes go out as they are."""
+        """What to answer on a path from now on; bytes go out as they are, a function makes it of a request's body."""
         self.answers[path] = (status, document)
 
     def run(self, *arguments: str) -> Result:
@@ -96,10 +99,16 @@ def serve(socket: Path, answers: dict[str, tuple[int, Any]] | None = None) -> It
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             fake.requests.append(("POST", self.path, body))
+            self._answer(self.path, follow=False, body=body)
+
+        def do_DELETE(self) -> None:
+            fake.requests.append(("DELETE", self.path, None))
             self._answer(self.path, follow=False)
 
-        def _answer(self, path: str, *, follow: bool) -> None:
-            code, document = fake.answers.get(path, (404, {"error": f"no such path: {path}"}))
+        def _answer(self, path: str, *, follow: bool, body: Any = None) -> None:
+            nothing = 404, {"error": f"no such path: {path}"}
+            code, document = fake.answers.get(f"{self.command} {path}") or fake.answers.get(path, nothing)
+            document = document(body) if callable(document) else document
             data = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")

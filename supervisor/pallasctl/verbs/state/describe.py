@@ -1,6 +1,7 @@
-"""The verb `describe`: all that is known of one agent.
+"""The verb `describe`: all that is known of one agent, or of another resource.
 
-Knows the kinds of things that can be described and their documents; the text is made in `description`.
+Knows the kinds of things that can be described and their documents; the text is made in `description`, and that of
+resources in `resources.description`.
 """
 
 from __future__ import annotations
@@ -13,22 +14,21 @@ from urllib.parse import quote
 
 import click
 
-from pallas_common.problems import did_you_mean, quoted
 from pallas_common.terminal_text import terminal_json
+from pallas_control.errors import UnknownAgentError
+from pallas_registry.resources.model import ResourceId
 from pallasctl.options import complete_agent, control, output_option, socket_option
-from pallasctl.verbs.state.description import agent_lines
+from pallasctl.verbs.resources.changes import NoSuchResource, resource_of
+from pallasctl.verbs.resources.words import complete_resource, one_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-KINDS = ("agent",)
-"""What can be described; without a kind, an agent is meant."""
+    from collections.abc import Iterator, Sequence
 
 
 def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     given: Sequence[str] = ctx.params.get("what") or ()
-    kinds = [] if given else [kind for kind in KINDS if kind.startswith(incomplete)]
-    return [*kinds, *complete_agent(ctx, parameter, incomplete)]
+    agents = [] if given else complete_agent(ctx, parameter, incomplete)
+    return [*complete_resource(ctx, parameter, incomplete), *agents]
 
 
 @click.command()
@@ -36,14 +36,16 @@ def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 @output_option("text", "json", "yaml")
 @socket_option
 def describe(what: tuple[str, ...], output: str) -> None:
-    """Show all that is known of an agent.
+    """Show all that is known of an agent, or of another resource.
 
-    Its state and health with what to do, what it serves and uses, every setting with the line that it comes
-    from, and how its workers ended the last times, with what they wrote before. `describe jarvis` and
+    Of an agent: its state and health with what to do, what it serves and uses, every setting with the line that
+    it comes from, and how its workers ended the last times, with what they wrote before. `describe jarvis` and
     `describe agent jarvis` are the same.
+
+    Of an llm, a secret, a server or a project: what it says, what is wrong with it, and what uses it.
     """
-    name = _name(what)
-    document: dict[str, Any] = control().get(f"/v1/agents/{quote(name, safe='')}")
+    resource = ResourceId("agent", what[0]) if len(what) == 1 and "/" not in what[0] else one_resource(what)
+    document = _document(resource)
     if output == "json":
         click.echo(terminal_json(document))
     elif output == "yaml":
@@ -51,19 +53,31 @@ def describe(what: tuple[str, ...], output: str) -> None:
 
         click.echo(yaml_document(document))
     else:
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in agent_lines(document, datetime.now(UTC), columns):
+        for line in _lines(document):
             click.echo(line)
 
 
-def _name(what: tuple[str, ...]) -> str:
-    if len(what) == 1:
-        return what[0]
-    kind, *names = what
-    if kind not in KINDS:
-        near = did_you_mean(kind, KINDS)
-        kinds = f"did you mean {near!r}?" if near else f"the kinds are: {', '.join(KINDS)}"
-        raise click.UsageError(f"there is no kind {quoted(kind)}; {kinds}")
-    if len(names) > 1:
-        raise click.UsageError("one at a time: name one agent")
-    return names[0]
+def _document(resource: ResourceId) -> dict[str, Any]:
+    if resource.kind != "agent":
+        return resource_of(resource)
+    try:
+        found: dict[str, Any] = control().get(f"/v1/agents/{quote(resource.name, safe='')}")
+    except UnknownAgentError:
+        try:  # one that cannot be deployed is a resource all the same, with what is wrong with it
+            return resource_of(resource)
+        except NoSuchResource:
+            pass
+        raise
+    return found
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    now = datetime.now(UTC)
+    if "spec" in document:
+        from pallasctl.verbs.resources.description import resource_lines
+
+        yield from resource_lines(document, now)
+        return
+    from pallasctl.verbs.state.description import agent_lines
+
+    yield from agent_lines(document, now, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)

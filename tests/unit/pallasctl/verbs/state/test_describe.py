@@ -214,15 +214,15 @@ def test_outputs(fake: FakeControl) -> None:
 
 
 def test_the_name_cannot_lead_elsewhere(fake: FakeControl) -> None:
-    fake.run("describe", "a/../../v1/status?x")
-    assert [path for _, path, _ in fake.requests] == ["/v1/agents/a%2F..%2F..%2Fv1%2Fstatus%3Fx"]
+    fake.run("describe", "agent", "a/../../v1/status?x")
+    assert fake.requests[0][1] == "/v1/agents/a%2F..%2F..%2Fv1%2Fstatus%3Fx"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["agnt", "jarvis"], "there is no kind 'agnt'; did you mean 'agent'?"),
-        (["thread", "x"], "there is no kind 'thread'; the kinds are: agent"),
+        (["thread", "x"], "there is no kind 'thread'; the kinds are: agent, llm, secret, server, project"),
         (["agent", "a", "b"], "one at a time: name one agent"),
     ],
 )

@@ -1,0 +1,1 @@
+"""Declared agents, models, secrets, servers and projects: applied, shown, changed, deleted."""

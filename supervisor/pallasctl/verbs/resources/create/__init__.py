@@ -1,0 +1,1 @@
+"""One resource from words on the command line."""
