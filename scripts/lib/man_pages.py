@@ -77,7 +77,9 @@ def _verb(context: click.Context) -> Iterator[str]:
     command = context.command
     yield from (f'.SS "{context.command_path}"', *_usage(context), ".PP", *_text(command.help or ""))
     yield from _options(context)
-    for verb in command.list_commands(context) if isinstance(command, click.Group) else ():
+    if not isinstance(command, click.Group):
+        return
+    for verb in command.list_commands(context):
         found = command.get_command(context, verb)
         assert found is not None
         yield from _verb(click.Context(found, info_name=verb, parent=context))
