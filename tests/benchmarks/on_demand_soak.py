@@ -1,0 +1,59 @@
+"""A thousand declared agents called at random for minutes, workers, zygote and supervisor killed among that.
+
+Prints what became of the calls, and memory, processes and descriptors of the supervisor before and after.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+import psutil
+
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.load.demand import Crowd, apply, ask, await_rest, declared, names, rest, sockets
+
+
+@click.command()
+@click.option("--agents", default=1000, show_default=True, help="Declared agents.")
+@click.option("--seconds", default=180.0, show_default=True, help="How long they are called at random.")
+@click.option("--idle-timeout", default=3.0, show_default=True, help="Seconds after which one ends.")
+@click.option("--callers", default=4, show_default=True, help="Calls at a time.")
+@click.option("--seed", default=13, show_default=True, help="Of what is drawn.")
+def main(agents: int, seconds: float, idle_timeout: float, callers: int, seed: int) -> None:
+    """Call, kill and print."""
+    with tempfile.TemporaryDirectory() as folder, Fleet(make_deployment(Path(folder, "fleet"))) as fleet:
+        print(dict(apply(fleet, declared(agents, idle_timeout))))
+        await_rest(fleet)
+        fleet.spare()
+        _print("declared, none has run", fleet)
+        paths = sockets(fleet)
+        for name in names(5):
+            assert ask(paths[name], name, "hello") == (200, "hello")
+        _print("five called in turn", fleet)
+        await_rest(fleet)
+        crowd = Crowd(fleet, seed)
+        crowd.run(seconds, callers=callers, pause=0.3, kill_every=5, kinds=("worker", "worker", "zygote"))
+        await_rest(fleet)
+        fleet.spare()
+        _print("called at random, workers and zygote killed, idle again", fleet)
+        crowd.run(seconds / 3, callers=callers, pause=0.3, kill_every=15, kinds=("worker", "supervisor"))
+        await_rest(fleet)
+        fleet.spare()
+        _print("the supervisor killed as well, idle again", fleet)
+        print(crowd.tally)
+
+
+def _print(when: str, fleet: Fleet) -> None:
+    processes, descriptors = rest(fleet)
+    memory = psutil.Process(fleet.pid).memory_full_info()
+    print(
+        f"{when}: supervisor {memory.rss / 2**20:.1f} MiB resident, {memory.pss / 2**20:.1f} MiB PSS, "
+        f"{processes} processes below it, {descriptors} descriptors"
+    )
+
+
+if __name__ == "__main__":
+    main()

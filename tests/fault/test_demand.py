@@ -1,0 +1,33 @@
+"""Declared agents on demand, called at random among kills: no call fails, none runs twice, all come to rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.load.demand import Crowd, apply, await_rest, declared, rest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGENTS = 60
+
+
+def test_agents_called_at_random_among_kills_answer_and_come_to_rest(tmp_path: Path) -> None:
+    with Fleet(make_deployment(tmp_path / "fleet")) as fleet:
+        assert apply(fleet, declared(AGENTS, idle_timeout=1.0)) == {"created": AGENTS}
+        await_rest(fleet)
+        fleet.spare()
+        before = rest(fleet)
+        crowd = Crowd(fleet, seed=13)
+        crowd.run(8, callers=3, pause=0.1, kill_every=0.8, kinds=("worker", "worker", "zygote"))
+        crowd.run(3, callers=3, pause=0.1, kill_every=1.0, kinds=("supervisor",))
+        tally = crowd.tally
+        assert not tally.failed
+        assert not tally.twice
+        assert tally.answered > 20
+        assert min(tally.kills["worker"], tally.kills["zygote"], tally.kills["supervisor"]) >= 1
+        await_rest(fleet)
+        fleet.spare()
+        fleet.await_that(lambda: rest(fleet) == before, "processes and descriptors are as before")
