@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
-from support.load.demand import Crowd, apply, await_rest, declared, rest
+from support.load.demand import Crowd, apply, ask, await_rest, declared, names, rest, sockets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,8 @@ AGENTS = 60
 def test_agents_called_at_random_among_kills_answer_and_come_to_rest(tmp_path: Path) -> None:
     with Fleet(make_deployment(tmp_path / "fleet")) as fleet:
         assert apply(fleet, declared(AGENTS, idle_timeout=1.0)) == {"created": AGENTS}
+        first = names(AGENTS)[0]
+        assert ask(sockets(fleet)[first], first, "first") == (200, "first")
         await_rest(fleet)
         fleet.spare()
         before = rest(fleet)

@@ -86,6 +86,7 @@ def make_deployment(directory: Path, *names: str, **fields: Any) -> Deployment:
     directory.mkdir(exist_ok=True)
     document = {"name": "test-fleet", "registry_port": free_ports(1)[0], **fields, "agents": {}}
     deployment = Deployment(directory, document)
+    deployment.write()
     for name in names:
         deployment.add(name)
     return deployment
