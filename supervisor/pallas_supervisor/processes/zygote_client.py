@@ -321,8 +321,11 @@ class Zygote:
 def zygote_for(
     deployment: Deployment, environ: Mapping[str, str], parent: ProcessParent = THIS_PROCESS
 ) -> Zygote | None:
-    """A zygote, started already, or None where no agent would come from it."""
-    if all(agent.python is not None for agent in deployment.agents.values()):
+    """A zygote, started already, or None where no agent would come from it.
+
+    Where there is no agent yet, those to come will.
+    """
+    if deployment.agents and all(agent.python is not None for agent in deployment.agents.values()):
         return None
     zygote = Zygote(worker_environment(environ, {}), parent, preloaded(deployment))
     zygote.start()
