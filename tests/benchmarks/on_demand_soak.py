@@ -18,11 +18,14 @@ from support.load.demand import Crowd, apply, ask, await_rest, declared, names, 
 
 @click.command()
 @click.option("--agents", default=1000, show_default=True, help="Declared agents.")
-@click.option("--seconds", default=180.0, show_default=True, help="How long they are called at random.")
+@click.option(
+    "--kills", default=60, show_default=True, help="Kills, each after as many calls as --between says."
+)
+@click.option("--between", default=20, show_default=True, help="Calls that are answered between two kills.")
 @click.option("--idle-timeout", default=3.0, show_default=True, help="Seconds after which one ends.")
 @click.option("--callers", default=4, show_default=True, help="Calls at a time.")
 @click.option("--seed", default=13, show_default=True, help="Of what is drawn.")
-def main(agents: int, seconds: float, idle_timeout: float, callers: int, seed: int) -> None:
+def main(agents: int, kills: int, between: int, idle_timeout: float, callers: int, seed: int) -> None:
     """Call, kill and print."""
     with tempfile.TemporaryDirectory() as folder, Fleet(make_deployment(Path(folder, "fleet"))) as fleet:
         print(dict(apply(fleet, declared(agents, idle_timeout))))
@@ -35,11 +38,12 @@ def main(agents: int, seconds: float, idle_timeout: float, callers: int, seed: i
         _print("five called in turn", fleet)
         await_rest(fleet)
         crowd = Crowd(fleet, seed)
-        crowd.run(seconds, callers=callers, pause=0.3, kill_every=5, kinds=("worker", "worker", "zygote"))
+        kinds = ("worker", "worker", "zygote") * (kills // 3)
+        crowd.run(kinds, between=between, callers=callers, pause=0.3)
         await_rest(fleet)
         fleet.spare()
         _print("called at random, workers and zygote killed, idle again", fleet)
-        crowd.run(seconds / 3, callers=callers, pause=0.3, kill_every=15, kinds=("worker", "supervisor"))
+        crowd.run(("worker", "supervisor") * (kills // 6), between=between, callers=callers, pause=0.3)
         await_rest(fleet)
         fleet.spare()
         _print("the supervisor killed as well, idle again", fleet)

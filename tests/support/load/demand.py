@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, override
 from support.fleet.process_tree import descendants, open_descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from support.fleet.fleet import Fleet
 
@@ -123,29 +123,36 @@ class Crowd:
         self._random = random.Random(seed)
         self._sockets = sockets(fleet)
         self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
         self._stopping = threading.Event()
         self._killed: list[tuple[str | None, float, float]] = []
         """Whose worker (None: the supervisor), from when to when it was not there."""
 
-    def run(
-        self, seconds: float, *, callers: int, pause: float, kill_every: float, kinds: tuple[str, ...]
-    ) -> Tally:
-        """Call and kill for so long, and return when all calls have been answered."""
+    def run(self, kills: Iterable[str], *, between: int, callers: int, pause: float) -> Tally:
+        """Call, and kill one after the other whenever `between` more calls have been answered; return after that."""
+        self._stopping.clear()
         threads = [threading.Thread(target=self._call, args=(pause,)) for _ in range(callers)]
         threads.append(threading.Thread(target=self._look))
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + seconds
         try:
-            while (left := deadline - time.monotonic()) > 0:
-                self._stopping.wait(min(kill_every, left))
-                if kinds and time.monotonic() < deadline:
-                    self._kill(self._random.choice(kinds))
+            self._await_answers(between)
+            for kind in kills:
+                self._kill(kind)
+                self._await_answers(between)
         finally:
             self._stopping.set()
             for thread in threads:
                 thread.join()
         return self.tally
+
+    def _await_answers(self, more: int) -> None:
+        with self._news:
+            wanted = self.tally.answered + more
+            came = self._news.wait_for(
+                lambda: self.tally.answered >= wanted or bool(self.tally.failed), CALL_TIMEOUT
+            )
+        assert came, f"no {more} answers within {CALL_TIMEOUT:g} s: {self.tally}"
 
     # --- callers ------------------------------------------------------------------------------------------
 
@@ -169,6 +176,7 @@ class Crowd:
             with self._lock:
                 if (status, said) == (200, message):
                     self.tally.answered += 1
+                    self._news.notify_all()
                     return
                 if self._was_killed(agent, begun):
                     self.tally.broken_off += 1
@@ -176,6 +184,7 @@ class Crowd:
                     self.tally.asked_again += 1
                 else:
                     self.tally.failed.append(f"{agent}: {status} {said[:300]}")
+                    self._news.notify_all()
                     return
             time.sleep(0.2)  # a client's own patience; what it waits for has no event for it
         with self._lock:
@@ -190,10 +199,14 @@ class Crowd:
         begun = time.monotonic()
         match kind:
             case "worker":
-                running = self._workers()
-                if not running:
-                    return
-                pid, agent = self._random.choice(sorted(running.items()))
+                running: list[tuple[int, str]] = []
+
+                def there() -> bool:
+                    running[:] = sorted(self._living())
+                    return bool(running)
+
+                self.fleet.await_that(there, "a worker runs")
+                pid, agent = self._random.choice(running)
                 self._note(agent, begun, begun + 2)  # noted first: its callers notice at once
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
