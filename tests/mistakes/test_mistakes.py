@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mistakes.cases import agents_file, command_line, environment, init, machine, settings
+from mistakes.cases import agents_file, command_line, environment, init, machine, resources, settings
 from mistakes.mistake import GOLDEN, Place, compare
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ CASES = {
     "agents-yaml": agents_file.MISTAKES,
     "environment": environment.MISTAKES,
     "settings": settings.MISTAKES,
+    "resources": resources.MISTAKES,
     "machine": machine.MISTAKES,
     "command-line": command_line.MISTAKES,
 }

@@ -33,7 +33,8 @@ PROVIDERS = (
 """As fast-agent calls them."""
 
 _OTHER_WORDS = {
-    **dict.fromkeys(("vllm", "ollama", "litellm", "lmstudio", "openai-compatible"), "openai"),
+    **dict.fromkeys(("vllm", "litellm", "lmstudio", "openai-compatible"), "openai"),
+    "ollama": "generic",
     "gemini": "google",
     "huggingface": "hf",
 }

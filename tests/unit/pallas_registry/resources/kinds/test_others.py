@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fast_agent.llm.provider_types import Provider
 
 from pallas_registry.resources.documents import read_resources
+from pallas_registry.resources.kinds.llm import PROVIDERS
 from support.data.resource_texts import document, refusals, resource, spec_of, text_of
 
 LLM = {"type": "openai", "model": "m"}
@@ -128,3 +130,7 @@ def test_two_secrets_with_the_same_values_in_another_order_are_equal() -> None:
         document("secret", "k", {"data": other})
     )
     assert resource("secret", "k", {"data": one}) == resource("secret", "k", {"data": other})
+
+
+def test_providers_are_those_of_fast_agent() -> None:
+    assert sorted(PROVIDERS) == sorted(provider.value for provider in Provider)
