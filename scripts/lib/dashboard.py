@@ -84,7 +84,15 @@ ROWS = (
     Row(
         "Fleet",
         (
-            Panel("Ready", "stat", ((f'sum(pallas_worker_state{{{ALL}, state="ready"}})', "ready"),), 4),
+            Panel(
+                "Ready",
+                "stat",
+                (
+                    (f'sum(pallas_worker_state{{{ALL}, state="ready"}}) or vector(0)', "ready"),
+                    (f'sum(pallas_worker_state{{{ALL}, state="idle"}}) or vector(0)', "idle"),
+                ),
+                4,
+            ),
             Panel(
                 "Failed",
                 "stat",
