@@ -167,7 +167,7 @@ def test_start_returns_when_the_supervisor_is_ready_and_the_status_says_how_thin
     service.until_ready()
     told = machine.properties("StatusText", "NFileDescriptorStore", "User", "WatchdogUSec")
     assert told == {
-        "StatusText": "3/3 agents ready",
+        "StatusText": "3/3 agents ready (1 idle)",
         "NFileDescriptorStore": "4",
         "User": "pallas",
         "WatchdogUSec": "15s",
@@ -257,7 +257,11 @@ def test_a_signal_reloads_too_and_the_manager_is_told_and_given_the_new_socket(s
     service.until_ready()
     assert machine.properties("StateChangeTimestampMonotonic") != changed
     told = machine.properties("ActiveState", "StatusText", "NFileDescriptorStore")
-    assert told == {"ActiveState": "active", "StatusText": "4/4 agents ready", "NFileDescriptorStore": "5"}
+    assert told == {
+        "ActiveState": "active",
+        "StatusText": "4/4 agents ready (1 idle)",
+        "NFileDescriptorStore": "5",
+    }
 
 
 def test_a_restart_under_load_refuses_nobody_and_answers_everybody(service: Service) -> None:
@@ -359,7 +363,9 @@ def test_the_unit_that_install_service_writes_serves_and_is_stopped_by_its_manag
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "start", unit)
     machine.run("pallasctl", "--socket", own, "wait", "--all", "--timeout", "60")
-    assert machine.run("systemctl", "show", "-P", "StatusText", unit).stdout.endswith("agents ready\n")
+    assert machine.run("systemctl", "show", "-P", "StatusText", unit).stdout.endswith(
+        "agents ready (1 idle)\n"
+    )
     machine.run("systemctl", "reload", unit)
     down = machine.run("env", f"PALLAS_CONTROL_SOCKET={own}", "pallas", "down", check=False)
     assert (down.returncode, down.stderr) == (
