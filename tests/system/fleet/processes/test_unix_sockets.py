@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import signal
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -82,8 +83,7 @@ def test_the_status_names_the_socket_and_only_this_user_may_open_it(service: Ser
         assert [stat.S_IMODE(found.lstat().st_mode) for found in (path.parent, path)] == [0o700, 0o600]
     assert fleet.agent("research")["socket"] is None
     servers = httpx.get(f"{service.deployment.registry}/v0.1/servers").json()["servers"]
-    remotes = {server["server"]["title"]: "remotes" in server["server"] for server in servers}
-    assert remotes == {"Research": True, "One": False, "Two": False}
+    assert [server["server"]["title"] for server in servers] == ["Research"], "who has a URL"
     metrics = httpx.get(f"{service.deployment.registry}/metrics").text
     assert 'pallas_agent_info{agent="one",port=""} 1' in metrics
 
@@ -122,11 +122,18 @@ def test_a_reload_turns_a_port_into_a_socket_and_back(service: Service) -> None:
     deployment.agents["two"]["port"] = port
     deployment.agents["research"]["env"] = UNIX
     deployment.write()
+    in_the_way = path_of(fleet, "research")
+    in_the_way.mkdir()
     with SteadyClients([Question.to_agent(service.socket("one"))]) as clients:
         assert fleet.ctl("reload").returncode == 0
-        fleet.wait()
+        assert fleet.ctl("wait", "two").returncode == 0
         assert not Path(path).exists()
         assert ask(Question.to_agent(port)) == "good"
+        assert fleet.agent("research")["state"] == "failed"
+        with socket.socket() as client:
+            assert client.connect_ex(("127.0.0.1", deployment.agents["research"]["port"])) != 0
+        in_the_way.rmdir()
+        assert fleet.ctl("start", "research").returncode == 0
         assert ask(Question.to_agent(service.socket("research"))) == "good"
         deployment.agents["two"]["env"] = UNIX
         del deployment.agents["research"]["env"]
@@ -200,7 +207,7 @@ def test_what_lies_at_a_path_is_its_agents_trouble_alone_and_what_a_killed_one_l
         assert asked.returncode == 1
         assert "a symbolic link is in the way" in asked.stderr
         path.unlink()
-        path.with_name(hashlib.sha256(b"three").hexdigest()[:16] + ".sock").mkdir()
+        path_of(fleet, "three").mkdir()
         deployment.add("three", env=UNIX, start="on-demand")
         reloaded = fleet.ctl("reload")
         assert reloaded.returncode == 0
@@ -244,6 +251,11 @@ def started(deployment: Deployment, *, start: bool = True) -> Iterator[Fleet]:
         if start:
             fleet.start()
         yield fleet
+
+
+def path_of(fleet: Fleet, agent: str) -> Path:
+    """Where the agent listens if it has no port."""
+    return fleet.runtime / "agents" / f"{hashlib.sha256(agent.encode()).hexdigest()[:16]}.sock"
 
 
 def ask(question: Question) -> str:
