@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,6 +65,7 @@ from pallas_supervisor.lifecycle.states import (
     State,
 )
 from pallas_supervisor.lifecycle.table import IGNORE, TABLE, step
+from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
 from support.supervisor.fakes import Driven, FakeLoop, FakeProcess, FakeProcesses, make_engine
 
 if TYPE_CHECKING:
@@ -398,7 +400,9 @@ class Fleet(RuleBasedStateMachine):
     def begin(self, policy: Policy, graph: dict[str, tuple[str, ...]], seed: int) -> None:
         rules = dict.fromkeys(graph, policy)
         self.engine, self.world, self.loop = make_engine(graph, rules, rng=random.Random(seed))
-        self.engine.observers.transition.add(self._check_transition)
+        with patch("asyncio.get_running_loop", return_value=self.loop):
+            self.sockets = UnavailableResponders(self.engine, {}, str, lambda _: False, lambda _: None)
+        self.engine.observers.transition.add(self._check_transition, self.sockets.follow)
         self.shutting_down = False
         self.engine.start(graph)
 
@@ -463,6 +467,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(graph=st.sampled_from(GRAPHS))
     def reload(self, graph: dict[str, tuple[str, ...]]) -> None:
         self.engine.redefine(Graph(graph), {name: self.engine.agents[name].policy for name in graph})
+        self.sockets.replace({})
 
     # --- what processes do --------------------------------------------------------------------------------
 
@@ -589,6 +594,13 @@ class Fleet(RuleBasedStateMachine):
                 timer = self.engine._second_worker_timers[name]
                 assert not timer.cancelled()
                 assert timer.when() >= self.loop.now
+
+    @precondition(lambda self: hasattr(self, "engine"))
+    @invariant()
+    def who_is_answered_for_follows_each_change(self) -> None:
+        followed = set(self.sockets.unserved)
+        self.sockets.switch()
+        assert followed == self.sockets.unserved
 
     @precondition(lambda self: hasattr(self, "engine"))
     @invariant()

@@ -72,7 +72,8 @@ class UnavailableResponders:
         self._outlives = outlives
         self.listeners = listeners
         self._responders: dict[str, UnavailableResponder] = {}
-        self._unserved: set[str] = set()
+        self.unserved: set[str] = set()
+        """The agents that no worker serves, or is about to serve, though they are not idle."""
         self._watch = SocketWatch(wanted)
         limit = share_of_descriptors(SHARE, MOST)
         self._connections = Connections("ports of agents that nobody serves", limit)
@@ -107,7 +108,7 @@ class UnavailableResponders:
     def agent_removed(self, name: str) -> None:
         """Do not answer for the agent any more, and close its socket."""
         self._watch.drop(name)
-        self._unserved.discard(name)
+        self.unserved.discard(name)
         if name in self.listeners:  # none could be had
             self._responders.pop(name).close()  # first: it listens on the socket
             close_listeners([self.listeners.pop(name)])
@@ -125,7 +126,7 @@ class UnavailableResponders:
 
     def switch(self) -> None:
         """Do what each agent needs: answer for those that no worker serves or is about to serve, watch idle ones."""
-        self._unserved.clear()
+        self.unserved.clear()
         for name in self._engine.graph.start_order:
             self._switch(name)
 
@@ -137,18 +138,18 @@ class UnavailableResponders:
             name = changed.pop()
             if name not in self._engine.agents:  # removed, with a process that cannot be killed
                 continue
-            before = name in self._unserved
+            before = name in self.unserved
             self._switch(name)
-            if moved or before != (name in self._unserved):
+            if moved or before != (name in self.unserved):
                 changed.extend(self._engine.graph.dependents(name))
             moved = False
 
     def _switch(self, name: str) -> None:
         agent, engine = self._engine.agents[name], self._engine
-        waits_in_vain = agent.state is State.WAITING and not self._unserved.isdisjoint(engine.awaited(name))
+        waits_in_vain = agent.state is State.WAITING and not self.unserved.isdisjoint(engine.awaited(name))
         starts_now = agent.retry_at is not None and agent.retry_at <= engine.now()
         unserved = (agent.state in UNSERVED and not starts_now) or waits_in_vain
-        (self._unserved.add if unserved else self._unserved.discard)(name)
+        (self.unserved.add if unserved else self.unserved.discard)(name)
         if (responder := self._responders.get(name)) is not None:
             if unserved:  # one socket has one reader: the other one lets go of it first
                 self._watch.drop(name)

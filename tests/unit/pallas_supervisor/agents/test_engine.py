@@ -11,15 +11,18 @@ import pytest
 from pallas_supervisor.agents.engine import RECONCILE_INTERVAL, Engine
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.events import (
+    BecameIdle,
     Died,
     HardRestart,
     Ready,
     Reaped,
     Rebind,
+    RollingRestart,
     Spawned,
     SpawnFailed,
     Start,
     Stop,
+    Wanted,
 )
 from pallas_supervisor.lifecycle.second_worker import KILL_TIMEOUT, SPAWN_TIMEOUT
 from pallas_supervisor.lifecycle.states import Desired, Exit, Policy, State, Transition
@@ -371,3 +374,89 @@ def test_failures_are_counted_in_words_where_there_are_several(budget: int, said
             come_up(engine, world, "library")
     assert states(engine) == {"library": "failed"}
     assert engine.agents["library"].message == said
+
+
+def on_demand(**policy: Any) -> tuple[Engine, FakeProcesses, FakeLoop]:
+    """`library` starts on demand, and is idle; `research` depends on it, and is ready."""
+    needs = {name: CHAIN[name] for name in ("library", "research")}
+    always = replace(Policy(), on_dependency_loss="restart", **policy)
+    engine, world, loop = make_engine(
+        needs, {"library": replace(always, start="on-demand"), "research": always}
+    )
+    engine.arm(needs)
+    come_up(engine, world, "research")
+    return engine, world, loop
+
+
+def test_one_that_wakes_and_goes_idle_is_no_loss_for_those_that_depend_on_it() -> None:
+    engine, world, _ = on_demand()
+    for generation in (1, 2):
+        engine.post("library", Wanted())
+        assert world.newest("library").generation == generation
+        come_up(engine, world, "library")
+        engine.post("library", BecameIdle(generation))
+        assert states(engine) == {"library": "stopping", "research": "ready"}
+        end(engine, world, "library", Exit(status=0))
+        assert states(engine) == {"library": "idle", "research": "ready"}
+    assert engine.agents["library"].restarts == 0
+
+
+def test_one_that_fails_is_a_loss_and_idle_again_after_the_back_off() -> None:
+    engine, world, loop = on_demand()
+    engine.post("library", Wanted())
+    come_up(engine, world, "library")
+    end(engine, world, "library", Exit(signal=9))
+    assert states(engine) == {"library": "backoff", "research": "stopping"}
+    loop.advance(1.0)
+    assert states(engine)["library"] == "idle"
+    assert engine.agents["library"].failures == 1
+    engine.post("library", Wanted())
+    assert engine.agents["library"].restarts == 1, "the start that follows a failure is a restart"
+
+
+def test_a_worker_that_the_operator_wanted_is_started_until_one_is_ready() -> None:
+    engine, world, loop = on_demand()
+    engine.start(["library"])
+    end(engine, world, "library", Exit(status=1))
+    assert states(engine)["library"] == "backoff"
+    loop.advance(1.0)
+    assert states(engine)["library"] == "starting"
+    come_up(engine, world, "library")
+    end(engine, world, "library", Exit(status=1))
+    loop.advance(60.0)
+    assert states(engine)["library"] == "idle"
+
+
+def test_an_operator_who_wants_it_while_it_goes_idle_gets_it() -> None:
+    engine, world, _ = on_demand()
+    engine.start(["library"])
+    come_up(engine, world, "library")
+    engine.post("library", BecameIdle(1))
+    engine.start(["library"])
+    end(engine, world, "library", Exit(status=0))
+    assert states(engine)["library"] == "starting"
+    assert engine.agents["library"].restarts == 0
+
+
+def test_a_shutdown_stops_an_idle_agent_at_once() -> None:
+    engine, world, loop = on_demand()
+    shutdown = loop.run(engine.shut_down())
+    end(engine, world, "research", Exit(status=0))
+    shutdown.go_on()
+    assert shutdown.done
+    assert set(states(engine).values()) == {"stopped"}
+
+
+def test_no_more_agents_are_replaced_at_a_time_than_may_be() -> None:
+    needs: dict[str, tuple[str, ...]] = dict.fromkeys(("one", "two", "three", "four"), ())
+    engine, world, loop = started(needs)
+    engine.max_surge = 0
+    for name in needs:
+        world.newest(name).serving = True
+        engine.post(name, RollingRestart("operator"))
+    engine.redefine(Graph(needs), dict.fromkeys(needs, Policy()), max_surge=2)
+    loop.advance(RECONCILE_INTERVAL)
+    assert sorted(call for call in world.took() if call[0] == "spawn") == [
+        ("spawn", "one", 2),
+        ("spawn", "two", 2),
+    ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pallas_common.protocol.reports import IdleReport
 from pallas_supervisor.agents.errors import RefusedError, UnknownAgentError
 from pallas_supervisor.lifecycle.states import Exit
 from support.supervisor.rig import Rig, on_rig, two_agents
@@ -123,3 +124,58 @@ def test_what_others_need_is_not_stopped_alone(tmp_path: Path, two: dict[str, di
         rig.end("library")
 
     on_rig(tmp_path, two, do)
+
+
+def on_demand() -> dict[str, dict[str, object]]:
+    """`research`, which depends on `library`; both start on demand."""
+    return {name: {**agent, "start": "on-demand"} for name, agent in two_agents().items()}
+
+
+def test_start_of_those_that_start_on_demand_starts_the_named_ones_only(tmp_path: Path) -> None:
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        assert rig.states() == {"library": "idle", "research": "idle"}
+        assert await rig.operations.wait([], "ready") is True
+        rig.operations.start(["research"])
+        assert rig.states() == {"library": "idle", "research": "starting"}
+        waiting = asyncio.ensure_future(rig.operations.wait(["research"], "ready"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        rig.appear("research")
+        rig.end("research", Exit(status=78))
+        assert await waiting is False, "it is not idle before it has been ready"
+
+    on_rig(tmp_path, on_demand(), do)
+
+
+def test_a_restart_of_one_without_a_worker_is_done_at_once(tmp_path: Path) -> None:
+    async def do(rig: Rig) -> None:
+        rig.operations.start([])
+        for restart in (rig.operations.restart, rig.operations.restart_now):
+            beyond = rig.operations.newest()
+            restart([])
+            assert rig.states() == {"library": "idle", "research": "idle"}
+            assert await rig.operations.wait([], "ready", beyond=beyond) is True
+        rig.operations.stop(["research"])
+        rig.operations.restart([])
+        assert rig.states()["research"] == "idle", "it is armed like all others"
+
+    on_rig(tmp_path, on_demand(), do)
+
+
+def test_a_restart_of_one_that_goes_idle_is_done_once_it_is(tmp_path: Path) -> None:
+    async def do(rig: Rig) -> None:
+        rig.operations.start(["library"])
+        rig.come_up("library")
+        rig.report("library", IdleReport())
+        assert rig.states()["library"] == "stopping"
+        beyond = rig.operations.newest()
+        rig.operations.restart(["library"])
+        waiting = asyncio.ensure_future(rig.operations.wait(["library"], "ready", beyond=beyond))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        rig.end("library")
+        assert await waiting is True
+        assert rig.states()["library"] == "idle"
+
+    on_rig(tmp_path, on_demand(), do)
