@@ -5,11 +5,14 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
+from fakes.a2a_agent import run_a2a_agent
 from fakes.downstream import run_downstream
 from fakes.llm_stub import LlmStub, run_llm_stub
-from pallas_common.protocol.reports import FailedReport
+from pallas_common.protocol.reports import FailedReport, ReadyReport
+from support.ports import free_ports
 from support.worker.agent_kinds import CARDS, HISTORY, answer
 from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
@@ -59,6 +62,17 @@ def test_a_card_of_this_kind(tmp_path: Path, stub: LlmStub, agent: str, expected
             result = call(worker.url, "auto", agent, message="who am I?", history=HISTORY)
             assert not result.is_error, text(result)
             assert expected in text(result)
+
+
+def test_a_card_of_an_agent_on_another_machine(tmp_path: Path) -> None:
+    with run_a2a_agent(*free_ports(1)) as url:
+        cards(tmp_path, {"far.md": f"---\ntype: a2a\nname: far\nurl: {url}\n---\n"})
+        with run_worker(project(tmp_path), card="cards/far.md", agent="far") as worker:
+            ready = next(report for report in worker.reports if isinstance(report, ReadyReport))
+            assert [part.kind for part in ready.parts] == ["a2a"]
+            assert text(call(worker.url, "auto", "far", message="hello")) == "far away: hello"
+            body = {"model": "far", "messages": [{"role": "user", "content": "again"}], "stream": True}
+            assert "far away: again" in httpx.post(f"{worker.origin}/v1/chat/completions", json=body).text
 
 
 @pytest.mark.parametrize("card", ["cards/demo.md", "cards"])
