@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.problems import Problem, did_you_mean, quoted
+from pallas_common.problems import MOST_PROBLEMS, Problem, did_you_mean, quoted
 from pallas_common.protocol.agent.settings import settings_of
 from pallas_registry.deployment.agent_entry import run_settings
 from pallas_registry.deployment.dependencies import cycles
@@ -20,7 +20,7 @@ from pallas_registry.resources.kinds.agent import START
 from pallas_registry.resources.references import references_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from pallas_registry.deployment.model import Deployment
@@ -119,6 +119,10 @@ class _Checks:
         self.problems.setdefault(resource.id, []).append(problem)
         return problem
 
+    def _near(self, name: str, known: Collection[str]) -> str | None:
+        """What was probably meant; not searched any more once there are more problems than are shown."""
+        return did_you_mean(name, known) if len(self.problems) < MOST_PROBLEMS else None
+
     def references(self) -> None:
         """Whether all is there that resources refer to, and can itself be used."""
         for kind in _IN_ORDER:
@@ -129,7 +133,7 @@ class _Checks:
     def _reference(self, resource: Resource, path: str, target: ResourceId, key: str | None) -> None:
         found = self._resources.get(target)
         if found is None:
-            near = did_you_mean(target.name, self._by_kind[target.kind])
+            near = self._near(target.name, self._by_kind[target.kind])
             remedy = f"did you mean {quoted(near)}?" if near else "apply it as well, or name another one"
             self._refuse(resource, path, f"there is no {target.kind} {quoted(target.name)}", remedy)
         elif target in self.problems:
@@ -198,7 +202,7 @@ class _Checks:
         for name, needed in edges.items():
             for index, other in enumerate(needed):
                 if other not in known:
-                    near = did_you_mean(other, known)
+                    near = self._near(other, known)
                     remedy = f"did you mean {quoted(near)}?" if near else "apply it as well, or remove it"
                     path = f"spec.run.depends_on[{index}]"
                     self._refuse(declared[name], path, f"there is no agent {quoted(other)}", remedy)

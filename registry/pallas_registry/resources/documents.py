@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pallas_registry.resources.model import Kind
 
 MOST_DOCUMENTS = 2000
-"""Of one file, also in a list."""
+"""Of one file, and resources in it."""
 MOST_PROBLEMS = 1000
 """Of one file; what follows is not read."""
 
@@ -91,6 +91,7 @@ class _Reader:
         self.versions: dict[ResourceId, str] = {}
         self._file = file
         self._first: dict[ResourceId, int] = {}
+        self._count = 0
 
     def document(self, root: yaml.Node) -> None:
         """Read one document: a resource, or a list of them."""
@@ -116,6 +117,10 @@ class _Reader:
         if not fields.is_mapping:
             return
         before = len(self.problems)
+        self._count += 1
+        if self._count > MOST_DOCUMENTS:
+            message = f"holds more than {MOST_DOCUMENTS} resources"
+            raise ConfigurationError([Problem(self._file, fields.own_line, "", message, "split the file")])
         fields.only(KEYS)
         fields.require("apiVersion", f"write `apiVersion: {API_VERSION}`")
         fields.require("kind", f"write one of {', '.join(KINDS)}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pallas_common.problems import MOST_PROBLEMS
 from pallas_common.protocol.agent.definition import AgentDefinition, LlmDefinition, ServerDefinition
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_registry.resources.definitions import INSTRUCTION
@@ -209,6 +210,14 @@ def test_what_needs_it_is_left_out_as_well() -> None:
         "agent/b": ["spec.run.depends_on: agent/a cannot be used; mend it first"],
         "agent/c": ["spec.run.depends_on: agent/b cannot be used; mend it first"],
     }
+
+
+def test_what_was_meant_is_searched_only_as_long_as_somebody_reads_it() -> None:
+    many = [resource("agent", f"a{n}", {"llm": "modell"}) for n in range(MOST_PROBLEMS + 5)]
+    found = deploy(BASE, ResourceSet([resource("llm", "model", LLM), *many]), digest)
+    told = [problems[0].remedy for problems in found.problems.values()]
+    assert told.count("did you mean 'model'?") == MOST_PROBLEMS
+    assert told.count("apply it as well, or name another one") == 5
 
 
 def test_a_double_does_not_take_the_one_of_agents_yaml_away() -> None:

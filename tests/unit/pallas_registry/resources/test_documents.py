@@ -158,6 +158,12 @@ def test_the_first_of_two_stays_and_good_ones_are_told_beside_bad_ones() -> None
     assert ([each.line("") for each in found], len(problems)) == ([1], 2)
 
 
+def test_lists_of_lists_have_no_more_resources_than_documents() -> None:
+    lists = [{"items": [document("project", f"p{n}-{m}", {}) for n in range(1500)]} for m in range(2)]
+    (told,) = said("\n---\n".join(map(json.dumps, lists)))
+    assert told == f"f.yaml:3: holds more than {MOST_DOCUMENTS} resources; split the file"
+
+
 def test_documents_that_are_empty_are_passed_over() -> None:
     assert read_resources(b"", "f") == ((), (), {})
     assert read_resources(b"# nothing\n---\n---\nnull\n---\n~\n", "f") == ((), (), {})
