@@ -16,6 +16,7 @@ from pallas_common.logs.own_loggers import own_logger
 from pallas_registry.catalogue.entries import endpoint, page_url
 from pallas_registry.environment.variables import logs_to_stderr
 from pallas_supervisor.lifecycle.exits import describe_exit
+from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.logs.console.lines import AgentView, DeploymentView
 from pallas_supervisor.logs.console.plain import Console
 from pallas_supervisor.logs.console.terminal import Screen, Terminal
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pallas.assignment import Assignment
     from pallas_supervisor.agents.manager import AgentManager
+    from pallas_supervisor.lifecycle.states import Agent
 
 
 def in_terminal(assignment: Assignment) -> bool:
@@ -54,7 +56,7 @@ def open_terminal(assignment: Assignment, manager: AgentManager, stack: contextl
     terminal = Terminal(
         screen,
         manager.log_router,
-        lambda: views(manager),
+        Views(manager).look,
         lambda: engine.shutting_down,
         asyncio.get_running_loop(),
     )
@@ -71,29 +73,48 @@ def open_terminal(assignment: Assignment, manager: AgentManager, stack: contextl
     manager.observers.changed.add(terminal.changed)
 
 
-def views(manager: AgentManager) -> list[AgentView]:
-    """The agents as they are, without what only a request is worth: memory and files."""
-    status = manager.status
-    deployment = status.deployment
-    found = []
-    for name, agent in status.agents.items():
-        health, message = status.condition(agent)
-        found.append(
-            AgentView(
-                name=name,
-                state=str(agent.state),
-                url=endpoint(deployment.host, deployment.agents[name].port) or "",
-                desired=str(agent.desired),
-                health=health,
-                message=message,
-                generation=agent.generation,
-                failures=agent.failures,
-                pid=agent.pid,
-                last_exit=None if agent.last_exit is None else describe_exit(agent.last_exit),
-                needs=deployment.agents[name].depends_on,
-            )
+class Views:
+    """The agents as they are, without what only a request is worth: memory and files.
+
+    They are looked at with each change; those that are idle and have been before are not made anew.
+    """
+
+    def __init__(self, manager: AgentManager) -> None:
+        self._status = manager.status
+        self._idle: dict[str, tuple[Agent, object, AgentView]] = {}
+
+    def look(self) -> list[AgentView]:
+        """All agents, in their order."""
+        found = []
+        idle = {}
+        for name, agent in self._status.agents.items():
+            deployed = self._status.deployment.agents[name]
+            known = self._idle.get(name)
+            if known is None or known[0] is not agent or known[1] is not deployed:
+                known = agent, deployed, self._view(agent)
+            if agent.state is State.IDLE:
+                idle[name] = known
+            found.append(known[2])
+        self._idle = idle
+        return found
+
+    def _view(self, agent: Agent) -> AgentView:
+        deployed = self._status.deployment.agents[agent.name]
+        health, message = self._status.condition(agent)
+        return AgentView(
+            name=agent.name,
+            state=str(agent.state),
+            url=endpoint(self._status.deployment.host, deployed.port) or "",
+            desired=str(agent.desired),
+            health=health,
+            message=message,
+            generation=agent.generation,
+            failures=agent.failures,
+            pid=agent.pid,
+            last_exit=None if agent.last_exit is None else describe_exit(agent.last_exit),
+            needs=deployed.depends_on,
+            on_demand=deployed.start == "on-demand",
         )
-    return found
 
 
 def print_nothing_more() -> None:

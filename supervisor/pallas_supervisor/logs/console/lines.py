@@ -30,6 +30,8 @@ class AgentView:
     pid: int | None = None
     last_exit: str | None = None
     needs: tuple[str, ...] = ()
+    on_demand: bool = False
+    """Whether it runs only while somebody calls."""
 
 
 def view_of(entry: Mapping[str, Any]) -> AgentView:
@@ -44,6 +46,7 @@ def view_of(entry: Mapping[str, Any]) -> AgentView:
         generation=entry["generation"],
         failures=entry["failures"],
         pid=entry["pid"],
+        on_demand=entry.get("start") == "on-demand",
         last_exit=entry["last_exit"],
         needs=tuple(entry["depends_on"]),
     )

@@ -29,7 +29,10 @@ _TOLD = frozenset({"pallas.supervisor.reloading", "pallas.supervisor.control"})
 """Loggers whose INFO is an event for people: what an operator asked for, and what a reload has done."""
 _TOLD_BY_VIEWS = ("previous", "replacement", "health")
 """Fields of records about an agent's state, second worker and health, of which the views say more."""
-_SETTLED = frozenset({"ready", "failed", "stopped", "backoff"})
+_SETTLED = frozenset({"ready", "idle", "failed", "stopped", "backoff"})
+_AVAILABLE = frozenset({"ready", "idle"})
+FEW = 10
+"""Agents that start on demand of which each coming and going has a line; of more, only what goes wrong."""
 _BLOCKING = frozenset({"failed", "stopped", "backoff"})
 
 
@@ -67,6 +70,8 @@ class Story:
         self._output = output
         self._way_out = way_out
         self._agents: dict[str, _Known] = {}
+        self._on_demand = 0
+        """How many agents start on demand."""
         self._repeats = Repeats()
         self._began = 0.0
         self._grace: float | None = None
@@ -87,6 +92,7 @@ class Story:
     def look(self, views: Iterable[AgentView], now: float) -> list[Say]:
         """All agents as they are now."""
         found = {view.name: view for view in views}
+        self._on_demand = sum(view.on_demand for view in found.values())
         said: list[Say] = []
         for name in self._agents.keys() - found.keys():
             del self._agents[name]
@@ -165,7 +171,7 @@ class Story:
     def failing(self) -> list[AgentView]:
         """The agents that should run and are not ready."""
         views = [known.view for known in self._agents.values()]
-        return [view for view in views if view.desired == "up" and view.state != "ready"]
+        return [view for view in views if view.desired == "up" and view.state not in _AVAILABLE]
 
     def _gives_up(self, agent: str, record: Mapping[str, object]) -> bool:
         """Whether this is a worker's traceback of why it cannot start: its failure, which follows, says the same."""
@@ -194,7 +200,8 @@ class Story:
         self.summarised = True
         views = [known.view for known in self._agents.values()]
         wanted = [view for view in views if view.desired == "up" or view.state != "stopped"]
-        ready = [view for view in wanted if view.state == "ready"]
+        ready = [view for view in wanted if view.state in _AVAILABLE]
+        idle = sum(view.state == "idle" for view in wanted)
         said = [
             Say(view.message or "waits", "waiting", "warn", view.name, problem=True)
             for view in wanted
@@ -203,6 +210,8 @@ class Story:
         text = f"{len(ready)} of {len(wanted)} ready"
         if self._seen_starting:
             text += f" in {now - self._began:.1f} s"
+        if idle:
+            text += f", {idle} of them idle"
         if unwell := sum(view.health in ("degraded", "error") for view in ready):
             text += f", {unwell} of them not well"
         if len(ready) < len(wanted):
@@ -226,7 +235,7 @@ class Story:
 
     def _changed(self, known: _Known, before: AgentView, view: AgentView, now: float) -> list[Say]:
         name = view.name
-        if before.state in ("stopped", "failed", "ready") and view.state != "ready":
+        if before.state in ("stopped", "failed", "ready", "idle") and view.state != "ready":
             known.begun = now
         match view.state:
             case "ready" if before.state == "ready":
@@ -240,7 +249,11 @@ class Story:
                 ):  # it was ready when it was first seen
                     note = ""
                 self._seen_starting = self._seen_starting or bool(note)
+                if view.on_demand and not self._has_few_on_demand():
+                    return []
                 return [Say(view.url or f"process {view.pid}", "ready", "good", name, note)]
+            case "idle" if before.generation and self._has_few_on_demand():
+                return [Say("starts when somebody connects", "idle", "dim", name)]
             case "backoff":
                 return [Say(view.message, "crashed", "warn", name, "", self._last_lines(known), problem=True)]
             case "failed":
@@ -269,6 +282,9 @@ class Story:
                 ]
             case _:
                 return []
+
+    def _has_few_on_demand(self) -> bool:
+        return self._on_demand <= FEW
 
     def _last_lines(self, known: _Known) -> tuple[str, ...]:
         """What it has printed last, where that was not shown at its last failure."""

@@ -271,3 +271,40 @@ def test_an_entry_of_the_status_document_is_a_view() -> None:
         "of_a_newer_version": 1,
     }
     assert view_of(entry) == agent("research", "ready", generation=2, health="ok", pid=12)
+
+
+def on_demand(name: str, state: str, **fields: Any) -> AgentView:
+    return AgentView(name=name, state=state, url="", on_demand=True, **fields)
+
+
+def test_agents_that_start_on_demand_come_and_go() -> None:
+    told = Told()
+    told.new()
+    told.at(0.1, agent("research", "starting"), on_demand("deployer", "idle", health="ok"))
+    told.at(
+        0.5, agent("research", "ready", generation=1, health="ok"), on_demand("deployer", "idle", health="ok")
+    )
+    assert "2 of 2 ready in 0.5 s, 1 of them idle" in told.new()
+    research = agent("research", "ready", generation=1, health="ok")
+    told.at(9.0, research, on_demand("deployer", "starting", generation=1))
+    told.at(9.3, research, on_demand("deployer", "ready", generation=1, pid=7, health="ok"))
+    assert "deployer  ready" in (said := told.new())
+    assert "0.3 s" in said
+    told.at(60.0, research, on_demand("deployer", "idle", generation=1, health="ok"))
+    assert "starts when somebody connects" in told.new()
+    assert told.story.failing == []
+
+
+def test_with_many_of_them_only_what_goes_wrong_is_said() -> None:
+    told = Told()
+    many = [on_demand(f"a{number}", "idle", health="ok") for number in range(500)]
+    told.at(0.1, *many)
+    assert "500 of 500 ready, 500 of them idle" in told.new()
+    woken = on_demand("a7", "starting", generation=1)
+    told.at(1.0, *many[:7], woken, *many[8:])
+    told.at(1.3, *many[:7], on_demand("a7", "ready", generation=1, pid=7, health="ok"), *many[8:])
+    told.at(9.0, *many[:7], on_demand("a7", "idle", generation=1, health="ok"), *many[8:])
+    assert told.new() == ""
+    crashed = on_demand("a7", "backoff", generation=2, failures=1, message="exit status 1")
+    told.at(20.0, *many[:7], crashed, *many[8:])
+    assert "exit status 1" in told.new()
