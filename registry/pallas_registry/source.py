@@ -88,11 +88,14 @@ class Start(NamedTuple):
     """What a service manager's credentials add to the environment, before `.env` does."""
 
 
-def read_start(directory: Path, environ: Mapping[str, str], path: Path | None = None) -> Start:
+def read_start(
+    directory: Path, environ: Mapping[str, str], path: Path | None = None, files: ResourceFiles | None = None
+) -> Start:
     """What a supervisor would start with that is started in `directory` now.
 
     Args:
         path: of `agents.yaml`; None: where the environment or `.env` says, else in `directory`.
+        files: remembers the resources that it has read; None to forget them.
 
     Raises:
         ConfigurationError: it cannot be used; all problems of all files and variables.
@@ -100,7 +103,7 @@ def read_start(directory: Path, environ: Mapping[str, str], path: Path | None = 
     problems: list[Problem] = []
     credentials = collect(lambda: load_credentials(environ), problems) or {}
     together = {**environ, **credentials}
-    configuration = collect(lambda: read_configuration(directory, together, path), problems)
+    configuration = collect(lambda: read_configuration(directory, together, path, files=files), problems)
     if problems or configuration is None:
         raise ConfigurationError(problems)
     return Start(configuration, credentials)

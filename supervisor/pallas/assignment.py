@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pallas_registry.resources.files import ResourceFiles
 from pallas_registry.source import alone
 from pallas_supervisor.sockets.activation import Inheritance
 
@@ -33,6 +34,8 @@ class Assignment:
     """Whether problems alone are printed."""
     background: bool = False
     """Whether nothing is printed any more once the log is open: nobody looks on."""
+    resources: ResourceFiles = field(default_factory=ResourceFiles)
+    """Has read those of the configuration."""
     inheritance: Inheritance = field(default_factory=Inheritance)
     """What the service manager handed down."""
 

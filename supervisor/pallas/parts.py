@@ -130,7 +130,12 @@ async def take_parts(
         stack.callback(shutil.rmtree, kept, ignore_errors=True)
     manager = AgentManager(
         Drift(
-            Source(path=deployment.path, directory=assignment.directory, only=assignment.only),
+            Source(
+                path=deployment.path,
+                directory=assignment.directory,
+                only=assignment.only,
+                resources=assignment.resources,
+            ),
             assignment.configuration,
         ),
         listeners=listeners,

@@ -20,6 +20,7 @@ from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.agents_file import working_directory
 from pallas_registry.deployment.named_models import named_models
 from pallas_registry.environment.dotenv import worker_environment
+from pallas_registry.resources.files import ResourceFiles
 from pallas_registry.source import alone, read_start
 from pallas_supervisor.processes.keeper.client import Keeper
 from pallas_supervisor.processes.keeper.predecessor import VARIABLE
@@ -49,9 +50,10 @@ def serve(agent: str | None, config: Path | None, *, quiet: bool = False, backgr
     """
     open_standard_descriptors()
     inheritance = take_inheritance(os.environ)  # before one of its numbers can be another's
+    resources = ResourceFiles()
     try:
         directory = working_directory()
-        configuration, credentials = read_start(directory, os.environ, config)
+        configuration, credentials = read_start(directory, os.environ, config, resources)
     except ConfigurationError as error:
         _give_up(str(error), EXIT_CONFIGURATION)
     os.environ.update({**credentials, **configuration.dotenv})
@@ -85,6 +87,7 @@ def serve(agent: str | None, config: Path | None, *, quiet: bool = False, backgr
         directory=directory,
         quiet=quiet,
         background=background,
+        resources=resources,
         inheritance=inheritance,
     )
     try:

@@ -52,6 +52,8 @@ class SupervisorStatus(TypedDict):
     pid: int
     version: str
     since: str
+    state_directory: NotRequired[str | None]
+    """Where resources are kept; None: its user has no home."""
 
 
 class FilesStatus(TypedDict):
@@ -127,13 +129,14 @@ class AppliedResource(TypedDict):
 
     resource: str
     """`agent/deployer`."""
-    outcome: Literal["created", "configured", "unchanged", "pruned", "refused"]
+    outcome: Literal["created", "configured", "unchanged", "pruned", "deleted", "refused"]
     file: NotRequired[str | None]
     problems: NotRequired[list[str]]
 
 
 class AppliedDocument(TypedDict):
-    """What `POST /v1/resources` answers."""
+    """What applying and deleting resources answer."""
 
+    dry_run: NotRequired[bool]
     results: list[AppliedResource]
     problems: NotRequired[list[str]]

@@ -33,6 +33,9 @@ TEMPORARY = ".tmp"
 type Marks = tuple[int, ...]
 """Of a file: another size, time or inode means that it may say something else."""
 
+_NEW_KEY = os.urandom(KEY_BYTES)
+"""Counts until one is kept."""
+
 _FOLDER_REMEDY = "give it back to the user that Pallas runs as, or set PALLAS_STATE_DIR to another directory"
 
 
@@ -53,7 +56,7 @@ class KeptResources:
     resources: ResourceSet = field(default_factory=ResourceSet)
     problems: Mapping[ResourceId, tuple[Problem, ...]] = field(default_factory=dict)
     """Of those that cannot be used."""
-    key: bytes = field(default=b"", repr=False, compare=False)
+    key: bytes = field(default=_NEW_KEY, repr=False, compare=False)
     """By which digests of secrets are keyed."""
 
     def digest(self, value: str) -> str:
@@ -73,8 +76,6 @@ class ResourceFiles:
 
     def __init__(self) -> None:
         self._known: dict[Path, _Known] = {}
-        self._new_key = os.urandom(KEY_BYTES)
-        """Counts until one is kept."""
 
     def marks(self, state_directory: Path | None) -> frozenset[tuple[Path, Marks]]:
         """Two that are equal mean that all files say the same. Reads none of them, and never raises."""
@@ -99,7 +100,7 @@ class ResourceFiles:
         return KeptResources(
             resources=ResourceSet(known.resource for known in found.values() if known.resource is not None),
             problems={id_of(path): known.problems for path, known in found.items() if known.problems},
-            key=kept_key(state_directory) or self._new_key,
+            key=kept_key(state_directory) or _NEW_KEY,
         )
 
     def learn(self, state_directory: Path, written: Iterable[Resource]) -> None:
@@ -118,17 +119,24 @@ def id_of(path: Path) -> ResourceId:
 
 
 def kept_key(state_directory: Path | None) -> bytes | None:
-    """By which digests of secrets are keyed; None where none is kept, or somebody else may know it."""
+    """By which digests of secrets are keyed; None where none is kept, or somebody else may know it.
+
+    Raises:
+        ConfigurationError: there may be one, and it cannot be read.
+    """
     if state_directory is None:
         return None
     path = folder_of(state_directory) / KEY_FILE
     try:
-        status = path.lstat()
-        if _complaint(status, "secret") is not None:
+        if _complaint(path.lstat(), "secret") is not None:
             return None
         key = bytes.fromhex((read_file(path) or b"").decode("ascii", "replace").strip())
-    except (OSError, ValueError, ConfigurationError):
+    except (FileNotFoundError, ValueError):
         return None
+    except OSError as error:
+        raise ConfigurationError(
+            [_problem(path, f"cannot be read: {error.strerror}", _FOLDER_REMEDY)]
+        ) from None
     return key if len(key) == KEY_BYTES else None
 
 
