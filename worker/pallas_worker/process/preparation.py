@@ -153,14 +153,21 @@ async def try_instance(
             tools = await instance.tool_names()
             for warning in await default_warnings(instance, defaults, permitted_tools(spec), tools):
                 _log.warning(warning)
+            failure = _with_own_key(failure, spec)
     except ProviderKeyError as error:
         _log.warning(f"no instance can be made: {key_remedy(error)}")
-        failure = None if runtime.takes_callers_keys else key_remedy(error)
+        failure = None if runtime.takes_callers_keys else _with_own_key(key_remedy(error), spec)
     except FastAgentError:
         raise
     except Exception as error:
         raise AgentError(code.describe(error), permanent=False) from error
     return Trial(failure, tools)
+
+
+def _with_own_key(remedy: str | None, spec: WorkerSpec) -> str | None:
+    """The remedy for a key that is missing; the model of a declared agent may have one of its own."""
+    llm = spec.definition.llm if spec.definition is not None else None
+    return remedy if remedy is None or llm is None else f"{remedy}, or give the llm {llm.name} an apiKeyRef"
 
 
 def providers_to_probe(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import Turn, run_llm_stub
@@ -18,6 +17,8 @@ from support.worker.project import MODES, bearing, call, text
 from support.worker.secrets import leaked
 
 if TYPE_CHECKING:
+    import pytest
+
     from fakes.llm_stub import Asked
 
 MODELS = [
@@ -55,9 +56,8 @@ def here(**settings: Any) -> ServerDefinition:
     return ServerDefinition(name="here", settings=command | settings)
 
 
-@pytest.mark.parametrize(("provider", "model"), MODELS)
-def test_a_model_is_asked_at_its_address_with_its_key_and_the_prompt_as_it_is_written(
-    tmp_path: Path, provider: str, model: str
+def test_models_are_asked_at_their_addresses_with_their_key_and_the_prompt_as_it_is_written(
+    tmp_path: Path,
 ) -> None:
     environment = dict.fromkeys(
         ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GENERIC_API_KEY"), "sk-of-the-env"
@@ -67,24 +67,19 @@ def test_a_model_is_asked_at_its_address_with_its_key_and_the_prompt_as_it_is_wr
         f"{section}: {{api_key: sk-of-the-settings, default_headers: {{X-Settings: '1'}}}}\n"
         for section in ("openai", "anthropic", "generic", "responses")
     )
-    with (
-        run_llm_stub(models=[model]) as stub,
-        run_declared(
-            tmp_path,
-            stub,
-            config=config,
-            environment=environment,
-            instruction=INERT,
-            llm=llm(stub, provider, model),
-        ) as running,
-    ):
-        for mode in MODES:
-            assert running.send("hi", mode) == "echo: hi"
-        assert running.chat().json()["choices"][0]["message"]["content"] == "echo: hello"
-        assert "echo: hello" in running.chat(stream=True).text
-        assert [(asked.bearer, asked.model) for asked in stub.asked] == [(SECRET, model)] * 4
-        assert {system(asked) for asked in stub.asked} == {INERT}
-        assert json.loads(text(call(running.worker.url, "auto", "get_health")))["status"] == "ok"
+    with run_llm_stub(models=[model for _, model in MODELS]) as stub:
+        llms = [llm(stub, *model, name=f"m{number}") for number, model in enumerate(MODELS)]
+        changes: dict[str, Any] = {"config": config, "environment": environment, "overrides": True}
+        changes |= {"instruction": INERT, "llm": llms[0], "models": tuple(llms)}
+        with run_declared(tmp_path, stub, **changes) as running:
+            for mode in MODES:
+                assert running.send("hi", mode) == "echo: hi"
+            for number, (_, model) in enumerate(MODELS):
+                for stream in (False, True):
+                    answer, (asked,) = running.sent(model_override=f"m{number}", stream=stream)
+                    assert "echo: hello" in answer.text
+                    assert (asked.bearer, asked.model, system(asked)) == (SECRET, model, INERT)
+            assert json.loads(text(call(running.worker.url, "auto", "get_health")))["status"] == "ok"
         assert "of-the-" not in str(stub.requests)
         assert not [request for request in stub.requests if {"x-env", "x-settings"} & request.headers.keys()]
 
@@ -132,8 +127,6 @@ def test_it_has_its_own_servers_and_no_other_tool(tmp_path: Path) -> None:
 
 
 def test_a_caller_s_bearer_goes_to_the_server_that_opted_in(tmp_path: Path) -> None:
-    import asyncio
-
     with run_downstream(name="web") as server, run_downstream(name="other") as other:
         servers = (
             web(server.url, forward_inbound_auth=True),

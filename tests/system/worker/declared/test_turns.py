@@ -171,6 +171,8 @@ def test_a_turn_ends_after_so_many_rounds_of_tool_calls_and_says_so(tmp_path: Pa
         answer, asked = running.sent()
         assert len(asked) == rounds
         assert answer.json()["choices"][0]["finish_reason"] == "length"
+        roles = [row["role"] for row in answer.json()["pallas"]["messages"]]
+        assert roles == ["user", *(["assistant", "tool"] * rounds)]
         assert not call(running.worker.url, "auto", NAME, message="x").is_error
         assert len(stub.asked) == 2 * rounds
 

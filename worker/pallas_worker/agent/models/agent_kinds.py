@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fast_agent.agents.agent_types import AgentType
 from fast_agent.llm.provider_types import Provider
-from fast_agent.types import PromptMessageExtended
+from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import ContentBlock, ImageContent, TextContent
 
 if TYPE_CHECKING:
@@ -81,10 +81,15 @@ def models_needed(agent: str, kind: AgentType | None, agents: Iterable[str]) -> 
 def own_turn(answer: PromptMessageExtended, agent: Any) -> Sequence[PromptMessageExtended]:
     """The messages of the turn that an agent's answer ends, if they are all its own; none for what is made of others,
     nor where an agent's code says something else than its model.
+
+    A turn that has had all its rounds of tool calls ends with the results of the answer's own.
     """
     if getattr(agent, "agent_type", None) in _PASS_ON | _PLAN:
         return ()
-    turn = getattr(agent, "last_turn_messages", ())
+    turn: Sequence[PromptMessageExtended] = getattr(agent, "last_turn_messages", ())
+    if answer.stop_reason is LlmStopReason.MAX_ITERATIONS:
+        same = (m for m in turn[-2:] if m.role == "assistant" and m.all_text() == answer.all_text())
+        return turn if any(True for _ in same) else ()
     return turn if turn and turn[-1].all_text() == answer.all_text() else ()
 
 
