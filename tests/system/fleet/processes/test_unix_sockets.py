@@ -8,28 +8,23 @@ import os
 import signal
 import socket
 import stat
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import yaml
 
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.fleet.service_manager import ServiceManager
 from support.load.steady_clients import Question, SteadyClients, ask_in_thread
 from support.ports import free_ports
-from support.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from support.fleet.deployment import Deployment
-
-UNIX = {"LISTEN": "unix"}
-PALLAS = [sys.executable, str(ROOT / "tests/fakes/portless.py")]
-"""What starts `pallas` so that agents with `UNIX` in their `env` have no port."""
 
 
 class Service:
@@ -43,7 +38,7 @@ class Service:
     def start(self) -> None:
         heard = len(self.manager.said)
         self.fleet.environment |= self.manager.environment
-        self.fleet.wrapper = [*self.manager.wrapper, *PALLAS]
+        self.fleet.wrapper = self.manager.wrapper
         self.fleet.inherited = self.manager.descriptors
         self.fleet.start()
         self.manager.until(lambda said: "READY=1" in said, heard)
@@ -54,7 +49,7 @@ class Service:
         return path
 
     def questions(self) -> list[Question]:
-        agents = [self.fleet.agent(name) for name in self.deployment.agents]
+        agents = self.fleet.get("/v1/status").json()["agents"]
         return [Question.to_agent(agent["port"] or agent["socket"]) for agent in agents]
 
 
@@ -62,13 +57,13 @@ class Service:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("unix")
     deployment = make_deployment(directory / "fleet", "research")
-    deployment.add("one", env=UNIX)
-    deployment.add("two", env=UNIX)
     with ServiceManager(directory) as manager:
         service = Service(deployment, manager)
         with contextlib.ExitStack() as stack:
             stack.push(service.fleet.__exit__)
             service.start()
+            declare(service.fleet, "one", start="always")
+            declare(service.fleet, "two", start="always")
             service.fleet.wait()
             yield service
 
@@ -115,35 +110,32 @@ def test_a_restart_and_the_death_of_a_worker_refuse_nobody(service: Service) -> 
     assert clients.refused == []
 
 
-def test_a_reload_turns_a_port_into_a_socket_and_back(service: Service) -> None:
-    fleet, deployment = service.fleet, service.deployment
-    path, (port,) = service.socket("two"), free_ports(1)
-    del deployment.agents["two"]["env"]
-    deployment.agents["two"]["port"] = port
-    deployment.agents["research"]["env"] = UNIX
-    deployment.write()
-    in_the_way = path_of(fleet, "research")
-    in_the_way.mkdir()
+def test_a_port_becomes_a_socket_and_a_socket_a_port(service: Service) -> None:
+    fleet = service.fleet
+    path, ports = service.socket("two"), free_ports(2)
     with SteadyClients([Question.to_agent(service.socket("one"))]) as clients:
-        assert fleet.ctl("reload").returncode == 0
-        assert fleet.ctl("wait", "two").returncode == 0
+        declare(fleet, "two", start="always", port=ports[0])
+        declare(fleet, "three", start="always", port=ports[1])
+        assert fleet.ctl("wait", "two", "three").returncode == 0
         assert not Path(path).exists()
-        assert ask(Question.to_agent(port)) == "good"
-        assert fleet.agent("research")["state"] == "failed"
-        with socket.socket() as client:
-            assert client.connect_ex(("127.0.0.1", deployment.agents["research"]["port"])) != 0
+        assert [ask(Question.to_agent(port)) for port in ports] == ["good"] * 2
+        in_the_way = path_of(fleet, "three")
+        in_the_way.mkdir()
+        declare(fleet, "two", start="always")
+        declare(fleet, "three", start="always")
+        fleet.await_that(lambda: fleet.agent("three")["state"] == "failed", "it has failed")
+        for port in ports:
+            with socket.socket() as client:
+                assert client.connect_ex(("127.0.0.1", port)) != 0
         in_the_way.rmdir()
-        assert fleet.ctl("start", "research").returncode == 0
-        assert ask(Question.to_agent(service.socket("research"))) == "good"
-        deployment.agents["two"]["env"] = UNIX
-        del deployment.agents["research"]["env"]
-        deployment.write()
-        assert fleet.ctl("reload").returncode == 0
+        assert fleet.ctl("start", "three").returncode == 0
         fleet.wait()
         assert service.socket("two") == path
-        assert [ask(question) for question in service.questions()] == ["good"] * 3
+        assert [ask(question) for question in service.questions()] == ["good"] * 4
         clients.until_more(1)
     assert clients.failures == []
+    assert fleet.ctl("delete", "agent", "three").returncode == 0
+    assert not in_the_way.exists()
 
 
 def test_the_next_supervisor_answers_who_has_waited_for_it(service: Service) -> None:
@@ -164,15 +156,14 @@ def test_the_next_supervisor_answers_who_has_waited_for_it(service: Service) -> 
 
 
 def test_after_a_sigkill_no_connection_is_refused(service: Service) -> None:
-    fleet, deployment = service.fleet, service.deployment
+    fleet = service.fleet
     fleet.wait()
     gone = service.socket("two")
-    del deployment.agents["two"]
-    deployment.write()
-    with SteadyClients(service.questions()) as clients:
+    with SteadyClients([Question.to_agent(service.socket("one"))]) as clients:
         clients.until_more(3)
         os.kill(fleet.pid, signal.SIGKILL)
         fleet.process.wait()  # type: ignore[union-attr]  # it runs
+        (fleet.state / "resources/agent/two.yaml").unlink()
         service.start()
         clients.until_more(3)
     assert clients.refused == []
@@ -185,11 +176,10 @@ def test_after_a_sigkill_no_connection_is_refused(service: Service) -> None:
 def test_what_lies_at_a_path_is_its_agents_trouble_alone_and_what_a_killed_one_left_is_replaced(
     tmp_path: Path,
 ) -> None:
-    deployment = make_deployment(tmp_path / "fleet")
-    deployment.add("one", env=UNIX)
-    deployment.add("two", env=UNIX, start="on-demand")
-    with started(deployment) as fleet:
-        fleet.wait()
+    with Fleet(make_deployment(tmp_path / "fleet")) as fleet:
+        declare(fleet, "one", start="always")
+        declare(fleet, "two")
+        assert fleet.ctl("wait", "one", "two").returncode == 0
         path = Path(fleet.agent("one")["socket"])
         other = Path(fleet.agent("two")["socket"])
         os.kill(fleet.pid, signal.SIGKILL)
@@ -208,13 +198,9 @@ def test_what_lies_at_a_path_is_its_agents_trouble_alone_and_what_a_killed_one_l
         assert "a symbolic link is in the way" in asked.stderr
         path.unlink()
         path_of(fleet, "three").mkdir()
-        deployment.add("three", env=UNIX, start="on-demand")
-        reloaded = fleet.ctl("reload")
-        assert reloaded.returncode == 0
+        declare(fleet, "three")
         fleet.await_that(lambda: fleet.agent("three")["state"] == "failed", "it has failed")
-        del deployment.agents["three"]
-        deployment.write()
-        assert fleet.ctl("reload").returncode == 0
+        assert fleet.ctl("delete", "agent", "three").returncode == 0
         assert fleet.ctl("start", "one").returncode == 0
         assert fleet.ctl("wait", "one").returncode == 0
         assert ask(Question.to_agent(str(path))) == "good"
@@ -225,11 +211,12 @@ def test_what_lies_at_a_path_is_its_agents_trouble_alone_and_what_a_killed_one_l
 def test_a_long_runtime_directory_fails_those_without_a_port_alone(tmp_path: Path) -> None:
     deployment = make_deployment(tmp_path / "fleet")
     deployment.add("research", start="on-demand")
-    deployment.add("one", env=UNIX, start="on-demand")
-    with started(deployment, start=False) as fleet:
-        fleet.runtime = tmp_path / ("x" * (90 - len(str(tmp_path))))
-        fleet.environment["PALLAS_RUNTIME_DIR"] = str(fleet.runtime)
-        fleet.start()
+    fleet = Fleet(deployment)
+    fleet.runtime = tmp_path / ("x" * (90 - len(str(tmp_path))))
+    fleet.environment["PALLAS_RUNTIME_DIR"] = str(fleet.runtime)
+    (fleet.state / "resources/agent").mkdir(parents=True, mode=0o700)
+    (fleet.state / "resources/agent/one.yaml").write_text(resource("one"))
+    with fleet:
         fleet.await_that(lambda: fleet.agent("one")["state"] == "failed", "it has failed")
         assert fleet.agent("research")["state"] == "idle"
         records = fleet.records()
@@ -241,16 +228,20 @@ def test_a_long_runtime_directory_fails_those_without_a_port_alone(tmp_path: Pat
     assert said < next(place for place, text in enumerate(messages) if "supervising 2 agents" in text)
 
 
-@contextlib.contextmanager
-def started(deployment: Deployment, *, start: bool = True) -> Iterator[Fleet]:
-    """The fleet of a deployment with agents without a port."""
-    fleet = Fleet(deployment)
-    fleet.wrapper = PALLAS
-    with contextlib.ExitStack() as stack:
-        stack.push(fleet.__exit__)
-        if start:
-            fleet.start()
-        yield fleet
+def resource(name: str, **run: Any) -> str:
+    """A declared agent that repeats what it is told."""
+    spec = {"description": "Repeats.", "model": "passthrough"} | ({"run": run} if run else {})
+    return yaml.safe_dump(
+        {"apiVersion": "pallas/v1", "kind": "agent", "metadata": {"name": name}, "spec": spec}
+    )
+
+
+def declare(fleet: Fleet, name: str, **run: Any) -> None:
+    """Have the agent in the fleet, with these fields of `run:`."""
+    file = fleet.deployment.directory / f"{name}.yaml"
+    file.write_text(resource(name, **run))
+    applied = fleet.ctl("apply", "-f", str(file))
+    assert applied.returncode == 0, applied.stderr
 
 
 def path_of(fleet: Fleet, agent: str) -> Path:
