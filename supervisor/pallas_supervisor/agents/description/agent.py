@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common.problems import no_such_agent, shortened
 from pallas_registry.catalogue.entries import page_url
+from pallas_registry.resources.files import file_of
+from pallas_registry.resources.model import ResourceId
+from pallas_registry.resources.text import to_document
 from pallas_supervisor.agents.description.configuration import configuration_document
-from pallas_supervisor.agents.description.settings import agent_settings, environment_settings, variables
+from pallas_supervisor.agents.description.settings import (
+    RESOURCE,
+    agent_settings,
+    declared_settings,
+    environment_settings,
+    variables,
+)
 from pallas_supervisor.agents.errors import UnknownAgentError
 from pallas_supervisor.health.document import agent_health
 from pallas_supervisor.health.past_exits import at, log_line, records
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import ReadyReport
     from pallas_common.secrets.values import KnownSecrets
     from pallas_registry.deployment.model import Agent as DeployedAgent
+    from pallas_registry.resources.model import Resource
     from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.health.past_exits import PastExits
@@ -76,6 +86,10 @@ class Descriptions:
         if (agent := engine.agents.get(name)) is None:
             raise UnknownAgentError(no_such_agent([name], engine.agents))
         deployed = drift.deployment.agents[name]
+        taken = drift.taken
+        resource = (
+            taken.assembly.kept.resources.get(ResourceId("agent", name)) if deployed.definition else None
+        )
         [status] = self._status.entries([name])
         health = self._status.health_document()["agents"][name]
         return {
@@ -86,9 +100,14 @@ class Descriptions:
             "deployment": drift.deployment.name,
             "status": status,
             "health": {**health, "remedy": remedy(agent, health, engine.awaited(name))},
-            "definition": {"file": status["source"].get("file"), "line": status["source"].get("line")},
+            "definition": self._definition(resource, status["source"]),
             "source": self._source(deployed),
-            "settings": agent_settings(deployed),
+            "resource": None
+            if resource is None
+            else to_document(resource, digest=taken.assembly.kept.digest),
+            "settings": agent_settings(deployed)
+            if resource is None
+            else declared_settings(deployed, resource.spec, taken.base.defaults),
             "environment_settings": environment_settings(drift.taken, os.environ),
             "env": variables(deployed, self._secrets),
             "served": self._served(agent, health),
@@ -100,9 +119,15 @@ class Descriptions:
             "errors": self._errors(name),
         }
 
+    def _definition(self, resource: Resource | None, source: dict[str, Any]) -> dict[str, Any]:
+        directory = self._drift.taken.state_directory
+        if resource is None or directory is None:
+            return {"file": source.get("file"), "line": source.get("line")}
+        return {"file": str(file_of(directory, resource.id)), "line": None}
+
     def _source(self, deployed: DeployedAgent) -> dict[str, Any]:
         return {
-            "kind": deployed.source.key,
+            "kind": deployed.source.key if deployed.definition is None else RESOURCE,
             "value": str(deployed.source),
             "directory": str(self._drift.source.directory),
             "python": deployed.python,

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.protocol.agent.settings import effects
+from pallas_common.protocol.agent.settings import RULES, AgentSettings, effects
 from pallas_common.protocol.probe_interval import INTERVAL_VARIABLE
 from pallas_common.secrets.patterns import is_secret_name, redact
 from pallas_common.terminal_text import terminal_line
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 ENTRY, SHARED, BUILT_IN = "agents.yaml", "defaults", "built in"
 """What `from` says: the entry itself, `defaults:` of the same file, or neither."""
 
+RESOURCE = "resource"
+"""What `from` says of what a declared agent says itself."""
+
+_OF_THE_SPEC = {"description": "description", "outputSchema": "output_schema"}
+"""Fields of a declared agent that are not below `run:`."""
+_BUILT_IN_SETTINGS = AgentSettings()
+
 AGENT_FIELDS = tuple(name for name in effects(dataclasses.fields(Agent)) if name not in ("env", "definition"))
 DEPLOYMENT_FIELDS = tuple(effects(dataclasses.fields(Deployment)))
 
@@ -42,6 +49,25 @@ def agent_settings(agent: Agent) -> list[Row]:
         if name in _OPTIONAL and value is None:
             continue
         rows.append({"name": name, "value": _json(value), **_origin(agent.places.get(name))})
+    return rows
+
+
+def declared_settings(agent: Agent, spec: Mapping[str, Any], defaults: AgentSettings) -> list[Row]:
+    """All that is in effect for a declared agent, with its resource or `defaults:` as the place of what they say.
+
+    Args:
+        defaults: of agents.yaml.
+    """
+    said = {*spec.get("run", ()), *(field for key, field in _OF_THE_SPEC.items() if key in spec)}
+    rows = agent_settings(agent)
+    for row in rows:
+        name = row["name"]
+        if name in said:
+            row["from"] = RESOURCE
+        elif (
+            name in RULES and name != "start" and getattr(defaults, name) != getattr(_BUILT_IN_SETTINGS, name)
+        ):
+            row["from"] = SHARED
     return rows
 
 

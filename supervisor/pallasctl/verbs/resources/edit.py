@@ -22,6 +22,7 @@ from pallasctl.failures import Failure
 from pallasctl.options import socket_option
 from pallasctl.verbs.resources import changes
 from pallasctl.verbs.resources.files import File
+from pallasctl.verbs.resources.tables import source_of
 from pallasctl.verbs.resources.words import complete_resource, one_resource
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def _text_of(resource: ResourceId) -> str:
     from pallasctl.yaml_text import yaml_document
 
     found = changes.resource_of(resource)
+    if place := source_of(found):
+        raise Failure(f"{resource} is in {place}: change it there, and run `pallasctl reload`")
     metadata = {key: value for key, value in found["metadata"].items() if key in ("name", "resourceVersion")}
     shown = {**{key: value for key, value in found.items() if key != "status"}, "metadata": metadata}
     return yaml_document(shown) + "\n"

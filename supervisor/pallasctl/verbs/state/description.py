@@ -51,6 +51,7 @@ def agent_lines(document: Mapping[str, Any], now: datetime, columns: int | None)
         ("Served", page.served()),
         ("MCP servers", page.servers()),
         ("Dependencies", page.dependencies()),
+        ("Says", page.declared()),
         ("Settings", page.settings()),
         ("Variables", page.variables()),
         ("Last exits", page.exits()),
@@ -99,12 +100,13 @@ class _Page:
             said = f"{', '.join(changed)} changed since its start: `pallasctl restart {status['name']}` takes it over"
             yield from self._row("Outdated", said)
         source = document["source"]
-        yield from self._row("Source", f"{source['kind']} {source['value']}, in {source['directory']}")
+        if source["kind"] != "resource":
+            yield from self._row("Source", f"{source['kind']} {source['value']}, in {source['directory']}")
         if source["python"]:
             yield from self._row("Python", source["python"])
         definition = document["definition"]
         line = "" if definition["line"] is None else f":{definition['line']}"
-        yield from self._row("Defined in", f"{definition['file']}{line}")
+        yield from self._row("Defined in", f"{definition['file'] or 'a resource'}{line}")
 
     def urls(self) -> Iterator[str]:
         urls = self._document["urls"]
@@ -170,6 +172,16 @@ class _Page:
             related = self._document[key]
             said = ", ".join(f"{one_line(one['name'])} ({_standing(one)})" for one in related)
             yield from self._row(label, said or paint(nobody, "dim"), painted=True)
+
+    def declared(self) -> Iterator[str]:
+        """What the resource of a declared agent says, as YAML."""
+        if (resource := self._document.get("resource")) is None:
+            return
+        from pallasctl.yaml_text import yaml_document
+
+        if spec := {key: value for key, value in resource["spec"].items() if key != "description"}:
+            for line in yaml_document(spec).split("\n"):
+                yield f"{_INDENT}{line}".rstrip()
 
     def settings(self) -> Iterator[str]:
         rows = [
@@ -277,9 +289,9 @@ class _Page:
             yield text if self._columns is None else cut(text, self._columns)
 
     def _origin(self, row: Mapping[str, Any]) -> str:
-        file = PurePath(self._document["definition"]["file"]).name
         if row["line"] is None:
             return one_line(row["from"])
+        file = PurePath(self._document["definition"]["file"]).name
         place = one_line(f"{file}:{row['line']}")
         return f"{place} (defaults)" if row["from"] == "defaults" else place
 

@@ -194,6 +194,22 @@ def test_code_that_has_changed_is_for_a_restart(outdated: list[str], said: str) 
     assert f"Outdated      {said}" in "\n".join(lines(found, None))
 
 
+def test_a_declared_agent() -> None:
+    spec = {"description": "d", "llm": "qwen3", "systemPrompt": "a\nb\x1b[2J\n"}
+    changes: dict[str, Any] = {
+        "resource": {"metadata": {"name": "jarvis"}, "spec": spec},
+        "definition": {"file": "/srv/state/resources/agent/jarvis.yaml", "line": None},
+        "source": {"kind": "resource", "value": "jarvis", "directory": "/srv/demo", "python": None},
+        "settings": [setting("idle_timeout", 60.0) | {"from": "resource"}],
+    }
+    shown = lines(document(**changes), 80)
+    at = shown.index("Says")
+    assert shown[at + 1 : at + 3] == ["  llm: qwen3", '  systemPrompt: "a\\nb\\e[2J\\n"']
+    assert any(line.split() == ["idle_timeout", "60", "resource"] for line in shown)
+    assert "  Defined in    /srv/state/resources/agent/jarvis.yaml" in shown
+    assert not [line for line in shown if line.startswith("  Source")]
+
+
 def test_what_others_wrote_is_escaped() -> None:
     found = document(description="a\x1b[2Jb")
     found["status"]["message"] = "x\x1b]0;owned\x07"
