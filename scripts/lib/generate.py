@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.lib import dashboard, man_pages, parameters_page, schema, state_diagram
+from scripts.lib import dashboard, man_pages, parameters_page, resources_schema, schema, state_diagram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "docs/parameters.md": parameters_page.page,
     "deploy/grafana/pallas.json": dashboard.page,
     "registry/pallas_registry/deployment/agents.schema.json": schema.page,
+    "registry/pallas_registry/resources/resources.schema.json": resources_schema.page,
     "deploy/man/pallas.1": man_pages.pallas_page,
     "deploy/man/pallasctl.1": man_pages.pallasctl_page,
 }

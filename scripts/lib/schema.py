@@ -60,7 +60,7 @@ _DEPLOYMENT: dict[str, Schema] = {
     },
 }
 
-_AGENT: dict[str, Schema] = {
+AGENT: dict[str, Schema] = {
     "module": {"type": "string", "minLength": 1},
     "card": {"type": "string", "minLength": 1},
     "port": _PORT,
@@ -89,8 +89,8 @@ _ONE_SOURCE = ("module", "card")
 def page() -> str:
     """The schema's whole text."""
     meanings = _meanings(PAGE.read_text())
-    settings = {name: _value(rule) for name, rule in RULES.items()}
-    own = {name: _AGENT[name] for name in KEYS if name not in RULES}
+    settings = {name: value_of(rule) for name, rule in RULES.items()}
+    own = {name: AGENT[name] for name in KEYS if name not in RULES}
     schema = {
         "$schema": DIALECT,
         "title": "agents.yaml of Pallas",
@@ -117,7 +117,8 @@ def page() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _value(rule: Rule) -> Schema:
+def value_of(rule: Rule) -> Schema:
+    """The values that a setting may have."""
     match rule:
         case WholeNumber(minimum):
             return {"type": "integer", "minimum": minimum, "maximum": LARGEST_NUMBER}

@@ -16,6 +16,7 @@ DOCUMENTS = (
     "docs/parameters.md",
     "deploy/grafana/pallas.json",
     "registry/pallas_registry/deployment/agents.schema.json",
+    "registry/pallas_registry/resources/resources.schema.json",
     *(f"deploy/man/{name}.1" for name in ("pallas", "pallasctl")),
 )
 

@@ -228,6 +228,8 @@ def _dependencies(name: str, fields: Fields, agents: Collection[str] | None) -> 
             fields.add(line, "depends_on", "names the agent itself", "remove it")
         elif dependency in found:
             fields.add(line, "depends_on", f"names {shown} twice", "remove one of the two")
+        elif agents is None and (complaint := rules.agent_name(dependency)):
+            fields.add(line, "depends_on", f"{shown} {complaint.message}", complaint.remedy)
         elif agents is not None and dependency not in agents:
             near = fields.near(dependency, agents)
             remedy = (

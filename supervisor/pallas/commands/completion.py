@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print what makes a shell complete the commands.
+    """Print what makes a shell complete the commands.
 
     \b
     bash:  eval "$(pallas completion bash)"          in ~/.bashrc
     zsh:   eval "$(pallas completion zsh)"           in ~/.zshrc, after compinit
     fish:  pallas completion fish | source           in ~/.config/fish/config.fish
-    """
+    """  # noqa: D301 - click's mark of a paragraph that keeps its lines
     from click.shell_completion import get_completion_class
 
     from pallasctl.main import pallasctl

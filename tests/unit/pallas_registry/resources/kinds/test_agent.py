@@ -93,6 +93,7 @@ LONG = "x" * (256 * 1024 + 1)
         ({"run": {"port": 0}}, "spec.run.port", "0 is out of range"),
         ({"run": {"depends_on": ["x"]}}, "spec.run.depends_on", "names the agent itself"),
         ({"run": {"depends_on": ["y", "y"]}}, "spec.run.depends_on", "names 'y' twice"),
+        ({"run": {"depends_on": ["a b"]}}, "spec.run.depends_on", "'a b' cannot be the name of a tool"),
         ({"run": {"start": "never"}}, "spec.run.start", "'never' is not a known value"),
         ({"run": {"idle_timeout": 0}}, "spec.run.idle_timeout", "'0' is not a time"),
         ({"run": {"memory_limit": "1MiB"}}, "spec.run.memory_limit", "'1MiB' is out of range"),
@@ -111,7 +112,7 @@ LONG = "x" * (256 * 1024 + 1)
         ({"defaultParams": {"extra": {"model": "x"}}}, "spec.defaultParams.extra.model", "is the agent's"),
         ({"defaultParams": 5}, "spec.defaultParams", "is a whole number, not a mapping"),
     ],
-    ids=range(53),
+    ids=range(54),
 )  # fmt: skip
 def test_what_is_refused(spec: dict[str, Any], field: str, message: str) -> None:
     (found, *others) = refusals("agent", spec)
