@@ -96,7 +96,8 @@ def status(
     if output == "json":
         click.echo(terminal_json({**document, "agents": shown}))
     else:
-        click.echo(_render(document, shown, datetime.now(UTC), wide=output == "wide"))
+        if shown or not chosen or output == "wide":
+            click.echo(_render(document, shown, datetime.now(UTC), wide=output == "wide"))
         for line in (*_notes(document, chosen), *_folded(chosen, shown, states)):
             click.echo(line)
     due = chosen if agents else [agent for agent in chosen if agent["desired"] == "up"]
@@ -214,7 +215,8 @@ def _folded(
 ) -> Iterator[str]:
     """How many idle agents the table does not list."""
     if not states and (left := len(chosen) - len(shown)):
-        yield f"{left} more agents are idle and start when somebody connects; `pallasctl status --all` lists them"
+        more = " more" if shown else ""
+        yield f"{left}{more} agents are idle and start when somebody connects; `pallasctl status --all` lists them"
 
 
 def _few(files: Sequence[str]) -> str:
