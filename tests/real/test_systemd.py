@@ -19,7 +19,6 @@ import pytest
 from support.fleet.deployment import make_deployment
 from support.fleet.systemd_machine import PATIENCE, UNIT, Machine, require_machine
 from support.load.steady_clients import Question, SteadyClients
-from support.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,10 +50,15 @@ WatchdogSec=15
 RestartSec=100ms
 LoadCredential=A_API_KEY:/etc/pallas/a-key
 LoadCredential=client.pem:/etc/pallas/client.pem
-# An agent of agents.yaml without a port.
-ExecStart=
-ExecStart=/opt/pallas/bin/python /opt/pallas/portless.py /opt/pallas/bin/pallas
 """
+
+QUIET = """\
+apiVersion: pallas/v1
+kind: agent
+metadata: {name: quiet}
+spec: {description: Repeats., model: passthrough}
+"""
+"""It has no port, and starts on demand."""
 
 type Entry = dict[str, Any]
 
@@ -68,7 +72,7 @@ class Service:
 
     @property
     def ports(self) -> list[int]:
-        return [agent["port"] for agent in self.deployment.agents.values() if "env" not in agent]
+        return [agent["port"] for agent in self.deployment.agents.values()]
 
     @property
     def socket(self) -> str:
@@ -132,7 +136,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     def prepare(root: Path) -> None:
         deployment = make_deployment(root / "srv/pallas", "library")
         deployment.add("research", depends_on=["library"])
-        deployment.add("quiet", env={"LISTEN": "unix"}, start="on-demand")
         module = deployment.directory / "agents/library.py"
         module.write_text(module.read_text() + TALKATIVE)
         group = (root / "srv/pallas").stat().st_gid
@@ -148,7 +151,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             secret.write_text(content)
             secret.chmod(0o600)
         (root / f"etc/systemd/system/{UNIT}.d/test.conf").write_text(DROP_IN)
-        shutil.copy(ROOT / "tests/fakes/portless.py", root / "opt/pallas/portless.py")
+        declared = root / "var/lib/pallas/resources/agent/quiet.yaml"
+        declared.parent.mkdir(parents=True)
+        declared.write_text(QUIET)
         made.append(deployment)
 
     with Machine(tmp_path_factory.mktemp("machine"), prepare) as machine:
@@ -363,9 +368,7 @@ def test_the_unit_that_install_service_writes_serves_and_is_stopped_by_its_manag
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "start", unit)
     machine.run("pallasctl", "--socket", own, "wait", "--all", "--timeout", "60")
-    assert machine.run("systemctl", "show", "-P", "StatusText", unit).stdout.endswith(
-        "agents ready (1 idle)\n"
-    )
+    assert machine.run("systemctl", "show", "-P", "StatusText", unit).stdout.endswith("agents ready\n")
     machine.run("systemctl", "reload", unit)
     down = machine.run("env", f"PALLAS_CONTROL_SOCKET={own}", "pallas", "down", check=False)
     assert (down.returncode, down.stderr) == (
