@@ -70,7 +70,7 @@ def try_again(agent: Agent, _event: Event, at: Moment) -> Step:
 
 
 def wake(agent: Agent, _event: Event, at: Moment) -> Step:
-    return go.wait(agent, at, "a connection waits")
+    return go.wait(agent, at, message="a connection waits")
 
 
 def want_warm(agent: Agent, _event: Event, _at: Moment) -> Step:

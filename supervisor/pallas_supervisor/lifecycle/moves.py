@@ -29,24 +29,24 @@ def timed(agent: Agent, seconds: float, *effects: Effect) -> Step:
     return Step(agent, (*effects, SetTimer(agent.timer_epoch, seconds)))
 
 
-def wait(agent: Agent, at: Moment, message: str = "") -> Step:
-    return Step(enter(agent, State.WAITING, at, retry_at=None, message=message))
+def wait(agent: Agent, at: Moment, **changes: Any) -> Step:
+    return Step(enter(agent, State.WAITING, at, **{"retry_at": None, "message": "", **changes}))
 
 
-def resume(agent: Agent, at: Moment) -> Step:
+def resume(agent: Agent, at: Moment, **changes: Any) -> Step:
     """Be up again: idle, if the agent starts on demand and the operator does not ask for a worker."""
     if not agent.policy.on_demand or agent.warm:
-        return wait(agent, at)
-    return Step(enter(agent, State.IDLE, at, retry_at=None, message=""))
+        return wait(agent, at, **changes)
+    return Step(enter(agent, State.IDLE, at, retry_at=None, message="", **changes))
 
 
 def be_up(agent: Agent, at: Moment) -> Step:
     """Be up after rest."""
-    agent = replace(agent, desired=Desired.UP, failures=0, cause=None)
+    fresh = {"desired": Desired.UP, "failures": 0, "cause": None}
     if not agent.live:
-        return resume(agent, at)
+        return resume(agent, at, **fresh)
     # FAILED because it could not be killed: never two of them
-    agent = enter(agent, State.KILLING, at, after=after_end(agent))
+    agent = enter(agent, State.KILLING, at, after=after_end(agent), **fresh)
     return timed(agent, KILL_TIMEOUT, Kill(agent.generation))
 
 
