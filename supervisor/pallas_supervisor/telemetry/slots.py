@@ -58,7 +58,11 @@ class Slots:
 
     def free(self, agent: str, generation: int) -> str | None:
         """Free the slot of a generation; None if it holds none."""
-        return self._held.get(agent, {}).pop(generation, None)
+        held = self._held.get(agent, {})
+        slot = held.pop(generation, None)
+        if not held:  # or `live` would go through all agents that ever ran
+            self._held.pop(agent, None)
+        return slot
 
     def prefix(self, agent: str) -> str | None:
         """What the names of the agent's slots begin with, None if it has none."""
