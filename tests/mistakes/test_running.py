@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mistakes.cases import running
+from mistakes.cases import declaring, running
 from mistakes.mistake import BIN, GOLDEN, PATIENCE, Place, compare
 from pallas_control.client import Control
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mistakes.mistake import Mistake
 
 SUBJECT = "running"
+MISTAKES = (*running.MISTAKES, *declaring.MISTAKES)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         )
 
 
-@pytest.mark.parametrize("mistake", running.MISTAKES, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_is_said_as_it_was_read(mistake: Mistake, place: Place) -> None:
     text = place.transcript(mistake)
     place.write(running.FILES)
@@ -52,4 +53,4 @@ def test_a_mistake_is_said_as_it_was_read(mistake: Mistake, place: Place) -> Non
 
 
 def test_every_golden_file_is_of_a_mistake() -> None:
-    assert {path.stem for path in (GOLDEN / SUBJECT).iterdir()} == {each.name for each in running.MISTAKES}
+    assert {path.stem for path in (GOLDEN / SUBJECT).iterdir()} == {each.name for each in MISTAKES}

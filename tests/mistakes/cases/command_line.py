@@ -42,6 +42,8 @@ MISTAKES = (
             "pallasctl top",
             "pallasctl cat",
             "pallasctl reload",
+            "pallasctl get agents",
+            "pallasctl create secret key --data A=B",
         ],
     ),
     Mistake(name="not-in-the-folder", commands=["pallasctl status", "pallasctl reload"]),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
+NO_RESOURCES = ("agents.yaml", "fastagent.config.yaml", "fastagent.secrets.yaml")
+"""Names of files that are often beside those of resources, and have none."""
 
 
 class File(NamedTuple):
@@ -112,7 +114,7 @@ def _in_folder(folder: Path, *, recursive: bool) -> Iterator[Path]:
             continue
         if recursive and entry.is_dir() and not entry.is_symlink():
             yield from _in_folder(entry, recursive=True)
-        elif entry.suffix in SUFFIXES and not entry.is_dir():
+        elif entry.suffix in SUFFIXES and entry.name not in NO_RESOURCES and not entry.is_dir():
             yield entry
 
 

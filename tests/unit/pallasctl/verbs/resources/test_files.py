@@ -28,6 +28,7 @@ def names(*paths: str, recursive: bool = False) -> list[str]:
 
 def test_a_folder_is_its_files_in_the_order_of_their_names() -> None:
     write("d/b.yml", "d/a.yaml", "d/c.json", "d/notes.txt", "d/.hidden.yaml", "d/sub/e.yaml", "d/.git/f.yaml")
+    write("d/agents.yaml", "d/fastagent.config.yaml", "d/sub/fastagent.secrets.yaml")
     assert names("d") == ["d/a.yaml", "d/b.yml", "d/c.json"]
     assert names("d", recursive=True) == ["d/a.yaml", "d/b.yml", "d/c.json", "d/sub/e.yaml"]
 
