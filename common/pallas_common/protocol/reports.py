@@ -107,8 +107,8 @@ class DownstreamHealth:
 
     name: str
     up: bool
-    latency: float
-    """Seconds that the probe took."""
+    latency: float | None
+    """Seconds that the probe took; None for an agent that starts on demand, which no probe may wake."""
     error: str | None = None
     checked: str | None = None
     """When it ended, as RFC 3339."""

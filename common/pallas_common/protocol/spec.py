@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pallas_common.protocol.agent.definition import AgentDefinition
 from pallas_common.protocol.agent.llm import ModelCapabilities
 from pallas_common.protocol.agent.settings import AgentSettings
+from pallas_common.protocol.agent.sibling import Sibling
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL
 
@@ -89,6 +90,8 @@ class WorkerSpec(AgentSettings):
     """What the agent is made from where `source` says so."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """`NAME/KEY` of each secret that the definition refers to → its value."""
+    siblings: tuple[Sibling, ...] = ()
+    """The agents that start on demand and may be among the servers of this one."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the worker."""
 
@@ -110,6 +113,7 @@ class WorkerSpec(AgentSettings):
             fields["source"] = AgentSource(**fields["source"])
             if (definition := fields.get("definition")) is not None:
                 fields["definition"] = AgentDefinition.from_json(definition)
+            fields["siblings"] = tuple(Sibling(**each) for each in fields.get("siblings", ()))
             fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
             fields["models"] = tuple(fields.get("models", ()))
             return cls(**fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import secrets
 from dataclasses import fields
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.http.hosts import served_hosts
 from pallas_common.protocol.agent.settings import settings_of
+from pallas_common.protocol.agent.sibling import MOST_SIBLINGS, Sibling
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.dotenv import worker_environment
@@ -95,9 +97,28 @@ def worker_spec(
         models=agent.models,
         capabilities=configuration.settings.capabilities,
         probe_interval=configuration.probe_interval,
+        siblings=_siblings(deployment, agent),
         environment=environment,
         **settings_of(agent),
     )
+
+
+def _siblings(deployment: Deployment, agent: Agent) -> tuple[Sibling, ...]:
+    """The agents that this one may have among its servers and must not wake by looking; its dependencies first."""
+    agents = deployment.agents
+    names = dict.fromkeys((*agent.depends_on, *agents))
+    found = (
+        Sibling(
+            name=name,
+            port=other.port,
+            title=other.title,
+            description=other.description,
+            output_schema=other.output_schema,
+        )
+        for name in names
+        if (other := agents[name]).start == "on-demand" and other.port is not None and name != agent.name
+    )
+    return tuple(itertools.islice(found, MOST_SIBLINGS))
 
 
 class StartPreparation:

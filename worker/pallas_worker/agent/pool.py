@@ -148,6 +148,13 @@ class Pool[T]:
             self.give_up(owned)
         return None
 
+    def offer(self, owned: Owned[T]) -> bool:
+        """Have one that is there, and that nobody uses, wait with those made ahead; whether it can be of use."""
+        if not self._is_fresh(owned):
+            return False
+        self._waiting.append(owned)
+        return True
+
     def nudge(self) -> None:
         """Try once to make one ahead, even after a long time without calls."""
         self._nudged = True
@@ -183,11 +190,11 @@ class Pool[T]:
                 else:
                     await self._until_changed()
         finally:
-            while self._waiting:
-                self.give_up(self._waiting.popleft())
+            self._give_up_waiting()
 
     async def close(self, timeout: float) -> None:
         """Wait until every owner has left its context, and abandon after `timeout` seconds those that have not."""
+        self._give_up_waiting()
         if self._owners:
             _, late = await asyncio.wait(tuple(self._owners), timeout=timeout)
             for task in late:
@@ -195,6 +202,10 @@ class Pool[T]:
             if late:
                 _log.warning(f"{len(late)} instances were not disposed of within {timeout:g} s")
                 await asyncio.wait(late, timeout=timeout)
+
+    def _give_up_waiting(self) -> None:
+        while self._waiting:
+            self.give_up(self._waiting.popleft())
 
     async def _add(self) -> bool:
         """Make one more; whether it is of use."""

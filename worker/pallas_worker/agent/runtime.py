@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from fast_agent.core.fastagent import FastAgent, RunRuntime
     from fast_agent.mcp_server_registry import ServerRegistry
 
+    from pallas_common.protocol.agent.sibling import Sibling
     from pallas_common.protocol.reports import PartReport, ServerReport
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.downstreams.reachability import ObserveOperation
@@ -90,6 +91,8 @@ class AgentRuntime:
         self._agents = needed_by(agent, fast.agents)
         self.reachability = Reachability()
         """What calls have learnt of the downstream servers."""
+        self.siblings: Mapping[str, Sibling] = {}
+        """Which of the servers are agents that start on demand; to be set before the first instance is made."""
         self._model_factories: dict[str | None, Any] = {}
         self._context: Context = fast.context
         self.agent = agent
@@ -191,6 +194,21 @@ class AgentRuntime:
             await self._pool.settle()
 
     @asynccontextmanager
+    async def first_instance(self) -> AsyncIterator[Instance]:
+        """An instance to try before there are calls; if it is as all callers get it, the first call gets this one."""
+        owned = self._pool.open(self._prepared())
+        kept = False
+        try:
+            prepared = await owned.value()
+            await self._complete(prepared, None, self._observe)
+            yield prepared.instance
+            kept = not self._opted_in and self._pool.offer(owned)
+        finally:
+            if not kept:
+                self._pool.give_up(owned)
+                await self._pool.settle()
+
+    @asynccontextmanager
     async def unattached_instance(self) -> AsyncIterator[Instance]:
         """An instance that talks to none of its servers: to see whether one can be made; no call can use it."""
         async with self._prepared(deferred=frozenset(self._servers)) as prepared:
@@ -231,7 +249,11 @@ class AgentRuntime:
         if deferred is None:
             deferred = self._opted_in
         attachments = Attachments(
-            observe or self._observe, self.reachability, deferred=deferred, callers=self._knowing
+            observe or self._observe,
+            self.reachability,
+            deferred=deferred,
+            callers=self._knowing,
+            siblings=self.siblings,
         )
         losses = self.reachability.losses
         registry = registry_for_call(self._servers, _CLIENT)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from weakref import ReferenceType
 
+    from pallas_common.protocol.agent.sibling import Sibling
+
     type ObserveOperation = Callable[[str, str, bool, float], None]
     """Called for each downstream operation: server, kind (as `tools/call`), whether it went well, seconds."""
 
@@ -111,6 +113,8 @@ class Attachments:
     """The servers that are attached only when it is known whose call it is."""
     callers: frozenset[str] = frozenset()
     """The servers that know whose call it is."""
+    siblings: Mapping[str, Sibling] = field(default_factory=dict)
+    """The servers that start on demand: they are connected to when a tool of theirs is called."""
     unreachable: dict[str, str] = field(default_factory=dict)
     """The servers that the instance has to do without, and why."""
     sampled: list[Any] = field(default_factory=list)

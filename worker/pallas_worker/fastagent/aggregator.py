@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 from fast_agent.agents import mcp_agent
 from fast_agent.core.exceptions import walk_exception_chain
-from fast_agent.mcp import client_gateway, logger_textio
+from fast_agent.mcp import client_gateway, logger_textio, mcp_aggregator
+from fast_agent.mcp.app_integrations.models import AppServerConfig
 from fast_agent.mcp.client_connection import MCPClientConnection
-from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions
+from fast_agent.mcp.common import create_namespaced_name
+from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions, NamespacedTool
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -38,6 +40,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_worker.downstreams.attach_errors import why_unattached
 from pallas_worker.downstreams.reachability import AVOID_FOR, SLOW_ATTACH
 from pallas_worker.downstreams.server_output import output_of
+from pallas_worker.interface.tools import history_prompt, list_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from fast_agent.config import MCPServerSettings
     from pydantic import BaseModel
 
+    from pallas_common.protocol.agent.sibling import Sibling
     from pallas_worker.downstreams.reachability import Attachments, Reachability
 
 _trace = get_logger("pallas.forward.trace")
@@ -107,8 +111,15 @@ class Aggregator(MCPAggregator):
         return manager is None or all(server.is_healthy() for server in manager.running_servers.values())
 
     async def _attach_all(self, names: list[str], attachments: Attachments) -> None:
-        """Attach all at the same time; the tools keep the order of the configuration, as prompt caches need."""
-        await asyncio.gather(*(self._attach(name, attachments) for name in names))
+        """Attach all at the same time; those that start on demand, without a connection."""
+        for name in attachments.siblings.keys() & set(names):
+            await self._attach_sibling(name, attachments.siblings[name])
+        others = [name for name in names if name not in attachments.siblings]
+        await asyncio.gather(*(self._attach(name, attachments) for name in others))
+        self._sort()
+
+    def _sort(self) -> None:
+        """Have servers and tools in the order of the configuration, as prompt caches need."""
         order = {name: place for place, name in enumerate(self._configured_server_names)}
         self._attached_server_names.sort(key=lambda name: order.get(name, len(order)))
         tools = sorted(
@@ -116,6 +127,46 @@ class Aggregator(MCPAggregator):
         )
         self._namespaced_tool_map.clear()
         self._namespaced_tool_map.update(tools)
+
+    async def _attach_sibling(self, name: str, sibling: Sibling) -> None:
+        """Have the tools that the agent lists, without asking it; `_wake` connects."""
+        registry = self._require_server_registry()
+        if (settings := registry.get_server_config(name)) is None:
+            return
+        self._attachment_configs[name] = settings
+        registry.register_attachment(name, owner=self._attachment_owner)
+        namespace = self.server_display_name(name)
+        listed = list_tools(sibling.name, sibling.title, sibling.description, sibling.output_schema)
+        discovery = mcp_aggregator._AttachmentDiscovery(
+            tools=[
+                NamespacedTool(
+                    tool=tool,
+                    server_name=name,
+                    namespaced_tool_name=create_namespaced_name(namespace, tool.name),
+                )
+                for tool in listed
+            ],
+            prompts=[history_prompt(sibling.name)],
+            skill_registry=None,
+            app_integration_config=AppServerConfig(server_name=name),
+            capabilities=None,
+        )
+        await self._commit_server_attachment(name, discovery)
+        self._asleep.add(name)
+
+    async def _wake(self, name: str) -> None:
+        """Connect to an agent that starts on demand, and list anew: from here on, it is a server like all others."""
+        self._asleep.discard(name)
+        if (attachments := self._attachments) is not None:
+            self._attached_server_names.remove(name)
+            await self._attach(name, attachments)
+            self._sort()
+
+    @property
+    def _asleep(self) -> set[str]:
+        """The servers that start on demand and that this instance has not connected to."""
+        asleep: set[str] = self.__dict__.setdefault("pallas_asleep", set())
+        return asleep
 
     async def _attach(self, name: str, attachments: Attachments) -> None:
         began = time.monotonic()
@@ -230,6 +281,8 @@ class Aggregator(MCPAggregator):
     ) -> Any:
         began = time.monotonic()
         well = False
+        if server_name in self._asleep:
+            await self._wake(server_name)
         try:
             result: Any = await super()._execute_on_server(server_name, operation_type, *args, **kwargs)
             well = not getattr(result, "is_error", False)

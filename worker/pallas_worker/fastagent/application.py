@@ -23,7 +23,7 @@ from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
 from fast_agent.llm import model_factory
 from fast_agent.llm.fastagent_llm import FastAgentLLM
-from fast_agent.mcp import client_callback_runtime, client_gateway, sampling
+from fast_agent.mcp import client_callback_runtime, client_gateway, mcp_aggregator, sampling
 from fast_agent.mcp.client_callback_runtime import MCPClientCallbackRuntime
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.mcp_aggregator import MCPAggregator
@@ -77,6 +77,12 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (mcp_agent, "MCPAggregator", ("server_names", "context")),
     (MCPAggregator, "load_servers", ("force_connect",)),
     (MCPAggregator, "_attach_server_locked", ("server_name", "server_config", "options")),
+    (MCPAggregator, "_commit_server_attachment", ("server_name", "discovery")),
+    (
+        mcp_aggregator,
+        "_AttachmentDiscovery",
+        ("tools", "prompts", "skill_registry", "app_integration_config", "capabilities"),
+    ),
     (MCPAggregator, "_reset_runtime_indexes", ()),
     (MCPAggregator, "_require_server_registry", ()),
     (MCPAggregator, "_fetch_server_tools", ("server_name", "cache_mode")),

@@ -31,7 +31,7 @@ def assess(
     parts = [failure] if failure else []
     if unreachable := [server.name for server in downstreams if not server.up]:
         parts.append(f"Unreachable: {', '.join(unreachable)}")
-    if late := [f"{server.name} ({server.latency:.1f} s)" for server in downstreams if server in slow]:
+    if late := [f"{server.name} ({server.latency or 0:.1f} s)" for server in downstreams if server in slow]:
         parts.append(f"Slow: {', '.join(late)}")
     if provider is not None and not failure:
         if not provider.up:

@@ -14,7 +14,7 @@ from pallas_worker.health.provider_probe import checks_for
 from pallas_worker.health.subjects import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from pallas_worker.agent.models.capabilities import AskedModel
     from pallas_worker.agent.models.providers import ProviderSettings
@@ -72,13 +72,14 @@ def subjects_for(
     *,
     interval: float,
     slow_after: float,
+    on_demand: Collection[str] = (),
 ) -> list[Subject]:
     """The servers in their order, then the providers; see `Health` for the arguments."""
     servers = [
         Subject(
             kind=DownstreamHealth,
             name=server.name,
-            look=partial(probe, server),
+            look=partial(_starts_on_demand if server.name in on_demand else probe, server),
             interval=interval,
             slow_after=slow_after,
         )
@@ -95,3 +96,8 @@ def subjects_for(
         )
         for provider in providers
     ]
+
+
+async def _starts_on_demand(server: Downstream) -> DownstreamHealth:
+    """The state of an agent that a probe would wake: it is there as soon as somebody connects."""
+    return DownstreamHealth(name=server.name, up=True, latency=None)

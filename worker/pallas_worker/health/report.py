@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,7 +30,7 @@ from pallas_worker.health.needs import subjects_for
 from pallas_worker.telemetry import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pallas_common.protocol.reports import Status
     from pallas_worker.agent.models.failures import ModelFailure
@@ -64,6 +65,7 @@ class Health:
         probe: Probe | None = None,
         interval: float = PROBE_INTERVAL,
         slow_after: float = SLOW_AFTER,
+        on_demand: Collection[str] = (),
     ) -> None:
         """Prepare; nothing is probed before `run`.
 
@@ -79,6 +81,7 @@ class Health:
             probe: in place of a `Prober`'s.
             interval: seconds between the starts of two probes.
             slow_after: seconds beyond which a probe is slow.
+            on_demand: the servers that are agents which start on demand: only calls may wake them.
         """
         self._agent = agent
         self._publish = publish
@@ -92,7 +95,9 @@ class Health:
             probe or self._prober.probe,
             interval=interval,
             slow_after=slow_after,
+            on_demand=on_demand,
         )
+        self._on_demand = on_demand
         self._failure = failure
         self._newest: HealthReport | None = None
         self._first_round = asyncio.Event()
@@ -142,13 +147,16 @@ class Health:
         """A call has tried to use the server: why it could not, or None.
 
         A server of which that is the newest is down, whatever probes find: they do not start a command, nor do they
-        ask for tools. See `Listener` in `reachability`.
+        ask for tools. See `Listener` in `reachability`. One that starts on demand is not tried again until a call needs
+        it, so that it counts as down for `PASSING_FAILURE` at most.
         """
+        until = time.monotonic() + PASSING_FAILURE if server in self._on_demand else math.inf
         for subject in self._subjects:
             if subject.name == server and subject.kind is DownstreamHealth:
-                news = subject.called(why)
+                news = subject.called(why, until)
                 if news and self._newest is not None:
                     self._tell()
+                    self._woken.set()
 
     def model_called(self, failure: ModelFailure | None) -> None:
         """A call's LLM has answered (None), or has failed in a way that is not the request's own fault.
@@ -202,7 +210,12 @@ class Health:
 
     def _remove_obstacles(self) -> None:
         """Have servers attached again: calls may come seldom, and not at all to an agent that is known as degraded."""
-        if any(subject.is_obstructed for subject in self._subjects if subject.kind is DownstreamHealth):
+        servers = (
+            subject
+            for subject in self._subjects
+            if subject.kind is DownstreamHealth and subject.name not in self._on_demand
+        )
+        if any(server.is_obstructed for server in servers):
             self._attach_again()
 
     # --- what follows -------------------------------------------------------------------------------------

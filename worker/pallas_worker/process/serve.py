@@ -26,6 +26,7 @@ from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.calls.admission import Admission
 from pallas_worker.calls.call import Calls
 from pallas_worker.calls.idleness import Idleness
+from pallas_worker.downstreams.siblings import siblings_among
 from pallas_worker.health.report import Health
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import self_check
@@ -89,7 +90,8 @@ async def serve(
             async with open_runtime(fast, spec.agent, permitted_tools(spec)) as runtime:
                 known.add(runtime.secret_keys)
                 known.add(overlaid_keys(other_models(spec)))
-                making = try_instance(spec, runtime, code, runtime.instance(None, lambda *_: None))
+                runtime.siblings = siblings_among(runtime.downstreams, spec.siblings, spec.allowed_hosts)
+                making = try_instance(spec, runtime, code, runtime.first_instance())
                 trial = await _unless(stopping, making)
                 if trial is not None and not stopping.is_set():
                     await _serve(spec, runtime, settings, trial, listener, report, stopping)
@@ -116,6 +118,7 @@ async def _serve(
         attach_again=runtime.attach_again,
         interval=spec.probe_interval,
         slow_after=spec.slow_after,
+        on_demand=runtime.siblings,
     )
     runtime.reachability.listener = health.attachment
     idleness = Idleness(spec.idle_timeout, lambda: _leave(http, report, stopping), _later_in_no_call())

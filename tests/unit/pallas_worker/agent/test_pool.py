@@ -119,6 +119,42 @@ def test_it_is_bounded_and_refilled() -> None:
     asyncio.run(run())
 
 
+def test_what_is_offered_is_handed_out_first() -> None:
+    async def run() -> None:
+        factory = Factory()
+        pool = factory.pool()
+        tried, useless = pool.open(factory()), pool.open(factory())
+        await tried.value()
+        (await useless.value()).usable = False
+        assert pool.offer(tried)
+        assert not pool.offer(useless)
+        pool.give_up(useless)
+        keeping = asyncio.create_task(pool.keep())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(factory.made) == 2  # one that waits is enough until somebody asks
+        owned = pool.take()
+        assert owned is tried
+        pool.give_up(owned)
+        await stopped(pool, keeping)
+        assert all(thing.left for thing in factory.made)
+
+    asyncio.run(run())
+
+
+def test_what_is_offered_is_left_though_nobody_keeps_it() -> None:
+    async def run() -> None:
+        factory = Factory()
+        pool = factory.pool()
+        tried = pool.open(factory())
+        await tried.value()
+        assert pool.offer(tried)
+        await pool.close(60)
+        assert factory.made[0].left
+
+    asyncio.run(run())
+
+
 def test_a_nudge_makes_one_though_nobody_has_asked_for_long() -> None:
     async def run() -> None:
         factory = Factory()

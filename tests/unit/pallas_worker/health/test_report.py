@@ -285,6 +285,35 @@ def test_a_server_that_calls_cannot_use_is_down_whatever_probes_find(
     ]
 
 
+def test_what_starts_on_demand_is_up_unasked_and_down_for_a_while_where_a_call_found_it_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pallas_worker.health.report.PASSING_FAILURE", 0.01)
+    probed: list[str] = []
+
+    async def run() -> None:
+        outcomes = Outcomes()
+
+        async def probe(downstream: Downstream) -> DownstreamHealth:
+            probed.append(downstream.name)
+            return outcome(downstream.name)
+
+        def attach_again() -> None:
+            raise AssertionError("only a call may wake it")
+
+        health = outcomes.health(probe=probe, attach_again=attach_again, on_demand={"argos"}, interval=3600)
+        async with running(health), asyncio.timeout(60):
+            report = await outcomes.reports.get()
+            asleep = looked_at(DownstreamHealth(name="argos", up=True, latency=None))
+            assert report.downstreams == (asleep, looked_at(outcome("neo4j")))
+            health.attachment("argos", "refused")
+            assert (await outcomes.reports.get()).message == "Unreachable: argos"
+            assert (await outcomes.reports.get()).status == "ok"
+
+    asyncio.run(run())
+    assert probed == ["neo4j"]
+
+
 REFUSED = ModelFailure("HTTP 401: the API key is not accepted", lasting=True, provider="openai")
 
 
