@@ -51,11 +51,11 @@ def main(agents: int, kills: int, between: int, idle_timeout: float, callers: in
 
 
 def _print(when: str, fleet: Fleet) -> None:
-    processes, descriptors = rest(fleet)
+    there = rest(fleet)
     memory = psutil.Process(fleet.pid).memory_full_info()
     print(
-        f"{when}: supervisor {memory.rss / 2**20:.1f} MiB resident, {memory.pss / 2**20:.1f} MiB PSS, "
-        f"{processes} processes below it, {descriptors} descriptors"
+        f"{when}: supervisor {memory.rss / 2**20:.1f} MiB resident, {memory.pss / 2**20:.1f} MiB PSS; "
+        + ", ".join(f"{count} {what}" for what, count in there.most_common())
     )
 
 

@@ -32,4 +32,4 @@ def test_agents_called_at_random_among_kills_answer_and_come_to_rest(tmp_path: P
         assert tally.kills == Counter(kills)
         await_rest(fleet)
         fleet.spare()
-        fleet.await_that(lambda: rest(fleet) == before, "processes and descriptors are as before")
+        fleet.await_that(lambda: rest(fleet) <= before, f"no more than {before}, but {rest(fleet)}")

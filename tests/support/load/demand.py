@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 CALL_TIMEOUT = 120.0
 """Seconds after which a call counts as lost."""
 
-MOST_TRIES = 30
-"""How often a caller asks again who was answered with 503 and `Retry-After`."""
+PATIENCE = 120.0
+"""Seconds for which a caller asks again who was answered with 503, or whose worker was killed."""
 
 WORKER = "pallas-worker "
 
@@ -167,8 +167,8 @@ class Crowd:
             self._stopping.wait(wait)
 
     def _one_call(self, agent: str, message: str) -> None:
-        for _ in range(MOST_TRIES):
-            begun = time.monotonic()
+        deadline = time.monotonic() + PATIENCE
+        while (begun := time.monotonic()) < deadline:
             try:
                 status, said = ask(self._sockets[agent], agent, message)
             except (OSError, http.client.HTTPException) as error:
@@ -248,9 +248,10 @@ class Crowd:
                 yield process.pid, process.title.removeprefix(WORKER).split()[0]
 
 
-def rest(fleet: Fleet) -> tuple[int, int]:
-    """What is there while nobody calls: how many processes below the supervisor, and how many descriptors it has."""
-    return len(descendants(fleet.pid)), sum(open_descriptors(fleet.pid).values())
+def rest(fleet: Fleet) -> Counter[str]:
+    """What is there while nobody calls: the processes below the supervisor, and its descriptors by kind."""
+    processes = Counter(process.title.split()[0] for process in descendants(fleet.pid) if process.title)
+    return processes + open_descriptors(fleet.pid)
 
 
 def await_rest(fleet: Fleet) -> None:
