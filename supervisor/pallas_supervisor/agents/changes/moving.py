@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pallas_supervisor.sockets.agent_sockets import AgentSockets
     from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
 
+AT_ONCE = 50
+"""New agents that are told to be there before anything else in the supervisor has its turn."""
+
 _log = get_logger("pallas.supervisor.reloading")
 
 
@@ -103,7 +106,7 @@ class Moving:
         for name in plan.removed:
             self._observers.agent_removed(name)
         self._observers.configuration_changed(before, newest)
-        self._apply(plan, newest.deployment, opened)
+        await self._apply(plan, newest.deployment, opened)
 
     def _refuse_at_the_end(self) -> None:
         if self._engine.shutting_down:
@@ -149,7 +152,7 @@ class Moving:
                 engine.post(name, Stop())
             await engine.until(lambda: bool(wanted()) or at_rest())
 
-    def _apply(self, plan: Plan, new: Deployment, opened: dict[str, socket.socket]) -> None:
+    async def _apply(self, plan: Plan, new: Deployment, opened: dict[str, socket.socket]) -> None:
         engine = self._engine
         engine.redefine(graph_of(new), policies_of(new), new.max_surge)
         for name, changed in plan.changed.items():
@@ -164,8 +167,12 @@ class Moving:
                 engine.post(name, Rebind(policy))
             else:
                 engine.post(name, Redefine(policy, respawn=change.action == "respawn"))
-        for name in plan.added:
+        for count, name in enumerate(plan.added, 1):
             engine.post(name, Arm())
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(0)
+                if engine.shutting_down:
+                    return
         engine.start(
             name for name in plan.added if name in self._agent_sockets.refused
         )  # fails, and says why
