@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from fakes.a2a_agent import run_a2a_agent
 from fakes.downstream import run_downstream
 from fakes.llm_stub import LlmStub, run_llm_stub
 from pallas_common.protocol.reports import FailedReport, ReadyReport
 from support.ports import free_ports
 from support.worker.agent_kinds import CARDS, HISTORY, answer
+from support.worker.conversation.a2a_agent import run_a2a_agent
 from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
