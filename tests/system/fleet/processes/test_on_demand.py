@@ -35,6 +35,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         ("one", 0.3),
         ("racing", 0.1),
         ("killed", 0.5),
+        ("counting", 60.0),
         ("operated", 60.0),
         ("moved", 60.0),
     ):
@@ -114,6 +115,29 @@ def test_a_killed_worker_is_replaced_by_the_next_call(fleet: Fleet) -> None:
     assert until(fleet, "killed", "idle")["failures"] == 0, "it was on its way out"
     call(fleet, "killed")
     assert fleet.agent("killed")["state"] == "ready"
+
+
+def test_what_it_has_counted_goes_on_with_the_next_call_and_until_then_costs_nothing(fleet: Fleet) -> None:
+    def series() -> list[str]:
+        page = httpx.get(f"{fleet.deployment.registry}/metrics", timeout=PATIENCE).text
+        return [line for line in page.splitlines() if 'agent="counting"' in line]
+
+    call(fleet, "counting")
+    assert 'pallas_send_message_total{agent="counting",outcome="ok"} 1.0' in series()
+    os.kill(fleet.agent("counting")["pid"], signal.SIGKILL)
+    until(fleet, "counting", "idle")
+    idle = [line for line in series() if "restarts_total" not in line]
+    assert [line.partition("{")[0] for line in idle] == [
+        "pallas_agent_info",
+        "pallas_agent_health_status",
+        "pallas_worker_state",
+    ]
+    assert idle[1:] == [
+        'pallas_agent_health_status{agent="counting"} 1.0',
+        'pallas_worker_state{agent="counting",state="idle"} 1.0',
+    ]
+    call(fleet, "counting")
+    assert 'pallas_send_message_total{agent="counting",outcome="ok"} 2.0' in series()
 
 
 def test_the_operator_warms_it_up_and_disarms_it(fleet: Fleet) -> None:
