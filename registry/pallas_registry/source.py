@@ -13,7 +13,8 @@ from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError, Problem, collect, shortened
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL, probe_interval
 from pallas_common.references import referred
-from pallas_registry.deployment.agents_file import deployment_path, read_deployment
+from pallas_registry.deployment.agents_file import read_deployment
+from pallas_registry.deployment.location import deployment_path
 from pallas_registry.environment.credentials import load_credentials
 from pallas_registry.environment.dotenv import load_dotenv
 from pallas_registry.environment.state_directory import state_directory

@@ -17,7 +17,7 @@ import click
 from pallas.allocation import give_back_free_memory
 from pallas_common.problems import ConfigurationError, no_such_agent
 from pallas_common.terminal_text import terminal_line
-from pallas_registry.deployment.agents_file import working_directory
+from pallas_registry.deployment.location import working_directory
 from pallas_registry.deployment.named_models import named_models
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_registry.resources.files import ResourceFiles

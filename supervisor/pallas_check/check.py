@@ -26,7 +26,7 @@ from pallas_common.problems import ConfigurationError, Problem, collect, shorten
 from pallas_common.protocol.inspection import InspectionOrder
 from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets
-from pallas_registry.deployment.agents_file import deployment_path
+from pallas_registry.deployment.location import deployment_path
 from pallas_registry.environment.dotenv import load_dotenv, worker_environment
 from pallas_registry.source import read_start
 from pallas_supervisor.agents.worker_spec import worker_spec

@@ -80,7 +80,7 @@ def system_sockets() -> list[Path]:
 def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
     """What the supervisor finds in its environment when it is started here."""
     from pallas_common.problems import ConfigurationError
-    from pallas_registry.deployment.agents_file import working_directory
+    from pallas_registry.deployment.location import working_directory
     from pallas_registry.environment.dotenv import load_dotenv
 
     try:
@@ -95,7 +95,7 @@ def _with_dotenv(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 def _deployment_here(environ: Mapping[str, str]) -> str | None:
     """The deployment's name in the `agents.yaml` of this directory, even if the rest of it is wrong."""
-    from pallas_registry.deployment.agents_file import deployment_name, deployment_path
+    from pallas_registry.deployment.location import deployment_name, deployment_path
 
     return deployment_name(deployment_path(environ))
 

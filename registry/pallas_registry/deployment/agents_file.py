@@ -7,7 +7,6 @@ interpreters; starts nothing and imports no agent.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import ConfigurationError, Problem, quoted
@@ -20,18 +19,17 @@ from pallas_registry.deployment.agent_entry import (
     shared_places,
 )
 from pallas_registry.deployment.dependencies import cycles
+from pallas_registry.deployment.location import read_bytes
 from pallas_registry.deployment.model import Agent, Deployment, Place, slug
 from pallas_registry.deployment.source_files import source_complaint
 from pallas_registry.reading import rules
 from pallas_registry.reading.fields import Fields
-from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-DEFAULT_FILE = "agents.yaml"
-PATH_VARIABLE = "PALLAS_AGENTS_CONFIG"
 DEFAULT_REGISTRY_PORT = 24200
 MOST_PRELOADED = 50
 
@@ -50,26 +48,6 @@ KEYS = (
 )
 
 
-def deployment_path(environ: Mapping[str, str]) -> Path:
-    """The path in `PALLAS_AGENTS_CONFIG`, else `agents.yaml` in the working directory."""
-    return Path(environ.get(PATH_VARIABLE) or DEFAULT_FILE)
-
-
-def working_directory() -> Path:
-    """Where this process was started.
-
-    Raises:
-        ConfigurationError: the folder has been removed since.
-    """
-    try:
-        return Path.cwd()
-    except OSError:
-        message = "the working directory no longer exists"
-        raise ConfigurationError(
-            [Problem("", None, "", message, f"cd to the folder that holds {DEFAULT_FILE}")]
-        ) from None
-
-
 def read_deployment(path: Path, directory: Path | None = None) -> Deployment:
     """The deployment that the file at `path` describes. Its `path` is absolute.
 
@@ -79,7 +57,7 @@ def read_deployment(path: Path, directory: Path | None = None) -> Deployment:
     Raises:
         ConfigurationError: the file cannot be read, or anything in it is wrong; all problems, in file order.
     """
-    return parse_deployment(_read(path), path, files_in(directory or path.parent))
+    return parse_deployment(read_bytes(path), path, files_in(directory or path.parent))
 
 
 def files_in(directory: Path) -> Look:
@@ -88,18 +66,6 @@ def files_in(directory: Path) -> Look:
         is_executable=lambda path: path.is_file() and os.access(path, os.X_OK),
         at_source=lambda source: source_complaint(source, directory),
     )
-
-
-def deployment_name(path: Path) -> str | None:
-    """The deployment's name in the file at `path`, even if the rest of it is wrong; None if there is none."""
-    try:
-        root = compose(_read(path), str(path))
-    except ConfigurationError:
-        return None
-    if root is None:
-        return None
-    fields = Fields(root, file=str(path), field="", line=1, problems=[])
-    return fields.text("name")
 
 
 def parse_deployment(data: bytes, path: Path, look: Look) -> Deployment:
@@ -255,12 +221,3 @@ def _check_cycles(agents: Mapping[str, Agent], sections: Mapping[str, Fields]) -
     for cycle in cycles({name: agent.depends_on for name, agent in agents.items()}):
         circle = " → ".join((*cycle, cycle[0]))
         sections[cycle[0]].refuse("depends_on", f"is a cycle: {circle}", "remove one of these dependencies")
-
-
-def _read(path: Path) -> bytes:
-    here = f"run it in the folder that holds {DEFAULT_FILE}, or set {PATH_VARIABLE} to the file's path"
-    data = read_file(path, here)
-    if data is None:
-        remedy = f"`pallas init` writes one for the project in a folder; else {here}"
-        raise ConfigurationError([Problem(str(path), None, "", "there is no such file", remedy)])
-    return data

@@ -79,7 +79,7 @@ def _socket(config: Path | None) -> tuple[Path, str]:
     """
     from pallas_common.problems import ConfigurationError
     from pallas_control.locate import SOCKET_VARIABLE
-    from pallas_registry.deployment.agents_file import deployment_name, deployment_path, working_directory
+    from pallas_registry.deployment.location import deployment_name, deployment_path, working_directory
     from pallas_registry.environment.dotenv import load_dotenv
     from pallas_registry.environment.runtime_directory import control_socket
 

@@ -130,7 +130,7 @@ def _place(directory: Path | None) -> Path:
         Failure: it is no folder, or it has an agents.yaml.
     """
     from pallas_common.problems import ConfigurationError
-    from pallas_registry.deployment.agents_file import working_directory
+    from pallas_registry.deployment.location import working_directory
 
     try:
         place = working_directory() / directory if directory is not None else working_directory()

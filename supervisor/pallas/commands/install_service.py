@@ -98,7 +98,7 @@ def _deployment(config: Path | None) -> Deployment:
         Failure: it is not.
     """
     from pallas_common.problems import ConfigurationError
-    from pallas_registry.deployment.agents_file import working_directory
+    from pallas_registry.deployment.location import working_directory
     from pallas_registry.source import read_start
 
     try:

@@ -85,7 +85,7 @@ def up(
 def _read(agent: str | None, config: Path | None) -> tuple[Configuration, Path]:
     """What would be served, and where its control socket is; ends with status 2 if it cannot be."""
     from pallas_common.problems import ConfigurationError, no_such_agent
-    from pallas_registry.deployment.agents_file import working_directory
+    from pallas_registry.deployment.location import working_directory
     from pallas_registry.environment.runtime_directory import control_socket
     from pallas_registry.source import read_start
 

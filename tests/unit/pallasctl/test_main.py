@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
 from click.testing import CliRunner
 
 from fakes.control_server import FakeControl, run
 from pallas.server import VERBS as PALLAS_VERBS
 from pallasctl.main import _OF_PALLAS, VERBS, pallasctl
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_an_error_without_words(fake: FakeControl) -> None:
@@ -68,3 +76,40 @@ def test_the_verbs_of_pallas_are_known_to_who_looks_for_them_here() -> None:
     assert set(_OF_PALLAS) == {*PALLAS_VERBS} - {*VERBS}
     [line] = [line for line in CliRunner().invoke(pallasctl, ["up"]).stderr.splitlines() if "Error" in line]
     assert line == "Error: there is no verb 'up'; did you mean `pallas up`?"
+
+
+@pytest.mark.parametrize("verb", ["apply", "get", "edit", "delete", "diff", "create"])
+def test_a_verb_of_resources_loads_nothing_that_takes_long(verb: str) -> None:
+    code = f"import sys, pallas_control.locate, pallas_control.client, {VERBS[verb]}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    slow = {
+        "yaml",
+        "starlette",
+        "asyncio",
+        "pallas_registry.resources.documents",
+        "pallas_registry.deployment.agents_file",
+    }
+    assert not slow & set(loaded)
+
+
+def test_finding_the_supervisor_reads_no_more_of_agents_yaml_than_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agents.yaml").write_text("name: demo\n")
+    monkeypatch.setenv("PALLAS_RUNTIME_DIR", "")
+    code = (
+        "import sys, contextlib\n"
+        "from pallas_control.errors import ControlError\n"
+        "from pallas_control.locate import control_socket_path\n"
+        "with contextlib.suppress(ControlError):\n"
+        "    control_socket_path(None)\n"
+        "print(*sys.modules)\n"
+    )
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    assert "pallas_registry.deployment.location" in done.stdout.split()
+    assert not {"pallas_registry.deployment.agents_file", "asyncio"} & set(done.stdout.split())

@@ -78,7 +78,7 @@ def check(file: Path | None, offline: bool, online: bool, timeout: float | None,
 
 def _checked(file: Path | None, mode: Mode, timeout: float | None) -> CheckReport:
     from pallas_check.check import check as check_deployment
-    from pallas_registry.deployment.agents_file import working_directory
+    from pallas_registry.deployment.location import working_directory
 
     try:
         directory = file.parent if file is not None else working_directory()

@@ -10,7 +10,8 @@ import pytest
 
 from pallas_common.problems import ConfigurationError
 from pallas_common.protocol.agent.source import AgentSource
-from pallas_registry.deployment.agents_file import deployment_path, read_deployment
+from pallas_registry.deployment.agents_file import read_deployment
+from pallas_registry.deployment.location import deployment_path
 from pallas_registry.deployment.model import Agent, Deployment, Place
 from support.data.agents_text import PATH, agent, one_agent, parse, problems
 

@@ -11,7 +11,8 @@ import pytest
 
 from pallas_common.problems import ConfigurationError, Problem
 from pallas_registry.configured_secrets import configured_secrets
-from pallas_registry.deployment.agents_file import deployment_name, read_deployment
+from pallas_registry.deployment.agents_file import read_deployment
+from pallas_registry.deployment.location import deployment_name
 from pallas_registry.environment.dotenv import load_dotenv
 from pallas_registry.fastagent_files.models import read_model_settings
 from pallas_registry.reading.files import MAXIMUM_BYTES, read_file, text_of
