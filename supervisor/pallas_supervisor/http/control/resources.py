@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, Response
 
 from pallas_common.logs.setup import get_logger
-from pallas_common.problems import shortened
+from pallas_common.problems import counted, shortened
 from pallas_registry.resources.changes import ABSENT, AppliedFile
 from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.model import KINDS, Kind, ResourceId
@@ -69,7 +69,10 @@ class ResourceRoutes:
         """Apply files."""
         raw = await read_bytes(request, MAX_APPLY)
         body = await asyncio.to_thread(_parse_apply, raw)
-        _note(request, f"apply of {len(body.files)} files" + (" as a dry run" if body.dry_run else ""))
+        _note(
+            request,
+            f"apply of {counted(len(body.files), 'file')}" + (" as a dry run" if body.dry_run else ""),
+        )
         # Shielded: a client that goes away must not leave the change half done.
         changes = await asyncio.shield(
             self._applying.apply(body.files, _owner(request), dry_run=body.dry_run, prune=body.prune)
