@@ -25,7 +25,7 @@ from pallas_common.http.hosts import served_hosts
 from pallas_common.problems import ConfigurationError, Problem, collect, shortened
 from pallas_common.protocol.inspection import InspectionOrder
 from pallas_common.secrets.values import KnownSecrets
-from pallas_registry.configured_secrets import configured_secrets
+from pallas_registry.configured_secrets import configured_secrets, values_of
 from pallas_registry.deployment.location import deployment_path
 from pallas_registry.environment.dotenv import load_dotenv, worker_environment
 from pallas_registry.source import read_start
@@ -117,7 +117,9 @@ async def check(
         Surroundings(
             directory=directory,
             places=places,
-            secrets=KnownSecrets(configured_secrets(directory, together)),
+            secrets=KnownSecrets(
+                [*configured_secrets(directory, together), *values_of(configuration.resources)]
+            ),
             ports={agent.port for agent in configuration.deployment.agents.values() if agent.port},
             hosts=_hosts(configuration),
             is_running=is_running,
