@@ -189,6 +189,10 @@ def many(declared: int, idle: float, runs: int) -> None:
         text = LLM + "".join(AGENT.format(number=number) for number in range(declared))
         (folder / "declared.yaml").write_text(text)
         small = make_deployment(folder / "fleet", *(f"agent{number}" for number in range(5)))
+        # One of them needs the library that the declared ones need, too: to import it takes longer than all else.
+        small.settings = {"generic": {"api_key": "none", "base_url": "http://127.0.0.1:9/v1"}}
+        small.write()
+        (folder / "fleet/agents/agent0.py").write_text(MODULE.format(name="agent0", model="generic.stub"))
         starts: dict[str, list[float]] = {"none": [], "declared": []}
         state = {"PALLAS_STATE_DIR": str(folder / "state")}
         rows: dict[str, tuple[float, float, float]] = {}
