@@ -19,15 +19,16 @@ def _verbs(program: str) -> dict[str, set[str]]:
     group = {"pallas": pallas, "pallasctl": pallasctl}[program]
     context = click.Context(group)
     verbs = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    commands = {"": group, **{name: command for name, command in verbs.items() if command}}
-    return {
-        name: {
-            "--help",
-            "-h",
-            *(option for param in command.params for option in (*param.opts, *param.secondary_opts)),
-        }
-        for name, command in commands.items()
-    }
+    commands = {name: command for name, command in verbs.items() if command}
+    own = {"": {option for param in group.params for option in param.opts} | {"--help", "-h"}}
+    return own | {name: {"--help", "-h", *_options(command)} for name, command in commands.items()}
+
+
+def _options(command: click.Command) -> set[str]:
+    """Of a verb; of one with verbs of its own, theirs as well."""
+    own = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return own.union(*map(_options, below))
 
 
 VERBS = {program: _verbs(program) for program in ("pallas", "pallasctl")}
@@ -64,4 +65,5 @@ def test_every_command_that_a_page_names_is_there(page: str) -> None:
 def test_a_command_that_is_not_there_is_found() -> None:
     assert faults_of_calls("`pallasctl stauts`") == ["pallasctl stauts"]
     assert faults_of_calls("pallas up --detatch\npallas up -d | tee x") == ["pallas up --detatch"]
+    assert faults_of_calls("`pallasctl create secret x --dada y`") == ["pallasctl create --dada"]
     assert faults_of_calls("x=$(pallasctl status -w --watsh)") == ["pallasctl status --watsh"]
