@@ -519,7 +519,7 @@ def test_files_are_read_beside_the_loop(tmp_path: Path, two: dict[str, dict[str,
         (tmp_path / ".env").write_text("A=1\n")
         (tmp_path / "fastagent.secrets.yaml").write_text("openai: {api_key: in-the-file}\n")
         with ExitStack() as patched:
-            for module in ("deployment.agents_file", "source", "configured_secrets", "environment.dotenv"):
+            for module in ("deployment.location", "source", "configured_secrets", "environment.dotenv"):
                 patched.enter_context(patch(f"pallas_registry.{module}.read_file", watched))
             patched.enter_context(patch("pallas_supervisor.reload.fingerprints.read_file", watched))
             await rig.manager.preparation.prepare(WorkerId("library", 1))
