@@ -14,6 +14,7 @@ from pallas_control.errors import RefusedError, UnknownAgentError
 from pallasctl import options
 from pallasctl.failures import Failure
 from pallasctl.text import STATE_COLOURS, one_line, paint
+from pallasctl.verbs.state.readiness import READY
 
 if TYPE_CHECKING:
     from pallas_control.documents import AgentStatus, VerbDocument
@@ -58,7 +59,7 @@ def ask(path: str, body: dict[str, Any], timeout: float, goal: str) -> VerbDocum
     except UnknownAgentError:
         raise
     except RefusedError as refusal:
-        late = [_line(agent) for agent in refusal.document.get("agents", ()) if agent["state"] != goal]
+        late = [_line(agent) for agent in refusal.document.get("agents", ()) if not _is_reached(agent, goal)]
         raise Failure(refusal.message, details=[*refusal.details, *late]) from None
     return document
 
@@ -70,7 +71,7 @@ def report(document: VerbDocument, goal: str, *, waited: bool) -> None:
         Failure: the goal cannot be reached any more.
     """
     done = document["done"] or not waited
-    failed = [] if done else [agent for agent in document["agents"] if agent["state"] != goal]
+    failed = [] if done else [agent for agent in document["agents"] if not _is_reached(agent, goal)]
     for agent in document["agents"]:
         if agent not in failed:
             click.echo(_line(agent))
@@ -79,6 +80,11 @@ def report(document: VerbDocument, goal: str, *, waited: bool) -> None:
         raise Failure(
             f"not {goal}: `pallasctl logs {named}` says more", details=[_line(agent) for agent in failed]
         )
+
+
+def _is_reached(agent: AgentStatus, goal: str) -> bool:
+    """Whether the agent is where it was to come to; one that is idle counts as ready."""
+    return agent["state"] in (READY if goal == "ready" else (goal,))
 
 
 def _line(agent: AgentStatus) -> str:

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 MOST_IDLE = 20
 """Idle agents that a table in a terminal lists; where there are more, it says how many there are."""
 
+READY = frozenset({"ready", "idle"})
+"""States of the status document that count as ready: it serves, or is there as soon as somebody connects."""
+
 _WAKING = frozenset({"waiting", "starting", "stopping"})
 
 
 def is_available(agent: Mapping[str, Any]) -> bool:
     """Whether the agent serves, or will as soon as somebody connects: calls wait for one that starts on demand."""
-    if agent["state"] in ("ready", "idle"):
+    if agent["state"] in READY:
         return True
     return agent.get("start") == "on-demand" and agent["desired"] == "up" and agent["state"] in _WAKING
 

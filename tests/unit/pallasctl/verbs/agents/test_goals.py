@@ -86,3 +86,19 @@ def test_refused(fake: FakeControl, status: int, error: str, exit_status: int) -
     fake.answer("/v1/stop", {"error": error}, status)
     result = fake.run("stop", "x")
     assert (result.exit_code, result.stderr) == (exit_status, f"pallasctl: {error}\n")
+
+
+def test_an_idle_agent_is_ready(fake: FakeControl) -> None:
+    agents = [agent("research", "idle", pid=None), agent("jarvis", "failed", pid=None)]
+    fake.answer("/v1/wait", {"done": False, "agents": agents})
+    result = fake.run("wait", "--all")
+    assert (result.exit_code, result.stdout) == (1, "research: idle\n")
+    assert result.stderr.splitlines() == [
+        "pallasctl: not ready: `pallasctl logs jarvis` says more",
+        "  jarvis: failed",
+    ]
+    fake.answer("/v1/wait", {"done": False, "error": "not ready within 5 s: jarvis", "agents": agents}, 504)
+    result = fake.run("wait", "--all", "--timeout", "5")
+    assert result.stderr.splitlines() == ["pallasctl: not ready within 5 s: jarvis", "  jarvis: failed"]
+    fake.answer("/v1/stop", {"done": False, "error": "not stopped within 5 s", "agents": agents[:1]}, 504)
+    assert "  research: idle" in fake.run("stop", "--all", "--timeout", "5").stderr
