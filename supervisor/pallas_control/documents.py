@@ -129,7 +129,7 @@ class AppliedResource(TypedDict):
 
     resource: str
     """`agent/deployer`."""
-    outcome: Literal["created", "configured", "unchanged", "pruned", "deleted", "refused"]
+    outcome: Literal["created", "configured", "unchanged", "pruned", "deleted", "refused", "missing"]
     file: NotRequired[str | None]
     problems: NotRequired[list[str]]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pallas_common.problems import Problem
+from pallas_common.problems import Problem, quoted
 from pallas_registry.resources.assembly import Assembly, assemble
 from pallas_registry.resources.model import Metadata, Resource, ResourceId
 from pallas_registry.resources.references import references_of, without
@@ -18,7 +18,8 @@ from pallas_registry.resources.secret_values import with_values
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-Word = Literal["created", "configured", "unchanged", "pruned", "deleted", "refused"]
+Word = Literal["created", "configured", "unchanged", "pruned", "deleted", "refused", "missing"]
+"""`missing`: was to be deleted, and is not there."""
 
 Reason = Literal["invalid", "conflict"]
 """Why something is refused: by what it says, or by what is there."""
@@ -94,46 +95,62 @@ def plan_apply(
 
 
 def plan_deletion(
-    resource: ResourceId, before: Assembly, change: Change, version: str | None = None
+    wanted: Iterable[ResourceId],
+    before: Assembly,
+    change: Change,
+    versions: Mapping[ResourceId, str] | None = None,
 ) -> Changes:
-    """What deleting a resource does: a project leaves its agents, anything else is not deleted while it is in use.
+    """What deleting resources does: a project leaves its agents, anything else stays while others use it that stay.
+
+    Those that are refused stay, and all others go.
 
     Args:
-        version: the `resourceVersion` that it has to have.
-
-    Raises:
-        KeyError: there is none.
+        versions: the `resourceVersion` of those that are only to be deleted if they still have it.
     """
     there = before.kept.resources
-    if (
-        resource not in there
-        and resource not in before.kept.problems
-        and declared_in_file(resource, before) is None
-    ):
-        raise KeyError(resource)
-    left, used = without([resource], there)
-    if problems := tuple(_reasons_to_keep(resource, before, version)) or used:
-        outcome = Outcome(resource=resource, word="refused", problems=problems, reason="conflict")
-        return Changes(outcomes=(outcome,), problems=(), put=(), gone=(), after=before)
+    versions = versions or {}
+    found = {each: _reason_to_keep(each, before, versions.get(each)) for each in dict.fromkeys(wanted)}
+    left, used = without([each for each, outcome in found.items() if outcome is None], there)
+    outcomes, gone = [], []
+    for resource, outcome in found.items():
+        if outcome is not None:
+            outcomes.append(outcome)
+        elif (problem := used.get(resource)) is not None:
+            outcomes.append(_kept(resource, problem))
+        else:
+            outcomes.append(Outcome(resource=resource, word="deleted"))
+            gone.append(resource)
     put = tuple(_changed(each, there[each.id], change) for each in left.values() if each != there[each.id])
-    words: list[tuple[ResourceId, Word]] = [(resource, "deleted"), *((each.id, "configured") for each in put)]
+    outcomes += (Outcome(resource=each.id, word="configured") for each in put)
     return Changes(
-        outcomes=tuple(Outcome(resource=each, word=word) for each, word in words),
+        outcomes=tuple(outcomes),
         problems=(),
         put=put,
-        gone=(resource,),
-        after=_after(before, put, (resource,)),
+        gone=tuple(gone),
+        after=_after(before, put, gone) if gone else before,
     )
 
 
-def _reasons_to_keep(resource: ResourceId, before: Assembly, version: str | None) -> Iterator[Problem]:
+def _reason_to_keep(resource: ResourceId, before: Assembly, version: str | None) -> Outcome | None:
+    """What to say of a resource that cannot be deleted, whoever uses it; None if it can."""
     there = before.kept.resources.get(resource)
     if (where := declared_in_file(resource, before)) is not None:
-        yield where
-    elif version is not None and there is not None and version != there.resource_version:
+        return _kept(resource, where)
+    if there is None and resource not in before.kept.problems:
+        message = f"there is no {resource.kind} {quoted(resource.name)}"
+        problem = Problem(
+            "", None, "", message, f"`pallasctl get {resource.kind}s` lists those that there are"
+        )
+        return Outcome(resource=resource, word="missing", problems=(problem,))
+    if version is not None and there is not None and version != there.resource_version:
         message = f"has been changed since: the version is {there.resource_version} now"
         remedy = f"look at it again (`pallasctl get {' '.join(resource)} -o yaml`)"
-        yield Problem(str(resource), None, "metadata.resourceVersion", message, remedy)
+        return _kept(resource, Problem(str(resource), None, "metadata.resourceVersion", message, remedy))
+    return None
+
+
+def _kept(resource: ResourceId, problem: Problem) -> Outcome:
+    return Outcome(resource=resource, word="refused", problems=(problem,), reason="conflict")
 
 
 def declared_in_file(resource: ResourceId, before: Assembly) -> Problem | None:

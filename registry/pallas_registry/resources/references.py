@@ -81,26 +81,48 @@ def users_of(id_: ResourceId, resources: ResourceSet) -> tuple[ResourceId, ...]:
     return _users({id_}, resources).get(id_, ())
 
 
-def without(gone: Collection[ResourceId], resources: ResourceSet) -> tuple[ResourceSet, tuple[Problem, ...]]:
-    """What is left of the resources without these, and why they have to stay.
+def without(
+    gone: Collection[ResourceId], resources: ResourceSet
+) -> tuple[ResourceSet, dict[ResourceId, Problem]]:
+    """What is left of the resources without these, and why some of these have to stay, which then are left too.
 
     What others use stays, unless these go as well; but a project leaves its agents, which have none then.
     """
-    left = {id_: resource for id_, resource in resources.items() if id_ not in gone}
-    used = _users(set(gone), ResourceSet(left.values()))
-    problems = []
+    wanted = set(gone)
+    used = _users(wanted, resources)
+    stay = _needed_by_others(wanted, used)
+    left = {id_: resource for id_, resource in resources.items() if id_ not in wanted or id_ in stay}
+    problems = {}
     for id_ in gone:
-        users = used.get(id_, ())
+        users = [user for user in used.get(id_, ()) if user in left]
         if id_.kind == "project":
             for user in users:
                 spec = {key: value for key, value in left[user].spec.items() if key != "project"}
                 left[user] = left[user].with_spec(spec)
-        elif users:
+        elif id_ in stay:
             more = len(users) - MOST_NAMED
             named = ", ".join(map(str, users[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
             remedy = "let them use another one, or delete them first"
-            problems.append(Problem(str(id_), None, "", f"is used by {named}", remedy))
-    return ResourceSet(left.values()), tuple(problems)
+            problems[id_] = Problem(str(id_), None, "", f"is used by {named}", remedy)
+    return ResourceSet(left.values()), problems
+
+
+def _needed_by_others(
+    wanted: Collection[ResourceId], used: Mapping[ResourceId, tuple[ResourceId, ...]]
+) -> set[ResourceId]:
+    """Those of the wanted that something uses which is not among them, or which has to stay itself."""
+    uses: dict[ResourceId, list[ResourceId]] = {}
+    for target, users in used.items():
+        if target.kind != "project":
+            for user in users:
+                uses.setdefault(user, []).append(target)
+    stay: set[ResourceId] = set()
+    reached = [user for user in uses if user not in wanted]
+    while reached:
+        needed = [each for each in uses.get(reached.pop(), ()) if each not in stay]
+        stay.update(needed)
+        reached += needed
+    return stay
 
 
 def _users(

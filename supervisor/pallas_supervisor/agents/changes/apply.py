@@ -20,7 +20,7 @@ from pallas_supervisor.agents.errors import NotKeptError, RefusedError
 from pallas_supervisor.reload.plan import plan_reload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pallas_common.secrets.values import KnownSecrets
     from pallas_registry.resources.assembly import Assembly
@@ -65,17 +65,24 @@ class Applying:
             lambda before: plan_apply(files, before, change, prune=prune), dry_run=dry_run
         )
 
-    async def delete(self, resource: ResourceId, owner: str, version: str | None = None) -> Changes:
-        """Delete a resource; raises as `apply` does, and if there is none.
+    async def delete(
+        self,
+        resources: Sequence[ResourceId],
+        owner: str,
+        versions: Mapping[ResourceId, str] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Changes:
+        """Delete resources; raises as `apply` does.
 
         Args:
-            version: the `resourceVersion` that it has to have.
-
-        Raises:
-            KeyError: there is no such resource.
+            versions: the `resourceVersion` of those that are only to be deleted if they still have it.
+            dry_run: say what would be done, and do nothing.
         """
         change = _change(owner)
-        return await self._take_on(lambda before: plan_deletion(resource, before, change, version))
+        return await self._take_on(
+            lambda before: plan_deletion(resources, before, change, versions), dry_run=dry_run
+        )
 
     async def _take_on(self, compute: Callable[[Assembly], Changes], *, dry_run: bool = False) -> Changes:
         if self._drift.source.only is not None:
@@ -117,7 +124,7 @@ def _said(changes: Changes) -> str:
     done = [
         f"{each.resource} {each.word}"
         for each in changes.outcomes
-        if each.word not in ("refused", "unchanged")
+        if each.word not in ("refused", "unchanged", "missing")
     ]
     more = f" and {len(done) - MOST_LOGGED} more" if len(done) > MOST_LOGGED else ""
     return ", ".join(done[:MOST_LOGGED]) + more

@@ -14,6 +14,8 @@ from pallas_registry.resources.text import to_document
 from pallas_supervisor.agents.description.settings import AGENT_FIELDS, ENTRY, agent_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pallas_registry.deployment.model import Agent
     from pallas_registry.source import Configuration
     from pallas_supervisor.agents.status import StatusView
@@ -54,6 +56,16 @@ class ResourceDescriptions:
         near = did_you_mean(name_or_uid, [each.name for each in _ids(kind, taken)])
         hint = f"did you mean {near!r}?" if near else f"`pallasctl get {kind}` lists those that there are"
         raise UnknownResourceError(f"there is no {kind} {name_or_uid!r}; {hint}")
+
+    def named(self, words: Iterable[ResourceId]) -> list[ResourceId]:
+        """The resources that are called so, or have that uid in place of a name; what is not there as it was given."""
+        kept = self._drift.taken.assembly.kept.resources
+        of_uid = {
+            ResourceId(id_.kind, each.metadata.uid): id_
+            for id_, each in kept.items()
+            if each.metadata is not None
+        }
+        return [word if word in kept else of_uid.get(word, word) for word in words]
 
     def all(self, kind: Kind) -> list[dict[str, Any]]:
         """The documents of all resources of the kind; agents of `agents.yaml` first."""

@@ -35,10 +35,15 @@ if TYPE_CHECKING:
 MAX_APPLY = 16 * 1024 * 1024
 """Bytes of the body of an apply."""
 MOST_FILES = 10_000
+MOST_DELETED = 10_000
+"""Resources that one request deletes."""
 LONGEST_NAME = 4096
 """Characters of a file's name, which people are told."""
 
-_BODY = '{"files": [{"file": name, "text": text}], "dry_run": true or false, "prune": true or false}'
+_BODY = (
+    '{"files": [{"file": name, "text": text}], "dry_run": true or false, "prune": true or false}, '
+    'or {"delete": ["KIND/NAME"], "dry_run": true or false}'
+)
 _THE_BODY = "the request"
 """What the one document of a request is called in problems."""
 
@@ -66,9 +71,11 @@ class ResourceRoutes:
         return self._document(resource)
 
     async def apply(self, request: Request) -> Response:
-        """Apply files."""
+        """Apply files, or delete several resources."""
         raw = await read_bytes(request, MAX_APPLY)
         body = await asyncio.to_thread(_parse_apply, raw)
+        if body.delete is not None:
+            return await self._delete_all(request, body.delete, dry_run=body.dry_run)
         _note(
             request,
             f"apply of {counted(len(body.files), 'file')}" + (" as a dry run" if body.dry_run else ""),
@@ -111,15 +118,25 @@ class ResourceRoutes:
         """Delete one resource."""
         resource = self._named(request)
         _note(request, f"delete of {resource}")
-        try:
-            changes = await asyncio.shield(
-                self._applying.delete(resource, _owner(request), _wanted_version(request))
-            )
-        except KeyError:  # meanwhile
-            raise UnknownResourceError(f"there is no {resource.kind} {resource.name!r} any more") from None
+        version = _wanted_version(request)
+        versions = {} if version is None else {resource: version}
+        changes = await asyncio.shield(self._applying.delete([resource], _owner(request), versions))
+        if changes.outcomes[0].word == "missing":  # meanwhile
+            raise UnknownResourceError(f"there is no {resource.kind} {resource.name!r} any more")
         if changes.outcomes[0].word == "refused":
             return _refusal(changes.outcomes[0])
         return JSONResponse({"results": [_outcome(each) for each in changes.outcomes], "problems": []})
+
+    async def _delete_all(
+        self, request: Request, resources: Sequence[ResourceId], *, dry_run: bool
+    ) -> Response:
+        what = f"delete of {counted(len(resources), 'resource')}"
+        _note(request, what + (" as a dry run" if dry_run else ""))
+        changes = await asyncio.shield(
+            self._applying.delete(self._descriptions.named(resources), _owner(request), dry_run=dry_run)
+        )
+        results = [_outcome(each) for each in changes.outcomes]
+        return JSONResponse({"dry_run": dry_run, "results": results, "problems": []})
 
     def _named(self, request: Request) -> ResourceId:
         return self._descriptions.resolve(_kind(request), request.path_params["name"])
@@ -135,23 +152,44 @@ class _ApplyBody:
     files: Sequence[AppliedFile]
     dry_run: bool
     prune: bool
+    delete: Sequence[ResourceId] | None = None
+    """Resources to delete, in place of files to apply."""
 
 
 def _parse_apply(raw: bytes) -> _ApplyBody:
-    """The body of an apply, its files read."""
+    """The body of an apply, its files read; or of a deletion of several resources."""
     try:
         body = json.loads(raw) if raw else None
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"the body is no JSON: {shortened(str(error), 200)}") from None
     if not isinstance(body, dict):
         raise BadRequestError(f"the body is {_BODY}")
-    dry_run, prune = take_flag(body, "dry_run"), take_flag(body, "prune")
+    dry_run = take_flag(body, "dry_run")
+    if isinstance(body.get("delete"), list) and len(body) == 1:
+        return _ApplyBody((), dry_run, prune=False, delete=_to_delete(body["delete"]))
+    prune = take_flag(body, "prune")
     files = body.pop("files", None)
     if body or not isinstance(files, list):
         raise BadRequestError(f"the body is {_BODY}")
     if len(files) > MOST_FILES:
         raise BadRequestError(f"`files` has {len(files)} entries, {MOST_FILES} are allowed")
     return _ApplyBody([_file(index, entry) for index, entry in enumerate(files)], dry_run, prune)
+
+
+def _to_delete(entries: Sequence[object]) -> list[ResourceId]:
+    if len(entries) > MOST_DELETED:
+        raise BadRequestError(f"`delete` has {len(entries)} entries, {MOST_DELETED} are allowed")
+    found = []
+    for index, entry in enumerate(entries):
+        kind, _, name = entry.partition("/") if isinstance(entry, str) else ("", "", "")
+        known = kind_of(kind)
+        if known is None or not 0 < len(name) <= LONGEST_NAME:
+            kinds = ", ".join(KINDS)
+            raise BadRequestError(
+                f"`delete[{index}]` is not KIND/NAME, such as agent/deployer; kinds are {kinds}"
+            )
+        found.append(ResourceId(known, name))
+    return found
 
 
 def _file(index: int, entry: object) -> AppliedFile:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pallas_common.problems import counted, did_you_mean, quoted
-from pallas_control.errors import RefusedError, UnknownAgentError
+from pallas_control.errors import UnknownAgentError
+from pallas_registry.resources.model import ResourceId
 from pallasctl.failures import EXIT_USAGE, Failure
 from pallasctl.options import control
 from pallasctl.text import one_line, paint
-from pallasctl.verbs.resources.words import names_of, path_of
+from pallasctl.verbs.resources.words import kind_of, names_of, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pallas_control.documents import AppliedDocument, AppliedResource
-    from pallas_registry.resources.model import ResourceId
     from pallasctl.text import Colour
     from pallasctl.verbs.resources.files import File
 
@@ -38,6 +38,8 @@ _COLOURS: Mapping[str, Colour] = {
 
 _FEW = 4
 """Files of which fewer are named."""
+_MOST_HINTS = 3
+"""Resources that are not there of which it is said what may have been meant: each asks for the names."""
 _WITH_ITS_FILE = "is left out with the rest of its file"
 """What is said of resources beside those that are wrong; nobody needs a line for each."""
 
@@ -121,22 +123,32 @@ def resource_of(resource: ResourceId) -> dict[str, Any]:
     return found
 
 
-def delete(resource: ResourceId) -> Sequence[AppliedResource]:
-    """Deletes it; returns what became of it, and of others by that: agents are left without their project.
+def delete(resources: Sequence[ResourceId]) -> Sequence[AppliedResource]:
+    """Deletes them in one request; returns what became of each, and of others by that: a project leaves its agents.
 
     Raises:
-        NoSuchResource: there is none.
-        Failure: it is in use, or of agents.yaml.
+        ControlError: the supervisor could not be asked, or refuses the request as such.
     """
-    try:
-        document: AppliedDocument = control().delete(path_of(resource), timeout=TIMEOUT)
-    except UnknownAgentError as error:
-        raise missing(resource, error) from None
-    except RefusedError as error:
-        raise Failure(
-            error.message, details=[line for line in error.details if line != error.message]
-        ) from None
+    document: AppliedDocument = control().post(
+        "/v1/resources", {"delete": list(map(str, resources))}, timeout=TIMEOUT
+    )
     return document["results"]
+
+
+def deletion_failures(results: Sequence[AppliedResource]) -> Iterator[Failure]:
+    """A failure for each resource that is still there, or was not."""
+    hints = 0
+    for result in results:
+        kind, _, name = result["resource"].partition("/")
+        if result["outcome"] == "refused":
+            problems = result.get("problems") or [f"{result['resource']} is refused"]
+            yield Failure(one_line(problems[0]), details=list(map(one_line, problems[1:])))
+        elif result["outcome"] == "missing":
+            hints += 1
+            if hints <= _MOST_HINTS:
+                yield missing(ResourceId(kind_of(kind), name))
+            else:
+                yield NoSuchResource(f"there is no {one_line(kind)} {quoted(name)}")
 
 
 def missing(resource: ResourceId, error: UnknownAgentError | None = None) -> NoSuchResource:

@@ -225,19 +225,19 @@ def test_where_a_file_is_refused_nothing_is_pruned(bad: str) -> None:
 def test_what_is_used_is_not_deleted() -> None:
     before = usual()
     for id_, user in ((SMALL, "agent/deployer"), (KEYS, "llm/small")):
-        made = plan_deletion(id_, before, change())
+        made = plan_deletion([id_], before, change())
         assert (words(made), made.gone) == ({str(id_): "refused"}, ())
         assert f"is used by {user}" in said(made, id_)
-    made = plan_deletion(DEPLOYER, before, change())
+    made = plan_deletion([DEPLOYER], before, change())
     assert (words(made), made.gone) == ({"agent/deployer": "deleted"}, (DEPLOYER,))
-    assert words(plan_deletion(SMALL, made.after, change())) == {"llm/small": "deleted"}
+    assert words(plan_deletion([SMALL], made.after, change())) == {"llm/small": "deleted"}
 
 
 def test_a_deleted_project_leaves_its_agents() -> None:
     project = document("project", "platform", prompts=[{"name": "style", "text": "Be short."}])
     before = plan_apply([file("a.yaml", project, agent(project="platform"))], usual(), change()).after
     assert "Be short." in before.deployment.agents["deployer"].definition.instruction  # type: ignore[union-attr]
-    made = plan_deletion(ResourceId("project", "platform"), before, change(LATER))
+    made = plan_deletion([ResourceId("project", "platform")], before, change(LATER))
     assert words(made) == {"project/platform": "deleted", "agent/deployer": "configured"}
     left = made.after.resources[DEPLOYER]
     assert "project" not in left.spec
@@ -248,16 +248,45 @@ def test_a_deleted_project_leaves_its_agents() -> None:
 
 def test_a_deletion_may_ask_for_a_version() -> None:
     before = usual()
-    assert words(plan_deletion(DEPLOYER, before, change(), "0" * 16)) == {"agent/deployer": "refused"}
+    assert words(plan_deletion([DEPLOYER], before, change(), {DEPLOYER: "0" * 16})) == {
+        "agent/deployer": "refused"
+    }
     version = before.resources[DEPLOYER].resource_version
-    assert words(plan_deletion(DEPLOYER, before, change(), version)) == {"agent/deployer": "deleted"}
+    assert words(plan_deletion([DEPLOYER], before, change(), {DEPLOYER: version})) == {
+        "agent/deployer": "deleted"
+    }
 
 
 def test_an_agent_of_agents_yaml_is_deleted_there_and_what_is_not_there_nowhere() -> None:
     helper = ResourceId("agent", "helper")
-    assert "edit /srv/agents.yaml, line 7" in said(plan_deletion(helper, usual(), change()), helper)
-    with pytest.raises(KeyError):
-        plan_deletion(ResourceId("agent", "nobody"), usual(), change())
+    assert "edit /srv/agents.yaml, line 7" in said(plan_deletion([helper], usual(), change()), helper)
+    nobody = ResourceId("agent", "nobody")
+    made = plan_deletion([nobody], usual(), change())
+    assert (words(made), made.gone) == ({"agent/nobody": "missing"}, ())
+    assert "there is no agent 'nobody'" in said(made, nobody)
+
+
+def test_several_are_deleted_together() -> None:
+    before = usual()
+    made = plan_deletion([KEYS, SMALL, DEPLOYER, DEPLOYER], before, change())
+    assert words(made) == dict.fromkeys(("secret/keys", "llm/small", "agent/deployer"), "deleted")
+    assert made.gone == (KEYS, SMALL, DEPLOYER)
+    assert set(made.after.resources) == set()
+    assert "deployer" not in made.after.deployment.agents
+
+
+def test_what_one_that_stays_needs_stays_too() -> None:
+    """The agent has changed since, so that its model and the model's key are needed."""
+    other, nobody = ResourceId("agent", "other"), ResourceId("agent", "nobody")
+    before = plan_apply([file("a.yaml", agent("other"))], usual(), change()).after
+    made = plan_deletion([KEYS, SMALL, DEPLOYER, other, nobody], before, change(), {DEPLOYER: "0" * 16})
+    assert words(made) == {
+        **dict.fromkeys(("secret/keys", "llm/small", "agent/deployer"), "refused"),
+        "agent/other": "deleted",
+        "agent/nobody": "missing",
+    }
+    assert "llm/small: is used by agent/deployer;" in said(made, SMALL)
+    assert (made.gone, set(made.after.resources)) == ((other,), {KEYS, SMALL, DEPLOYER})
 
 
 def test_what_cannot_be_read_can_be_deleted_and_applied_again() -> None:
@@ -272,7 +301,7 @@ def test_what_cannot_be_read_can_be_deleted_and_applied_again() -> None:
     )
     before = assemble(there.base, kept)
     assert before.disabled == {DEPLOYER: (problem,)}
-    assert words(plan_deletion(DEPLOYER, before, change())) == {"agent/deployer": "deleted"}
+    assert words(plan_deletion([DEPLOYER], before, change())) == {"agent/deployer": "deleted"}
     made = plan_apply([file("a.yaml", agent())], before, change())
     assert (words(made), made.after.disabled) == ({"agent/deployer": "configured"}, {})
     assert plan_apply([file("a.yaml", secret(), llm())], before, change(), prune=True).gone == (DEPLOYER,)

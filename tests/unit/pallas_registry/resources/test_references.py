@@ -63,20 +63,39 @@ def test_who_uses_what() -> None:
 
 
 def test_what_is_in_use_stays() -> None:
-    _, problems = without([id_of("llm/q"), id_of("secret/k"), id_of("agent/a")], ALL)
-    assert [str(problem) for problem in problems] == [
-        "secret/k: is used by server/s, server/t; let them use another one, or delete them first",
-        "agent/a: is used by agent/b; let them use another one, or delete them first",
+    left, problems = without([id_of("llm/q"), id_of("secret/k"), id_of("agent/a")], ALL)
+    remedy = "let them use another one, or delete them first"
+    assert {str(id_): str(problem) for id_, problem in problems.items()} == {
+        "llm/q": f"llm/q: is used by agent/a; {remedy}",
+        "secret/k": f"secret/k: is used by llm/q, server/s, server/t; {remedy}",
+        "agent/a": f"agent/a: is used by agent/b; {remedy}",
+    }
+    assert left == ALL
+
+
+def test_what_nobody_uses_goes_beside_what_stays() -> None:
+    left, problems = without([id_of("agent/b"), id_of("server/s")], ALL)
+    assert list(map(str, problems)) == ["server/s"]
+    assert set(left) == set(ALL) - {id_of("agent/b")}
+
+
+def test_a_long_chain_of_users_stays_at_once() -> None:
+    """Each needs the one before it, and the last one is not to go."""
+    count = 3000
+    chain = [
+        resource("agent", f"a{n}", {"run": {"depends_on": [f"a{n - 1}"]}} if n else {}) for n in range(count)
     ]
+    left, problems = without([each.id for each in chain[:-1]], ResourceSet(chain))
+    assert (len(left), len(problems)) == (count, count - 1)
 
 
 def test_all_can_go_together() -> None:
-    assert without(list(ALL), ALL) == (ResourceSet(), ())
+    assert without(list(ALL), ALL) == (ResourceSet(), {})
 
 
 def test_a_project_leaves_its_agents() -> None:
     left, problems = without([id_of("project/p")], ALL)
-    assert problems == ()
+    assert problems == {}
     assert left[id_of("agent/a")].spec == {"llm": "q", "models": ["free"], "servers": ["t"]}
     assert set(left) == set(ALL) - {id_of("project/p")}
     assert ALL[id_of("agent/a")].spec["project"] == "p"
@@ -85,5 +104,8 @@ def test_a_project_leaves_its_agents() -> None:
 def test_many_users_are_counted() -> None:
     many = [resource("agent", f"a{n}", {"llm": "q"}) for n in range(8)]
     everything = ResourceSet([resource("llm", "q", LLM), *many])
-    _, (problem,) = without([ResourceId("llm", "q")], everything)
-    assert problem.message == "is used by agent/a0, agent/a1, agent/a2, agent/a3, agent/a4 and 3 more"
+    _, problems = without([ResourceId("llm", "q")], everything)
+    assert (
+        problems[ResourceId("llm", "q")].message
+        == "is used by agent/a0, agent/a1, agent/a2, agent/a3, agent/a4 and 3 more"
+    )

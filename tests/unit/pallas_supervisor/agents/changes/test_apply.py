@@ -164,7 +164,7 @@ def test_an_agent_that_is_deleted_is_stopped_first(tmp_path: Path, state: Path) 
     async def do(rig: Rig) -> None:
         await apply(rig, secret(), llm(), agent(**ALWAYS))
         rig.come_up("deployer")
-        deleting = asyncio.create_task(rig.applying.delete(DEPLOYER, "ada"))
+        deleting = asyncio.create_task(rig.applying.delete([DEPLOYER], "ada"))
         await rig.manager.engine.until(lambda: rig.states(["deployer"]) == {"deployer": "stopping"})
         rig.end("deployer")
         assert words(await deleting) == ["agent/deployer deleted"]

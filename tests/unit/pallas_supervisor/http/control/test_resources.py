@@ -102,6 +102,13 @@ def test_an_apply_says_what_becomes_of_each(tmp_path: Path) -> None:
         (b"{}", "the body is {"),
         (b'{"files": {}}', "the body is {"),
         (b'{"files": [], "more": 1}', "the body is {"),
+        (b'{"files": [], "delete": []}', "the body is {"),
+        (b'{"delete": {}}', "the body is {"),
+        (b'{"delete": [], "prune": true}', "the body is {"),
+        (b'{"delete": ["agent/x", 1]}', "`delete[1]` is not KIND/NAME"),
+        (b'{"delete": ["agent"]}', "`delete[0]` is not KIND/NAME"),
+        (b'{"delete": ["dog/x"]}', "kinds are agent, llm,"),
+        (json.dumps({"delete": ["llm/a"] * 10_001}).encode(), "10000 are allowed"),
         (b'{"files": [], "prune": 1}', "`prune` is true or false"),
         (b'{"files": [1]}', "`files[0]` is not {"),
         (b'{"files": [{"file": "a", "text": 1}]}', "are texts"),
@@ -272,6 +279,27 @@ def test_what_is_in_use_is_not_deleted(tmp_path: Path) -> None:
         )
         assert words(await bench.ask("DELETE", "/agents/deployer")) == ["agent/deployer deleted"]
         assert words(await bench.ask("DELETE", "/llms/small")) == ["llm/small deleted"]
+
+    on_bench(tmp_path, do)
+
+
+def test_several_are_deleted_by_one_request(tmp_path: Path, state: Path) -> None:
+    async def do(bench: Bench) -> None:
+        await bench.usual()
+        await bench.apply(open_llm())
+        uid = (await bench.ask("GET", "/llm/open"))["metadata"]["uid"]
+        names = ["secret/keys", "llms/small", "agent/deployer", "agent/library", "agent/nobody", f"llm/{uid}"]
+        refused = await bench.ask("POST", "", body={"delete": names[:2]})
+        assert words(refused) == ["secret/keys refused", "llm/small refused"]
+        assert "llm/small: is used by agent/deployer" in refused["results"][1]["problems"][0]
+        done = [*(f"{name} deleted" for name in ("secret/keys", "llm/small", "agent/deployer"))]
+        done += ["agent/library refused", "agent/nobody missing", "llm/open deleted"]
+        planned = await bench.ask("POST", "", body={"delete": names, "dry_run": True})
+        assert (words(planned), planned["dry_run"]) == (done, True)
+        assert file_of(state, ResourceId("llm", "small")).exists()
+        assert words(await bench.ask("POST", "", body={"delete": names})) == done
+        assert not file_of(state, ResourceId("llm", "small")).exists()
+        assert set(bench.rig.manager.drift.taken.deployment.agents) == {"library", "research"}
 
     on_bench(tmp_path, do)
 

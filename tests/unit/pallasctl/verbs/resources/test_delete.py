@@ -1,8 +1,8 @@
-"""`pallasctl delete`: by name or by file, what uses others first, and what is refused."""
+"""`pallasctl delete`: by name or by file in one request, and what is refused."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,55 +29,61 @@ spec: {llm: qwen3}
 """
 
 
-def deleted(fake: FakeControl) -> list[str]:
-    return [path.removeprefix("/v1/resources/") for method, path, _ in fake.requests if method == "DELETE"]
+def result(resource: str, outcome: str = "deleted", *problems: str) -> dict[str, Any]:
+    return {"resource": resource, "outcome": outcome, "file": "", "problems": list(problems)}
 
 
-def there(fake: FakeControl, *resources: str) -> None:
-    for resource in resources:
-        fake.answer(
-            f"DELETE /v1/resources/{resource}", {"results": [{"resource": resource, "outcome": "deleted"}]}
-        )
+def will(fake: FakeControl, *results: dict[str, Any]) -> None:
+    fake.answer("/v1/resources", {"dry_run": False, "results": list(results), "problems": []})
 
 
 def test_by_name(fake: FakeControl) -> None:
-    there(fake, "agent/a", "agent/b")
-    result = fake.run("delete", "agents", "a", "b")
-    assert (result.exit_code, result.output) == (0, "agent/a deleted\nagent/b deleted\n")
+    will(fake, result("agent/a"), result("agent/b"))
+    done = fake.run("delete", "agents", "a", "b", "a")
+    assert (done.exit_code, done.output) == (0, "agent/a deleted\nagent/b deleted\n")
+    assert fake.requests == [("POST", "/v1/resources", {"delete": ["agent/a", "agent/b"]})]
 
 
-def test_what_uses_others_goes_first(fake: FakeControl, tmp_path: Path) -> None:
-    there(fake, "agent/deployer", "llm/qwen3", "secret/key")
+def test_a_file_is_one_request(fake: FakeControl, tmp_path: Path) -> None:
+    will(fake, result("secret/key"), result("llm/qwen3"), result("agent/deployer"))
     (tmp_path / "all.yaml").write_text(FILE)
     assert fake.run("delete", "-f", str(tmp_path)).exit_code == 0
-    assert deleted(fake) == ["agent/deployer", "llm/qwen3", "secret/key"]
-    fake.requests.clear()
-    fake.run("delete", "secret/key", "llm/qwen3", "agent/deployer")
-    assert deleted(fake) == ["agent/deployer", "llm/qwen3", "secret/key"]
+    assert fake.requests == [
+        ("POST", "/v1/resources", {"delete": ["secret/key", "llm/qwen3", "agent/deployer"]})
+    ]
 
 
 def test_what_is_in_use(fake: FakeControl) -> None:
-    there(fake, "llm/b")
-    said = "llm/a is used by agent/x and agent/y; delete them first, or let them use another"
-    fake.answer("DELETE /v1/resources/llm/a", {"error": said, "problems": [said]}, 409)
-    result = fake.run("delete", "llm", "a", "b")
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "llm/b deleted\n", f"pallasctl: {said}\n")
+    said = "llm/a: is used by agent/x\x1b[2J; let them use another one, or delete them first"
+    will(fake, result("llm/a", "refused", said), result("llm/b"))
+    done = fake.run("delete", "llm", "a", "b")
+    shown = said.replace("\x1b", "\\x1b")
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "llm/b deleted\n", f"pallasctl: {shown}\n")
 
 
 def test_a_project_leaves_its_agents(fake: FakeControl) -> None:
-    results = [
-        {"resource": "project/p", "outcome": "deleted"},
-        {"resource": "agent/a", "outcome": "configured"},
-    ]
-    fake.answer("DELETE /v1/resources/project/p", {"results": results})
+    will(fake, result("project/p"), result("agent/a", "configured"))
     assert fake.run("delete", "project", "p").output == "project/p deleted\nagent/a configured\n"
 
 
 def test_what_is_not_there(fake: FakeControl) -> None:
-    fake.answer("/v1/resources/agent", {"items": [{"metadata": {"name": "jarvis"}}]})
-    result = fake.run("delete", "agent", "jarvs")
-    assert result.exit_code == 2
-    assert result.stderr == "pallasctl: there is no agent 'jarvs'; did you mean 'jarvis'?\n"
+    fake.answer("GET /v1/resources/agent", {"items": [{"metadata": {"name": "jarvis"}}]})
+    names = ["jarvs", "x", "y", "z"]
+    will(fake, *(result(f"agent/{name}", "missing", "there is none") for name in names))
+    done = fake.run("delete", "agent", *names)
+    assert done.exit_code == 2
+    assert done.stderr.splitlines() == [
+        "pallasctl: there is no agent 'jarvs'; did you mean 'jarvis'?",
+        "pallasctl: there is no agent 'x'; `pallasctl get agents` lists them",
+        "pallasctl: there is no agent 'y'; `pallasctl get agents` lists them",
+        "pallasctl: there is no agent 'z'",
+    ]
+
+
+def test_a_supervisor_that_cannot(fake: FakeControl) -> None:
+    fake.answer("/v1/resources", {"error": "one agent runs alone here"}, 409)
+    done = fake.run("delete", "agent", "a")
+    assert (done.exit_code, done.stderr) == (1, "pallasctl: one agent runs alone here\n")
 
 
 @pytest.mark.parametrize("words", [[], ["agent", "a", "-f", "x.yaml"]])
@@ -93,4 +99,4 @@ def test_a_file_that_cannot_be_read_deletes_nothing(fake: FakeControl, tmp_path:
     result = fake.run("delete", "-f", str(tmp_path))
     assert result.exit_code == 2
     assert "b.yaml:1: " in result.stderr
-    assert deleted(fake) == []
+    assert fake.requests == []
