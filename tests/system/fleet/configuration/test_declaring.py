@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from fakes.downstream import run_downstream
 from fakes.llm_stub import LlmStub, run_llm_stub
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import BIN, PATIENCE, Fleet
@@ -151,7 +152,7 @@ def test_what_is_there_is_not_created_again(fleet: Fleet) -> None:
     assert "agent/reviewer is there already" in refused.stderr
 
 
-def test_a_file_with_a_project_whose_server_it_calls(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_file_with_a_project_whose_servers_it_calls(fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text(DEPLOYER)
     refused = fleet.ctl("apply", "-f", str(tmp_path))
     assert refused.returncode == 1
@@ -159,11 +160,25 @@ def test_a_file_with_a_project_whose_server_it_calls(fleet: Fleet, tmp_path: Pat
     server = [sys.executable, "-IS", str(ROOT / "tests/fakes/stdio_server.py")]
     made = fleet.ctl("create", "server", "files", "--command", server[0], "--", *server[1:])
     assert made.stdout == "server/files created\n", made.stderr
-    assert fleet.ctl("create", "project", "mcpctl-dev", "--server", "files").returncode == 0
-    assert fleet.ctl("diff", "-f", str(tmp_path)).returncode == 1
-    assert fleet.ctl("apply", "-f", str(tmp_path)).stdout == "agent/deployer created\n"
-    assert fleet.ctl("diff", "-f", str(tmp_path)).returncode == 0
-    assert chat(fleet, "deployer", "CALL files__pid {}").startswith("tools said: pid ")
+    with run_downstream() as far:
+        header = "X-Key=${secret:litellm-key/API_KEY}"
+        made = fleet.ctl("create", "server", "far", "--url", far.url, "--header", header)
+        assert made.stdout == "server/far created\n", made.stderr
+        project = ("create", "project", "mcpctl-dev", "--server", "files", "--server", "far")
+        assert fleet.ctl(*project).returncode == 0
+        assert fleet.ctl("diff", "-f", str(tmp_path)).returncode == 1
+        assert fleet.ctl("apply", "-f", str(tmp_path)).stdout == "agent/deployer created\n"
+        assert fleet.ctl("diff", "-f", str(tmp_path)).returncode == 0
+        assert chat(fleet, "deployer", "CALL files__pid {}").startswith("tools said: pid ")
+        said = chat(fleet, "deployer", 'CALL far__echo {"text": "over there"}')
+        assert "over there" in said
+        [call] = [request for request in far.requests if request.rpc_method == "tools/call"]
+        assert call.headers["x-key"] == TOKEN
+        process = fleet.agent("deployer")["pid"]
+        assert shell(fleet, "pallasctl get agent deployer -o yaml | pallasctl apply -f -") == (
+            "agent/deployer unchanged\n"
+        )
+        assert fleet.agent("deployer")["pid"] == process
     deleted = fleet.ctl("delete", "project", "mcpctl-dev")
     assert deleted.stdout.splitlines() == ["project/mcpctl-dev deleted", "agent/deployer configured"]
     assert "project" not in spec(fleet, "agent", "deployer")
