@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pallas_check.agents import SOURCE, Surroundings, judge
@@ -20,9 +20,10 @@ from pallas_check.inspectors import Inspector, InspectorError
 from pallas_check.machine import machine_findings
 from pallas_check.places import Places
 from pallas_check.preload import preload_findings
+from pallas_check.sampling import MOST_DECLARED, sample
 from pallas_common import __version__
 from pallas_common.http.hosts import served_hosts
-from pallas_common.problems import ConfigurationError, Problem, collect, shortened
+from pallas_common.problems import ConfigurationError, Problem, collect, counted, no_such_agent, shortened
 from pallas_common.protocol.inspection import InspectionOrder
 from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets, values_of
@@ -32,7 +33,7 @@ from pallas_registry.source import read_start
 from pallas_supervisor.agents.worker_spec import worker_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pallas_registry.deployment.model import Agent
@@ -46,6 +47,11 @@ Mode = Literal["offline", "local", "online"]
 
 LONGEST = 60.0
 """Seconds that an agent gets at most, unless more is asked for, whatever its start_timeout is."""
+
+MOST_NAMED = 5
+"""Agents that are not tried that a warning names."""
+LONGEST_LIST = 1_000
+"""Characters of a message that lists all agents."""
 
 _NO_PALLAS = re.compile(r"No module named '?pallas_")
 
@@ -95,6 +101,7 @@ async def check(
     *,
     mode: Mode,
     timeout: float | None = None,
+    agents: Collection[str] = (),
     progress: Progress = lambda _done, _all, _names: None,
 ) -> CheckReport:
     """Check a deployment.
@@ -103,16 +110,25 @@ async def check(
         directory, file: see `read_files`.
         environ: the environment, without what `.env` adds.
         timeout: seconds for each agent; None: its start_timeout, at most `LONGEST`.
+        agents: those whose code is to be tried; none: all, as `sampling` says it.
     """
     report, configuration, together = read_files(directory, file, environ)
     if configuration is None or mode == "offline":
         return report
+    deployment = configuration.deployment
+    if unknown := sorted(set(agents) - deployment.agents.keys()):
+        problem = Problem(
+            str(report.path), None, "", shortened(no_such_agent(unknown, deployment.agents), LONGEST_LIST), ""
+        )
+        return replace(report, findings=(*report.findings, Finding(problem=problem)))
+    tried, left_out = sample(deployment.agents, agents)
     places = Places(report.path)
     machine, is_running = await asyncio.to_thread(
         machine_findings, configuration.deployment, directory, together, places
     )
     checking = _Checking(
         configuration,
+        [deployment.agents[name] for name in tried],
         together,
         Surroundings(
             directory=directory,
@@ -128,28 +144,36 @@ async def check(
         timeout,
         progress,
     )
-    agents = await checking.run()
-    found = [finding for agent in agents for finding in agent.findings]
+    trials = await checking.run()
+    found = [finding for trial in trials for finding in trial.findings]
     checked = tuple(
-        CheckedAgent(
-            name=agent.checked.name,
+        replace(
+            trial.checked,
             # A port that is taken is in the way of its start, too.
             result=worst(
-                agent.checked.result,
-                *(f.level for f in (*agent.findings, *machine) if f.agent == agent.checked.name),
+                trial.checked.result,
+                *(f.level for f in (*trial.findings, *machine) if f.agent == trial.checked.name),
             ),
-            seconds=agent.checked.seconds,
-            inspection=agent.checked.inspection,
+            alike=tried[trial.checked.name],
         )
-        for agent in agents
+        for trial in trials
     )
-    return CheckReport(
-        path=report.path,
-        deployment=report.deployment,
-        names=report.names,
+    return replace(
+        report,
         agents=checked,
-        findings=(*report.findings, *machine, *found),
+        not_tried=left_out,
+        findings=(*report.findings, *machine, *found, *_left_out(left_out)),
     )
+
+
+def _left_out(names: Sequence[str]) -> Iterator[Finding]:
+    if names:
+        such = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
+        message = (
+            f"{counted(len(names), 'declared agent')} ({such}) not tried: there are more than {MOST_DECLARED} "
+            "that differ in model, servers or interpreter"
+        )
+        yield Finding(problem=Problem("", None, "", message, "try them with --agent NAME"), level="warning")
 
 
 def _hosts(configuration: Configuration) -> tuple[str, ...]:
@@ -169,12 +193,14 @@ class _Checking:
     def __init__(
         self,
         configuration: Configuration,
+        agents: Sequence[Agent],
         environ: Mapping[str, str],
         around: Surroundings,
         timeout: float | None,
         progress: Progress,
     ) -> None:
         self._configuration = configuration
+        self._agents = agents
         self._environ = environ
         self._around = around
         self._timeout = timeout
@@ -185,12 +211,11 @@ class _Checking:
         """Whether our own interpreter's inspector failed, which is said once."""
 
     async def run(self) -> list[_Checked]:
-        """Inspect all agents, so many at a time as there are processors; in their order."""
-        agents = [*self._configuration.deployment.agents.values()]
+        """Inspect the agents, so many at a time as there are processors; in their order."""
         turns = asyncio.Semaphore(os.process_cpu_count() or 1)
         async with contextlib.AsyncExitStack() as stack:
             inspectors: dict[str | None, Inspector | OSError] = {}
-            for python in dict.fromkeys(agent.python for agent in agents):
+            for python in dict.fromkeys(agent.python for agent in self._agents):
                 inspector = Inspector(python or sys.executable, worker_environment(self._environ, {}))
                 try:
                     inspectors[python] = await stack.enter_async_context(inspector)
@@ -198,7 +223,8 @@ class _Checking:
                     inspectors[python] = error
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._check(agent, inspectors[agent.python], turns)) for agent in agents
+                    group.create_task(self._check(agent, inspectors[agent.python], turns))
+                    for agent in self._agents
                 ]
             return [task.result() for task in tasks]
 
@@ -274,4 +300,4 @@ class _Checking:
         return _Checked(checked, findings)
 
     def _tell(self) -> None:
-        self._progress(self._done, len(self._configuration.deployment.agents), tuple(self._running))
+        self._progress(self._done, len(self._agents), tuple(self._running))

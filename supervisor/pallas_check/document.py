@@ -21,6 +21,7 @@ def document(report: CheckReport, mode: Mode) -> dict[str, Any]:
         "result": report.result,
         "errors": len(report.errors),
         "warnings": len(report.warnings),
+        "not_tried": list(report.not_tried),
         "agents": [_agent(agent) for agent in report.agents],
         "findings": [_finding(finding) for finding in report.findings[:MOST_PROBLEMS]],
     }
@@ -31,6 +32,7 @@ def _agent(agent: CheckedAgent) -> dict[str, Any]:
     return {
         "name": agent.name,
         "result": agent.result,
+        "alike": list(agent.alike),
         "seconds": round(agent.seconds, 3),
         "served": inspection.served if inspection is not None else None,
         "agents": list(inspection.agents) if inspection is not None else [],

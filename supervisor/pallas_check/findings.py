@@ -41,6 +41,8 @@ class CheckedAgent:
     seconds: float
     inspection: Inspection | None
     """None where it cannot be started."""
+    alike: tuple[str, ...] = ()
+    """Declared agents that were not tried because they are made of the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class CheckReport:
     """Of all agents."""
     agents: tuple[CheckedAgent, ...] = ()
     """Those whose code was tried, in the order of the file."""
+    not_tried: tuple[str, ...] = ()
+    """Agents that nothing is known of, because there are too many."""
     findings: tuple[Finding, ...] = ()
 
     @property

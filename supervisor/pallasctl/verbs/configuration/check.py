@@ -43,22 +43,35 @@ HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "MADE OF")
     metavar="SECONDS",
     help="For each agent  [default: its start_timeout, at most 60]",
 )
+@click.option(
+    "--agent", "agents", metavar="NAME", multiple=True, help="Try this agent alone; may be repeated."
+)
 @output_option("table", "json")
-def check(file: Path | None, offline: bool, online: bool, timeout: float | None, output: str) -> None:
+def check(
+    file: Path | None,
+    offline: bool,
+    online: bool,
+    timeout: float | None,
+    agents: tuple[str, ...],
+    output: str,
+) -> None:
     """Find what is wrong before a start.
 
     FILE is the agents.yaml that `pallas` would read here, unless given; .env and fastagent.config.yaml are
     those of its folder. The files are read as at a start. If they are good, ports are tried, and each agent's
-    code is imported in a process of its own, and one instance made; no server and no LLM provider is asked
-    without --online. All problems are listed at once; warnings do not count.
+    code is imported in a process of its own, and one instance made; of declared agents with the same model,
+    servers and interpreter, one. No server and no LLM provider is asked without --online. All problems are
+    listed at once; warnings do not count.
 
     Exit status: 0 it is good; 1 something around it is in the way, such as a port that is taken or, with
     --online, a server that does not answer; 2 the configuration or an agent's code is wrong.
     """
     if offline and online:
         raise click.UsageError("give --offline or --online, not both")
+    if offline and agents:
+        raise click.UsageError("give --offline or --agent, not both: no agent is tried offline")
     mode: Mode = "offline" if offline else "online" if online else "local"
-    report = _checked(file, mode, timeout)
+    report = _checked(file, mode, timeout, agents)
     if output == "json":
         from pallas_check.document import document
 
@@ -71,12 +84,12 @@ def check(file: Path | None, offline: bool, online: bool, timeout: float | None,
         raise _failure(report)
     more = len(report.names) - MOST_NAMED
     names = ", ".join((*report.names[:MOST_NAMED], *([f"and {more} more"] if more > 0 else ())))
-    agents = f"with {counted(len(report.names), 'agent')} ({names})"
+    deployed = f"with {counted(len(report.names), 'agent')} ({names})"
     none = "without agents yet: describe some below `agents:`, or declare them with `pallasctl apply`"
-    click.echo(f"{report.path}: good: deployment {report.deployment} {agents if report.names else none}")
+    click.echo(f"{report.path}: good: deployment {report.deployment} {deployed if report.names else none}")
 
 
-def _checked(file: Path | None, mode: Mode, timeout: float | None) -> CheckReport:
+def _checked(file: Path | None, mode: Mode, timeout: float | None, agents: Sequence[str]) -> CheckReport:
     from pallas_check.check import check as check_deployment
     from pallas_registry.deployment.location import working_directory
 
@@ -87,7 +100,9 @@ def _checked(file: Path | None, mode: Mode, timeout: float | None) -> CheckRepor
     progress = _Progress()
     try:
         return asyncio.run(
-            check_deployment(directory, file, os.environ, mode=mode, timeout=timeout, progress=progress.show)
+            check_deployment(
+                directory, file, os.environ, mode=mode, timeout=timeout, agents=agents, progress=progress.show
+            )
         )
     except KeyboardInterrupt:  # by now, nothing is left of what was started
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
@@ -99,6 +114,10 @@ def _print(report: CheckReport) -> None:
     """The table on stdout, warnings on stderr."""
     if report.agents:
         click.echo(table(HEADER, [_row(agent) for agent in report.agents], fit=True))
+        if len(report.agents) < len(report.names):
+            alike = any(agent.alike for agent in report.agents)
+            why = ": of declared ones with the same model, servers and interpreter, one" if alike else ""
+            click.echo(f"tried {len(report.agents)} of {counted(len(report.names), 'agent')}{why}")
     program = click.get_current_context().find_root().info_name or "pallasctl"
     for finding in report.warnings:
         click.echo(f"{program}: warning: {finding.problem}", err=True)
@@ -127,11 +146,12 @@ def _lines(problem: str, output: str) -> Iterator[str]:
 
 def _row(agent: CheckedAgent) -> Sequence[Cell]:
     inspection = agent.inspection
+    name = Cell(f"{agent.name} (+{len(agent.alike)} alike)" if agent.alike else agent.name)
     result = Cell(agent.result, RESULT_COLOURS[agent.result])
     if inspection is None:
-        return Cell(agent.name), result, Cell("-"), Cell("-"), Cell("-")
+        return name, result, Cell("-"), Cell("-"), Cell("-")
     return (
-        Cell(agent.name),
+        name,
         result,
         Cell(one_line(_models(inspection))),
         Cell(one_line(_servers(inspection))),

@@ -406,11 +406,13 @@ SCHEMA = _object(
         "result": RESULT,
         "errors": NUMBER,
         "warnings": NUMBER,
+        "not_tried": _list(TEXT),
         "agents": _list(
             _object(
                 {
                     "name": TEXT,
                     "result": RESULT,
+                    "alike": _list(TEXT),
                     "seconds": NUMBER,
                     "served": _or_null(TEXT),
                     "agents": _list(TEXT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -228,3 +229,38 @@ def test_many_agents_are_counted(tmp_path: Path) -> None:
     entries = (f"  a{n}: {{module: one, port: {24201 + n}}}\n" for n in range(22))
     file.write_text(f"name: demo\nagents:\n{''.join(entries)}")
     assert run("check", "--offline", str(file)).stdout.endswith("a19, and 2 more)\n")
+
+
+def test_agents_that_are_alike_are_counted() -> None:
+    one = CheckedAgent(name="one", result="ok", seconds=0.1, inspection=INSPECTION, alike=("two", "three"))
+    report = CheckReport(path=FILES, deployment="demo", names=("one", "two", "three"), agents=(one,))
+
+    async def check(*_: Any, agents: tuple[str, ...], **__: Any) -> CheckReport:
+        assert agents == ("one", "two")
+        return report
+
+    with patch("pallas_check.check.check", check):
+        shown = run("check", "--agent", "one", "--agent", "two").stdout.splitlines()
+        document = json.loads(run("check", "--agent", "one", "--agent", "two", "-o", "json").stdout)
+    assert shown[1].startswith("one (+2 alike)  ok ")
+    assert (
+        shown[2] == "tried 1 of 3 agents: of declared ones with the same model, servers and interpreter, one"
+    )
+    report = dataclasses.replace(report, agents=(dataclasses.replace(one, alike=()),))
+    with patch("pallas_check.check.check", check):
+        assert (
+            run("check", "--agent", "one", "--agent", "two").stdout.splitlines()[2] == "tried 1 of 3 agents"
+        )
+    assert (document["agents"][0]["alike"], document["not_tried"]) == (["two", "three"], [])
+
+
+def test_offline_no_agent_is_tried() -> None:
+    result = run("check", "--offline", "--agent", "one")
+    assert result.exit_code == 2
+    assert "give --offline or --agent, not both" in result.stderr
+
+
+def test_an_agent_that_is_not_there() -> None:
+    result = run("check", "--agent", "jarvs", str(QUICKSTART))
+    assert result.exit_code == 2
+    assert "there is no agent 'jarvs'; did you mean 'jarvis'?" in result.stderr
