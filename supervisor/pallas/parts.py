@@ -206,7 +206,12 @@ def _control_server(
         lambda: engine.now() - since,
         Descriptions(engine, manager.drift, manager.status, manager.log_router, manager.exits),
         feed,
-        ResourceRoutes(applying, ResourceDescriptions(manager.drift, manager.status), manager.drift),
+        ResourceRoutes(
+            applying,
+            ResourceDescriptions(manager.drift, manager.status, manager.log_router.secrets),
+            manager.drift,
+            manager.log_router.secrets,
+        ),
     )
     listener = _control_listener(path)
     stack.callback(listener.close)

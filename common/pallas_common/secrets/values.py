@@ -29,6 +29,8 @@ LIKELY = 16
 
 _PASSWORD = re.compile(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@")
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
 _FEW = 100
 """Forms up to which looking for one after the other is the quickest way."""
 
@@ -98,11 +100,14 @@ class KnownSecrets:
 
 
 def forms_of(secret: str) -> Iterator[str]:
-    """How a secret may be written: as it is, within JSON, in a URL, and in base64 at each of the three offsets."""
+    """How a secret may be written: as it is, escaped, in a URL, and in base64 at each of the three offsets."""
     if len(secret) < SHORTEST:
         return
     yield secret
     yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+    yield _CONTROL.sub(lambda character: repr(character[0])[1:-1], secret)  # on a line for people
     yield quote(secret)
     yield quote(secret, safe="")
     data = secret.encode("utf-8", "surrogatepass")

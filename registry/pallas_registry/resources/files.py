@@ -115,7 +115,9 @@ class ResourceFiles:
 def id_of(path: Path) -> ResourceId:
     """Which resource is kept there."""
     kind: Kind = path.parent.name  # type: ignore[assignment]  # there are folders of these names alone
-    return ResourceId(kind, path.name.removesuffix(SUFFIX))
+    # A file's name may have any bytes, of which not all can be told: such a one is refused, by a name that can.
+    name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+    return ResourceId(kind, name.removesuffix(SUFFIX))
 
 
 def kept_key(state_directory: Path | None) -> bytes | None:

@@ -143,7 +143,12 @@ class Rig:
             manager.engine.now,
             Descriptions(manager.engine, manager.drift, manager.status, manager.log_router, manager.exits),
             self.feed(),
-            ResourceRoutes(self.applying, ResourceDescriptions(manager.drift, manager.status), manager.drift),
+            ResourceRoutes(
+                self.applying,
+                ResourceDescriptions(manager.drift, manager.status, manager.log_router.secrets),
+                manager.drift,
+                manager.log_router.secrets,
+            ),
         )
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:

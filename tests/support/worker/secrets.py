@@ -1,4 +1,4 @@
-"""Looks for secrets where none may be: as they are, and in base64 at any offset.
+"""Looks for secrets where none may be: as they are, in JSON, YAML, HTML and URLs, and in base64 at any offset.
 
 Pure. Knows encodings; nothing of workers.
 """
@@ -6,7 +6,10 @@ Pure. Knows encodings; nothing of workers.
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +24,15 @@ def leaked(haystack: str | bytes, secrets: Iterable[str]) -> list[str]:
 def _forms(secret: str) -> Iterator[bytes]:
     plain = secret.encode()
     yield plain
+    written = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
+    written |= {
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        escape(secret),
+        secret.replace("'", "''"),
+    }
+    yield from (text.encode() for text in written)
     for offset in range(3):
         # The first and last characters of base64 depend on what surrounds the secret.
         encoded = base64.b64encode(bytes(offset) + plain)[:-4].rstrip(b"=")

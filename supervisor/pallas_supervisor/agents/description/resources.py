@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pallas_common.problems import did_you_mean
+from pallas_common.problems import did_you_mean, shortened
 from pallas_registry.resources.model import API_VERSION, KINDS, Kind, ResourceId
 from pallas_registry.resources.references import users_of
 from pallas_registry.resources.text import to_document
@@ -16,6 +16,7 @@ from pallas_supervisor.agents.description.settings import AGENT_FIELDS, ENTRY, a
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pallas_common.secrets.values import KnownSecrets
     from pallas_registry.deployment.model import Agent
     from pallas_registry.source import Configuration
     from pallas_supervisor.agents.status import StatusView
@@ -34,8 +35,9 @@ class UnknownResourceError(Exception):
 class ResourceDescriptions:
     """Describes resources."""
 
-    def __init__(self, drift: Drift, status: StatusView) -> None:
+    def __init__(self, drift: Drift, status: StatusView, secrets: KnownSecrets) -> None:
         self._drift = drift
+        self._secrets = secrets
         self._status = status
 
     def resolve(self, kind: Kind, name_or_uid: str) -> ResourceId:
@@ -55,7 +57,7 @@ class ResourceDescriptions:
                 return resource.id
         near = did_you_mean(name_or_uid, [each.name for each in _ids(kind, taken)])
         hint = f"did you mean {near!r}?" if near else f"`pallasctl get {kind}` lists those that there are"
-        raise UnknownResourceError(f"there is no {kind} {name_or_uid!r}; {hint}")
+        raise UnknownResourceError(f"there is no {kind} {shortened(name_or_uid)!r}; {hint}")
 
     def named(self, words: Iterable[ResourceId]) -> list[ResourceId]:
         """The resources that are called so, or have that uid in place of a name; what is not there as it was given."""
@@ -101,7 +103,8 @@ class ResourceDescriptions:
         else:
             document = {"apiVersion": API_VERSION, "kind": id_.kind, "metadata": {"name": id_.name}}
         if problems:
-            document["status"] = {"error": _summary(id_, len(problems)), "problems": list(map(str, problems))}
+            said = [self._secrets.strike(str(problem)) for problem in problems]
+            document["status"] = {"error": _summary(id_, len(problems)), "problems": said}
         elif id_.name in entries:
             document["status"] = entries[id_.name]
         return document

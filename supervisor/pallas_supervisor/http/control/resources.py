@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from pallas_common.problems import Problem
+    from pallas_common.secrets.values import KnownSecrets
     from pallas_registry.resources.changes import Outcome
     from pallas_supervisor.agents.changes.apply import Applying
     from pallas_supervisor.agents.description.resources import ResourceDescriptions
@@ -57,6 +58,8 @@ class ResourceRoutes:
     _applying: Applying
     _descriptions: ResourceDescriptions
     _drift: Drift
+    _secrets: KnownSecrets
+    """What no problem may quote: a value that somebody has written where none belongs."""
 
     async def list(self, request: Request) -> Response:
         """All resources of a kind."""
@@ -87,8 +90,8 @@ class ResourceRoutes:
         return JSONResponse(
             {
                 "dry_run": body.dry_run,
-                "results": [_outcome(each) for each in changes.outcomes],
-                "problems": list(map(str, changes.problems)),
+                "results": [self._outcome(each) for each in changes.outcomes],
+                "problems": self._said(changes.problems),
             }
         )
 
@@ -99,7 +102,7 @@ class ResourceRoutes:
         raw = await read_bytes(request, MAX_APPLY)
         file = await asyncio.to_thread(_read, _THE_BODY, raw)
         if file.problems:
-            return _refused(f"{resource} is refused", file.problems, 422)
+            return self._refused(f"{resource} is refused", file.problems, 422)
         if [each.id for each in file.resources] != [resource]:
             given = ", ".join(str(each.id) for each in file.resources[:5]) or "nothing"
             raise BadRequestError(f"the body describes {given}; describe {resource} and nothing else")
@@ -109,9 +112,9 @@ class ResourceRoutes:
         changes = await asyncio.shield(self._applying.apply([file], _owner(request), dry_run=dry_run))
         [outcome] = changes.outcomes
         if outcome.word == "refused":
-            return _refusal(outcome)
+            return self._refusal(outcome)
         if dry_run:
-            return JSONResponse({"dry_run": True, "results": [_outcome(outcome)], "problems": []})
+            return JSONResponse({"dry_run": True, "results": [self._outcome(outcome)], "problems": []})
         return self._document(resource, 201 if outcome.word == "created" else 200)
 
     async def delete(self, request: Request) -> Response:
@@ -124,8 +127,8 @@ class ResourceRoutes:
         if changes.outcomes[0].word == "missing":  # meanwhile
             raise UnknownResourceError(f"there is no {resource.kind} {resource.name!r} any more")
         if changes.outcomes[0].word == "refused":
-            return _refusal(changes.outcomes[0])
-        return JSONResponse({"results": [_outcome(each) for each in changes.outcomes], "problems": []})
+            return self._refusal(changes.outcomes[0])
+        return JSONResponse({"results": [self._outcome(each) for each in changes.outcomes], "problems": []})
 
     async def _delete_all(
         self, request: Request, resources: Sequence[ResourceId], *, dry_run: bool
@@ -135,7 +138,7 @@ class ResourceRoutes:
         changes = await asyncio.shield(
             self._applying.delete(self._descriptions.named(resources), _owner(request), dry_run=dry_run)
         )
-        results = [_outcome(each) for each in changes.outcomes]
+        results = [self._outcome(each) for each in changes.outcomes]
         return JSONResponse({"dry_run": dry_run, "results": results, "problems": []})
 
     def _named(self, request: Request) -> ResourceId:
@@ -145,6 +148,26 @@ class ResourceRoutes:
         document = self._descriptions.one(resource)
         version = self._descriptions.version(resource)
         return JSONResponse(document, status, {} if version is None else {"ETag": f'"{version}"'})
+
+    def _outcome(self, outcome: Outcome) -> Mapping[str, Any]:
+        return {
+            "resource": str(outcome.resource),
+            "outcome": outcome.word,
+            "file": outcome.file,
+            "problems": self._said(outcome.problems),
+        }
+
+    def _refusal(self, outcome: Outcome) -> Response:
+        status = 409 if outcome.reason == "conflict" else 422
+        return self._refused(f"{outcome.resource} is refused", outcome.problems, status)
+
+    def _refused(self, message: str, problems: Sequence[Problem], status: int) -> Response:
+        said = self._said(problems)
+        error = said[0] if len(said) == 1 else f"{message}: {len(said)} problems; nothing was changed"
+        return JSONResponse({"error": error, "problems": said}, status)
+
+    def _said(self, problems: Sequence[Problem]) -> Sequence[str]:
+        return [self._secrets.strike(str(problem)) for problem in problems]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,26 +253,6 @@ def _dry_run(request: Request) -> bool:
 def _owner(request: Request) -> str:
     peer = getattr(request.state, "peer", None)
     return "nobody" if peer is None else peer.user
-
-
-def _outcome(outcome: Outcome) -> Mapping[str, Any]:
-    return {
-        "resource": str(outcome.resource),
-        "outcome": outcome.word,
-        "file": outcome.file,
-        "problems": list(map(str, outcome.problems)),
-    }
-
-
-def _refusal(outcome: Outcome) -> Response:
-    status = 409 if outcome.reason == "conflict" else 422
-    return _refused(f"{outcome.resource} is refused", outcome.problems, status)
-
-
-def _refused(message: str, problems: Sequence[Problem], status: int) -> Response:
-    said = list(map(str, problems))
-    error = said[0] if len(said) == 1 else f"{message}: {len(said)} problems; nothing was changed"
-    return JSONResponse({"error": error, "problems": said}, status)
 
 
 def _note(request: Request, what: str) -> None:

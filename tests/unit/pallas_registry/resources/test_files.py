@@ -111,6 +111,16 @@ def test_a_file_holds_the_resource_that_it_is_named_after(state: Path, text: str
     assert message in problem(ResourceFiles().read(state), KEYS)
 
 
+def test_a_name_of_any_bytes_is_a_problem_that_can_be_told(state: Path) -> None:
+    folder = folder_of(state) / "agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(os.fsencode(folder) + b"/\xff\xfe.yaml", os.O_CREAT | os.O_WRONLY, 0o600)
+    os.close(descriptor)
+    problems = ResourceFiles().read(state).problems
+    found = ResourceId("agent", "\\xff\\xfe")
+    assert "holds no resource" in str(problems[found][0]).encode().decode()
+
+
 def test_files_whose_names_are_none_are_problems(state: Path) -> None:
     write(state, ResourceId("secret", "no name"), secret("no name"))
     kept = ResourceFiles().read(state)
