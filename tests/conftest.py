@@ -8,14 +8,20 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import re
 import shutil
 import signal
 import tempfile
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import httpx
 import httpx2
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Nobody's state is read or written but the tests' own, whatever they leave out.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="pallas-state-")
@@ -39,3 +45,9 @@ for library in (httpx, httpx2):
     # Where no time-out is given, it only bounds a failing test.
     for what in ("connect", "read", "write", "pool"):
         setattr(library._config.DEFAULT_TIMEOUT_CONFIG, what, 120.0)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own, as pytest's, but with a name that leaves room for the paths of sockets in it."""
+    return tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name)[:12])

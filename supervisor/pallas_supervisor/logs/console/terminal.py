@@ -116,7 +116,6 @@ class Terminal:
         self._shutting_down = shutting_down
         self._loop = loop
         self._story = Story(self._output)
-        self._looking: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._broken = False
         self._timed = False
@@ -130,22 +129,19 @@ class Terminal:
         self._router.observers.append(self._line)
 
     def changed(self) -> None:
-        """Something may be different with some agent. Of what changes within one turn of the loop the last counts."""
-        if self._looking is None:
-            self._looking = self._loop.call_soon(self._attempt, self._look)
+        """Something may be different with some agent."""
+        self._attempt(self._look)
 
     def close(self) -> None:
         """The last words."""
-        for pending in (self._looking, self._timer):
-            if pending is not None:
-                pending.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._line in self._router.observers:
             self._router.observers.remove(self._line)
         self._show(self._story.stopped(self._loop.time()))
         self._screen.close()
 
     def _look(self) -> None:
-        self._looking = None
         now = self._loop.time()
         if self._shutting_down() and not self._story.stopping:
             self._screen.over()

@@ -39,7 +39,7 @@ def test_status_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None:
         document = json.loads(result.stdout)
         assert document["deployment"] == "test-fleet"
         assert document["supervisor"]["pid"] == fleet.pid
-        assert set(document["supervisor"]) == {"pid", "version", "since"}
+        assert set(document["supervisor"]) == {"pid", "version", "since", "state_directory"}
         assert [agent["name"] for agent in document["agents"]] == ["one", "two"]
         for agent in document["agents"]:
             for field, type_ in SHAPE.items():
