@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,8 @@ class ResourceRoutes:
         if [each.id for each in file.resources] != [resource]:
             given = ", ".join(str(each.id) for each in file.resources[:5]) or "nothing"
             raise BadRequestError(f"the body describes {given}; describe {resource} and nothing else")
+        if request.headers.get("if-match", "").strip() == "*":
+            self._named(request)  # `*` is for what is there
         if (version := _wanted_version(request)) is not None:
             file = AppliedFile(name=file.name, resources=file.resources, versions={resource: version})
         _note(request, f"put of {resource}")
@@ -168,6 +171,9 @@ class ResourceRoutes:
 
     def _said(self, problems: Sequence[Problem]) -> Sequence[str]:
         return [self._secrets.strike(str(problem)) for problem in problems]
+
+
+_TAG = re.compile(r'(?:W/)?"?([0-9a-f]{16})"?')
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +245,19 @@ def _kind(request: Request) -> Kind:
 
 
 def _wanted_version(request: Request) -> str | None:
-    """The `resourceVersion` of `If-Match`; `If-None-Match: *` is for what is not there."""
+    """The `resourceVersion` of `If-Match`; `If-None-Match: *` is for what is not there (RFC 9110, section 13.1).
+
+    Raises:
+        BadRequestError: it is none.
+    """
     if request.headers.get("if-none-match") == "*":
         return ABSENT
-    given = request.headers.get("if-match")
-    return None if given in (None, "*") else given.strip().removeprefix("W/").strip('"')
+    given = request.headers.get("if-match", "*").strip()
+    if given == "*":
+        return None
+    if (tag := _TAG.fullmatch(given)) is None:
+        raise BadRequestError('If-Match: has to be `*` or one resourceVersion, as in "0123456789abcdef"')
+    return tag[1]
 
 
 def _dry_run(request: Request) -> bool:

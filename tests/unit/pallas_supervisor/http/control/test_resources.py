@@ -262,6 +262,11 @@ def test_versions_are_compared(tmp_path: Path) -> None:
             "is there already"
             in (await bench.ask("PUT", "/agent/deployer", 409, third, if_none_match="*"))["error"]
         )
+        await bench.ask("PUT", "/agent/deployer", if_match="*", body=body)
+        await bench.ask("PUT", "/agent/another", 404, agent("another"), if_match="*")
+        for wrong in ("", f'"{old}", "{old}"', "x"):
+            refused = await bench.ask("PUT", "/agent/deployer", 422, third, if_match=wrong)
+            assert "If-Match: has to be" in refused["error"]
         await bench.ask("DELETE", "/agent/deployer", 409, if_match=f'"{old}"')
         current = new["metadata"]["resourceVersion"]
         assert words(await bench.ask("DELETE", "/agent/deployer", if_match=f'"{current}"')) == [
