@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from support.faults.bad_resources import GOOD, bad_resources, document_of
@@ -11,8 +12,6 @@ from support.fleet.fleet import Fleet
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-FILE = "bad.json"
 
 
 def test_bad_resources_are_refused_with_place_and_remedy_and_nothing_moves(tmp_path: Path) -> None:
@@ -28,20 +27,23 @@ def test_bad_resources_are_refused_with_place_and_remedy_and_nothing_moves(tmp_p
         assert {result["outcome"] for result in applied.json()["results"]} == {"created"}, applied.text
         assert fleet.ctl("start", "warm").returncode == 0
         before = _all(fleet)
-        refused = 0
-        for what, text in bad_resources():
-            answer = fleet.post("/v1/resources", files=[{"file": FILE, "text": text}])
-            assert answer.status_code == 200, (what, answer.text)
-            body = answer.json()
-            problems = [*body["problems"], *(p for result in body["results"] for p in result["problems"])]
-            assert problems, (what, answer.text)
-            assert not [r for r in body["results"] if r["outcome"] != "refused"], (what, answer.text)
-            for problem in problems:
-                place, _, said = str(problem).partition(": ")
-                assert place.startswith(FILE), (what, problem)
-                assert ";" in said, (what, problem)
-            refused += 1
-        assert refused >= 200
+        bad = list(bad_resources())
+        assert len(bad) >= 200
+        # Each in a file of its own, and with a name of its own, so that none is refused for what another says.
+        files = [
+            {"file": f"{number}.json", "text": text.replace('"bad"', f'"bad-{number}"')}
+            for number, (_, text) in enumerate(bad)
+        ]
+        answer = fleet.post("/v1/resources", files=files)
+        assert answer.status_code == 200, answer.text
+        body = answer.json()
+        assert not [each for each in body["results"] if each["outcome"] != "refused"]
+        found = defaultdict(list)
+        for problem in (*body["problems"], *(p for each in body["results"] for p in each["problems"])):
+            place, _, said = str(problem).partition(": ")
+            assert ";" in said, problem
+            found[place.partition(":")[0]].append(problem)
+        assert not [what for number, (what, _) in enumerate(bad) if f"{number}.json" not in found]
         assert _all(fleet) == before
 
 

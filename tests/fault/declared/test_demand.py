@@ -24,8 +24,8 @@ def test_agents_called_at_random_among_kills_answer_and_come_to_rest(tmp_path: P
         fleet.spare()
         before = rest(fleet)
         crowd = Crowd(fleet, seed=13)
-        kills = ("worker", "zygote", "worker", "supervisor")
-        crowd.run(kills, between=6, callers=3, pause=0.1)
+        kills = ("worker", "zygote", "supervisor")
+        crowd.run(kills, between=4, callers=3, pause=0.1)
         tally = crowd.tally
         assert not tally.failed
         assert not tally.twice
