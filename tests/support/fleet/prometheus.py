@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 INTERVAL = "1s"
 
 
