@@ -17,6 +17,7 @@ from pallas_registry.deployment.model import Agent, slug
 from pallas_registry.reading import rules
 from pallas_registry.resources.definitions import Definitions
 from pallas_registry.resources.kinds.agent import START
+from pallas_registry.resources.model import REFERRED_FIRST
 from pallas_registry.resources.references import references_of
 
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pallas_registry.deployment.model import Deployment
-    from pallas_registry.resources.model import Kind, Resource, ResourceId, ResourceSet
-
-_IN_ORDER: tuple[Kind, ...] = ("secret", "llm", "server", "project", "agent")
-"""Each kind after those that it refers to."""
+    from pallas_registry.resources.model import Resource, ResourceId, ResourceSet
 
 
 class Deployed(NamedTuple):
@@ -112,7 +110,7 @@ class _Checks:
         self._base = base
         self._resources = resources
         self._runs = runs
-        self._by_kind = {kind: resources.of(kind) for kind in _IN_ORDER}
+        self._by_kind = {kind: resources.of(kind) for kind in REFERRED_FIRST}
 
     def _refuse(self, resource: Resource, path: str, message: str, remedy: str) -> Problem:
         problem = Problem(resource.file or str(resource.id), resource.line(path), path, message, remedy)
@@ -125,7 +123,7 @@ class _Checks:
 
     def references(self) -> None:
         """Whether all is there that resources refer to, and can itself be used."""
-        for kind in _IN_ORDER:
+        for kind in REFERRED_FIRST:
             for resource in self._by_kind[kind].values():
                 for path, target, key in references_of(resource):
                     self._reference(resource, path, target, key)

@@ -15,6 +15,9 @@ Kind = Literal["agent", "llm", "secret", "server", "project"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+REFERRED_FIRST: tuple[Kind, ...] = ("secret", "llm", "server", "project", "agent")
+"""The kinds, each after those that it refers to."""
+
 API_VERSION = "pallas/v1"
 OTHER_API_VERSIONS = ("mcpctl.io/v1",)
 """Read as the same."""

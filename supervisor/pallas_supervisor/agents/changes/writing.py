@@ -8,23 +8,22 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError
 from pallas_registry.environment.state_directory import ensure_private
+from pallas_registry.reading.files import MAXIMUM_BYTES
 from pallas_registry.resources.files import KEY_FILE, TEMPORARY, file_of, folder_of, kept_key
-from pallas_registry.resources.model import KINDS, Kind, Resource, ResourceId
+from pallas_registry.resources.model import KINDS, REFERRED_FIRST, Resource, ResourceId
 from pallas_registry.resources.text import to_file_text
 from pallas_supervisor.agents.errors import NotKeptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
-
-REFERRED_FIRST: tuple[Kind, ...] = ("secret", "llm", "server", "project", "agent")
-"""The order in which files get their names: none refers to one that is not there yet."""
 
 _THREADS = 4
 """That wait for the disk together, so that it may write for several at a time."""
@@ -47,10 +46,7 @@ def keep(state_directory: Path, put: Sequence[Resource], gone: Sequence[Resource
     try:
         ensure_private(state_directory)
         _make_folders(state_directory)
-        before = {file_of(state_directory, each): _content(file_of(state_directory, each)) for each in gone}
-        before |= {
-            file_of(state_directory, each.id): _content(file_of(state_directory, each.id)) for each in put
-        }
+        before = _contents(file_of(state_directory, each) for each in (*gone, *(each.id for each in put)))
         if kept_key(state_directory) is None:
             path = folder_of(state_directory) / KEY_FILE
             _rename(_write_all({path: f"{key.hex()}\n"}))
@@ -60,7 +56,7 @@ def keep(state_directory: Path, put: Sequence[Resource], gone: Sequence[Resource
     except OSError as error:
         raise _not_kept(error) from None
     try:
-        for kind in REFERRED_FIRST:
+        for kind in REFERRED_FIRST:  # none gets its name before what it refers to
             folder = folder_of(state_directory) / kind
             _rename({path: temporary for path, temporary in written.items() if path.parent == folder})
         for kind in reversed(REFERRED_FIRST):
@@ -91,11 +87,21 @@ def _make_folders(state_directory: Path) -> None:
             _sync_folder(directory.parent)
 
 
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+def _contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
+    """What each file holds, None where there is none; without what can be no resource.
+
+    A pipe or a device at a resource's place would be read for ever, and who applies the resource wants it gone.
+    """
+    found: dict[Path, bytes | None] = {}
+    for path in paths:
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            found[path] = None
+            continue
+        if stat.S_ISREG(status.st_mode) and status.st_size <= MAXIMUM_BYTES:
+            found[path] = path.read_bytes()
+    return found
 
 
 def _write_all(texts: Mapping[Path, str]) -> dict[Path, Path]:
@@ -145,7 +151,7 @@ def _put_back(before: Mapping[Path, bytes | None]) -> None:
         try:
             if content is None:
                 path.unlink(missing_ok=True)
-            elif _content(path) != content:
+            elif _contents([path]) != {path: content}:
                 _rename(_write_all({path: content.decode()}))
         except (OSError, UnicodeDecodeError) as error:
             _log.error(f"{path} could not be made what it was: {error}")

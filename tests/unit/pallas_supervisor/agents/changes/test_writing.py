@@ -129,6 +129,21 @@ def test_a_disk_that_takes_no_more_changes_nothing(tmp_path: Path, at: int) -> N
     assert content(tmp_path) == before
 
 
+def test_what_is_no_file_at_a_resources_place_gives_way(tmp_path: Path) -> None:
+    keep(tmp_path, all_three(), [], KEY)
+    agents, models = (folder_of(tmp_path) / kind for kind in ("agent", "llm"))
+    endless = models / "small.yaml"
+    for path in (agents / "deployer.yaml", endless):
+        path.unlink()
+    os.mkfifo(agents / "deployer.yaml")
+    os.mkfifo(agents / "other.yaml")
+    endless.symlink_to("/dev/zero")
+    keep(tmp_path, all_three(), [ResourceId("agent", "other")], KEY)
+    kept = ResourceFiles().read(tmp_path)
+    assert (set(kept.resources), kept.problems) == ({DEPLOYER, SMALL, KEYS}, {})
+    assert Path("/dev/zero").is_char_device()
+
+
 def test_what_a_killed_supervisor_has_left_is_removed(tmp_path: Path) -> None:
     keep(tmp_path, all_three(), [], KEY)
     before = content(tmp_path)
