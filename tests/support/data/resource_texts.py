@@ -10,6 +10,25 @@ from pallas_registry.resources.model import Resource, ResourceSet
 
 FILE = "resources.yaml"
 
+SAMPLE = """\
+apiVersion: mcpctl.io/v1
+kind: agent
+metadata: { name: deployer }
+spec:
+  description: "I help you deploy code"
+  llm: qwen3-thinking # shorthand for `{ name: qwen3-thinking }`
+  project: mcpctl-dev # shorthand for `{ name: mcpctl-dev }`
+  systemPrompt: |
+    You are a deployment assistant for mcpctl. Always check fulldeploy.sh
+    and the k8s context before suggesting actions.
+  defaultParams:
+    temperature: 0.2
+    max_tokens: 4096
+    top_p: 0.9
+    stop: ["</deploy>"]
+"""
+"""An agent as the system writes it whose `apiVersion` is read as ours."""
+
 
 def document(kind: str, name: str, spec: object, **metadata: object) -> dict[str, Any]:
     """A resource as JSON."""

@@ -12,6 +12,7 @@ import yaml
 
 from fakes.downstream import run_downstream
 from fakes.llm_stub import LlmStub, run_llm_stub
+from support.data.resource_texts import SAMPLE
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import BIN, PATIENCE, Fleet
 from support.repository import ROOT
@@ -35,24 +36,6 @@ pallasctl create agent reviewer \\
   --llm qwen3-thinking \\
   --description "I review what you're shipping; ask after each major change." \\
   --default-temperature 0.2 --default-max-tokens 4096
-"""
-
-DEPLOYER = """\
-apiVersion: mcpctl.io/v1
-kind: agent
-metadata: { name: deployer }
-spec:
-  description: "I help you deploy code"
-  llm: qwen3-thinking # shorthand for `{ name: qwen3-thinking }`
-  project: mcpctl-dev # shorthand for `{ name: mcpctl-dev }`
-  systemPrompt: |
-    You are a deployment assistant for mcpctl. Always check fulldeploy.sh
-    and the k8s context before suggesting actions.
-  defaultParams:
-    temperature: 0.2
-    max_tokens: 4096
-    top_p: 0.9
-    stop: ["</deploy>"]
 """
 
 
@@ -153,7 +136,7 @@ def test_what_is_there_is_not_created_again(fleet: Fleet) -> None:
 
 
 def test_a_file_with_a_project_whose_servers_it_calls(fleet: Fleet, tmp_path: Path) -> None:
-    (tmp_path / "deployer.yaml").write_text(DEPLOYER)
+    (tmp_path / "deployer.yaml").write_text(SAMPLE)
     refused = fleet.ctl("apply", "-f", str(tmp_path))
     assert refused.returncode == 1
     assert "deployer.yaml:7: spec.project: there is no project 'mcpctl-dev'" in refused.stderr

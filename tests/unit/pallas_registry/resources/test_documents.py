@@ -8,25 +8,7 @@ import pytest
 
 from pallas_registry.resources.documents import MOST_DOCUMENTS, MOST_PROBLEMS, read_resources
 from pallas_registry.resources.model import Metadata, ResourceId
-from support.data.resource_texts import document, refusals, resource, text_of
-
-SAMPLE = b"""\
-apiVersion: mcpctl.io/v1
-kind: agent
-metadata: { name: deployer }
-spec:
-  description: "I help you deploy code"
-  llm: qwen3-thinking # shorthand for `{ name: qwen3-thinking }`
-  project: mcpctl-dev # shorthand for `{ name: mcpctl-dev }`
-  systemPrompt: |
-    You are a deployment assistant for mcpctl. Always check fulldeploy.sh
-    and the k8s context before suggesting actions.
-  defaultParams:
-    temperature: 0.2
-    max_tokens: 4096
-    top_p: 0.9
-    stop: ["</deploy>"]
-"""
+from support.data.resource_texts import SAMPLE, document, refusals, resource, text_of
 
 
 def said(text: str | bytes) -> list[str]:
@@ -35,7 +17,7 @@ def said(text: str | bytes) -> list[str]:
 
 
 def test_a_document_of_the_other_system_is_read_as_it_stands() -> None:
-    (found,), problems, _ = read_resources(SAMPLE, "f.yaml")
+    (found,), problems, _ = read_resources(SAMPLE.encode(), "f.yaml")
     assert problems == ()
     assert found.id == ResourceId("agent", "deployer")
     assert found.spec == {
