@@ -243,14 +243,8 @@ class Fields:
 
     def texts(self, key: str) -> list[tuple[str, int]]:
         """The texts in the list of `key`, each with its line; items that are no text are refused."""
-        if key not in self:
-            return []
-        node = self._entries[key].value
-        if not isinstance(node, yaml.SequenceNode) or kind_of(node) != "a list":
-            self._wrong_kind(key, "a list", "write a list, as in `[one, two]`")
-            return []
         found = []
-        for index, item in enumerate(node.value):
+        for index, item in enumerate(self._entries_of(key)):
             if isinstance(item, yaml.ScalarNode) and kind_of(item) == "text":
                 found.append((str(item.value), line_of(item)))
             else:
@@ -290,16 +284,11 @@ class Fields:
 
     def items(self, key: str, most: int) -> list[Item]:
         """What is in the list of `key`; a longer one than `most` is refused."""
-        if key not in self:
+        entries = self._entries_of(key)
+        if len(entries) > most:
+            self.refuse(key, f"has {len(entries)} entries", f"use at most {most}")
             return []
-        node = self._entries[key].value
-        if not isinstance(node, yaml.SequenceNode) or kind_of(node) != "a list":
-            self._wrong_kind(key, "a list", "write a list, as in `[one, two]`")
-            return []
-        if len(node.value) > most:
-            self.refuse(key, f"has {len(node.value)} entries", f"use at most {most}")
-            return []
-        return [Item(f"{key}[{index}]", item, line_of(item)) for index, item in enumerate(node.value)]
+        return [Item(f"{key}[{index}]", item, line_of(item)) for index, item in enumerate(entries)]
 
     def of_item(self, item: Item) -> Fields:
         """The mapping that an item of a list is."""
@@ -342,6 +331,16 @@ class Fields:
                 return None
         self._wrong_kind(key, kind, f"use {wanted}")
         return None
+
+    def _entries_of(self, key: str) -> list[yaml.Node]:
+        """What is in the list of `key`; nothing where there is none, and what is no list is refused."""
+        if key not in self:
+            return []
+        node = self._entries[key].value
+        if not isinstance(node, yaml.SequenceNode) or kind_of(node) != "a list":
+            self._wrong_kind(key, "a list", "write a list, as in `[one, two]`")
+            return []
+        return list(node.value)
 
     def _wrong_kind(self, key: str, wanted: str, remedy: str) -> None:
         kind = kind_of(self._entries[key].value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pallas_common.problems import Problem, quoted
 from pallas_registry.resources.assembly import Assembly, assemble
-from pallas_registry.resources.model import Metadata, Resource, ResourceId
+from pallas_registry.resources.model import LEFT_WITH_ITS_FILE, Metadata, Resource, ResourceId
 from pallas_registry.resources.references import references_of, without
 from pallas_registry.resources.secret_values import with_values
 
@@ -308,11 +308,8 @@ class _Apply:
         found = self._refusals.get((index, resource.id), ())
         problems = tuple(dict.fromkeys(refusal.problem for refusal in found))
         if not problems:
-            message, remedy = (
-                "is left out with the rest of its file",
-                "mend what is wrong there, and apply it again",
-            )
-            problems = (_of(resource, "", message, remedy),)
+            remedy = "mend what is wrong there, and apply it again"
+            problems = (_of(resource, "", LEFT_WITH_ITS_FILE, remedy),)
         conflict = bool(found) and all(refusal.reason == "conflict" for refusal in found)
         return Outcome(
             resource=resource.id,

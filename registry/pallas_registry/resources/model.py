@@ -23,6 +23,10 @@ OTHER_API_VERSIONS = ("mcpctl.io/v1",)
 """Read as the same."""
 
 
+LEFT_WITH_ITS_FILE = "is left out with the rest of its file"
+"""What is said of a refused resource that is good itself: who shows the others need not show it."""
+
+
 class ResourceId(NamedTuple):
     """Which resource: one name is there once in each kind."""
 

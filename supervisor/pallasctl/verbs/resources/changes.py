@@ -11,7 +11,7 @@ import click
 
 from pallas_common.problems import counted, did_you_mean, quoted
 from pallas_control.errors import UnknownAgentError
-from pallas_registry.resources.model import ResourceId
+from pallas_registry.resources.model import LEFT_WITH_ITS_FILE, ResourceId
 from pallasctl.failures import EXIT_USAGE, Failure
 from pallasctl.options import control
 from pallasctl.text import one_line, paint
@@ -40,8 +40,6 @@ _FEW = 4
 """Files of which fewer are named."""
 _MOST_HINTS = 3
 """Resources that are not there of which it is said what may have been meant: each asks for the names."""
-_WITH_ITS_FILE = "is left out with the rest of its file"
-"""What is said of resources beside those that are wrong; nobody needs a line for each."""
 
 
 class NoSuchResource(Failure):
@@ -77,7 +75,7 @@ def problems_of(document: AppliedDocument) -> list[str]:
     for result in document["results"]:
         found += result.get("problems", ())
     said = list(dict.fromkeys(map(str, found)))
-    return [problem for problem in said if _WITH_ITS_FILE not in problem] or said
+    return [problem for problem in said if LEFT_WITH_ITS_FILE not in problem] or said
 
 
 def refused_of(document: AppliedDocument) -> list[AppliedResource]:
