@@ -21,6 +21,7 @@ PACKAGES = {
     "pallasctl": "supervisor",
     "pallas": "supervisor",
     "pallas_worker": "worker",
+    "pallas_gateway": "gateway",
 }
 """Package → the folder that it is in."""
 

@@ -1,0 +1,1 @@
+"""One authenticated door to all agents of a deployment."""

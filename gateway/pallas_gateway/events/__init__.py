@@ -1,0 +1,1 @@
+"""What changed, for whom: the event log and who follows it."""

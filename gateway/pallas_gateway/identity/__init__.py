@@ -1,0 +1,1 @@
+"""Who asks: principals, tokens, and how a bearer becomes a principal."""

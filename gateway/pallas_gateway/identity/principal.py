@@ -1,0 +1,33 @@
+"""Who asks: a person or program with a token, or an agent. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pallas_gateway.identity.grants import Grant
+
+Role = Literal["human", "agent"]
+
+TENANT = "default"
+"""The tenant of everything, until there are others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """One who is known. Two bearers of one token are one principal."""
+
+    id: str
+    """Of the token's row; `oidc:…` of an issuer's subject; `worker:<agent>/<generation>` of an agent's own token."""
+    name: str
+    """For people: what the token or the subject is called."""
+    role: Role
+    agent: str | None = None
+    """Whose token it is, where the role is `agent`."""
+    tenant: str = TENANT
+    grants: tuple[Grant, ...] = ()
+    expires: float | None = None
+    """Seconds since the epoch; None for never."""
+    concurrent: int | None = None
+    """Requests at a time, of an agent's own token, for which no rate counts; None: the settings say."""

@@ -1,0 +1,1 @@
+"""MCP over Streamable HTTP in both eras of the protocol; knows no agent."""

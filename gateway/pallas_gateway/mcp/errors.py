@@ -1,0 +1,23 @@
+"""The codes of JSON-RPC that the gateway answers with, beside the standard's. Pure.
+
+Codes of our own lie outside the range that JSON-RPC 2.0 and MCP reserve (-32768 to -32000).
+"""
+
+from __future__ import annotations
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+"""Also for an unknown tool or URI."""
+INTERNAL_ERROR = -32603
+
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+
+POLICY_DENIED = -32950
+TENANT_NOT_FOUND = -32952
+AGENT_NOT_FOUND = -32953
+LIMIT_EXCEEDED = -32954
+"""With HTTP 429 and Retry-After; `data.retry_after_ms`."""
+TIMED_OUT = -32955
