@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from pallas_registry.deployment.model import Deployment
     from pallas_registry.resources.model import ResourceSet
 
 
@@ -38,6 +39,12 @@ def values_of(resources: ResourceSet) -> Iterator[str]:
     """The values of all `secret` resources."""
     for secret in resources.of("secret").values():
         yield from (value for value in secret.spec["data"].values() if isinstance(value, str))
+
+
+def secrets_of(deployment: Deployment) -> Iterator[str]:
+    """What `agents.yaml` itself holds: the password of the gateway's store, which had better be elsewhere."""
+    if deployment.gateway is not None and deployment.gateway.store is not None:
+        yield from secrets_in(deployment.gateway.store)
 
 
 @functools.lru_cache(maxsize=32)

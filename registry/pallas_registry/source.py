@@ -23,6 +23,7 @@ from pallas_registry.fastagent_files.discovery import settings_file
 from pallas_registry.fastagent_files.literal_keys import literal_keys
 from pallas_registry.fastagent_files.models import read_model_settings
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE, SECRETS_FILES, settings_files
+from pallas_registry.reading import rules
 from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose
 from pallas_registry.resources.assembly import assemble
@@ -157,7 +158,7 @@ def read_configuration(
         found = [] if other == in_use else problems
         warnings += _literal_keys(other, _KEY_IN_SETTINGS, found)
     if deployment is not None:
-        warnings += _references(deployment, file)
+        warnings += [*_references(deployment, file), *_of_gateway(deployment, file)]
     if (
         problems
         or assembly is None
@@ -211,6 +212,31 @@ def _references(deployment: Deployment, file: Path) -> list[Problem]:
         for name, value in agent.env.items()
         if (references := referred(value))
     ]
+
+
+def _of_gateway(deployment: Deployment, file: Path) -> list[Problem]:
+    """What the gateway's settings leave open that had better be closed."""
+    settings, found = deployment.gateway, []
+    if settings is None:
+        return []
+
+    def warn(key: str, message: str, remedy: str) -> None:
+        place = deployment.places.get(f"gateway.{key}")
+        found.append(Problem(str(file), place.line if place else None, f"gateway.{key}", message, remedy))
+
+    if settings.auth == "none":
+        warn(
+            "auth",
+            "`none` lets every user and program of this machine use all agents",
+            "remove it, and use a token",
+        )
+    if settings.store is not None and rules.store_password(settings.store):
+        warn(
+            "store",
+            "holds a password, and whoever reads the file has it",
+            f"put the whole URL into .env, as {rules.STORE_VARIABLE}=…, and leave the password out here",
+        )
+    return found
 
 
 def _literal_keys(path: Path, remedy: str, problems: list[Problem]) -> list[Problem]:

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.agent.settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
+from pallas_common.protocol.gateway import GATEWAY_RULES, LIMIT_RULES, GatewaySettings, Limits
+from pallas_registry.deployment import gateway_section
 from pallas_registry.deployment.agent_entry import KEYS
 from pallas_registry.deployment.agents_file import KEYS as DEPLOYMENT_KEYS
 from pallas_registry.deployment.agents_file import MOST_PRELOADED
+from pallas_registry.deployment.gateway_section import KEYS as GATEWAY_KEYS
 from pallas_registry.deployment.model import Agent, Deployment
 from pallas_registry.reading import rules
 from pallas_registry.reading.fields import LARGEST_NUMBER, LONGEST_TIME
@@ -52,6 +55,7 @@ _DEPLOYMENT: dict[str, Schema] = {
         "uniqueItems": True,
         "maxItems": MOST_PRELOADED,
     },
+    "gateway": {"$ref": "#/definitions/gateway"},
     "defaults": {"$ref": "#/definitions/settings"},
     "agents": {
         "type": "object",
@@ -82,6 +86,34 @@ AGENT: dict[str, Schema] = {
     },
 }
 
+_URL: Schema = {"type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://", "maxLength": rules.LONGEST_URL}
+_GATEWAY: dict[str, Schema] = {
+    "port": _PORT,
+    "bind": {"type": "string"},
+    "public_url": _URL,
+    "store": {"type": "string", "pattern": "^(sqlite|postgresql):", "maxLength": rules.LONGEST_STORE},
+    "oidc": {
+        "type": "object",
+        "required": ["issuer", "audience"],
+        "additionalProperties": False,
+        "properties": {
+            "issuer": _URL,
+            "audience": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_URL},
+            "groups_claim": {"type": "string", "minLength": 1, "maxLength": 255},
+            "groups": {
+                "type": "object",
+                "maxProperties": gateway_section.MOST_GROUPS,
+                "additionalProperties": {
+                    "type": "array",
+                    "maxItems": gateway_section.MOST_GRANTS,
+                    "items": {"type": "string", "pattern": f"^({gateway_section.GRANT})$"},
+                },
+            },
+        },
+    },
+    "limits": {"$ref": "#/definitions/limits"},
+}
+
 _ONE_SOURCE = ("module", "card")
 """Of these, an agent has exactly one."""
 
@@ -100,6 +132,8 @@ def page() -> str:
         "additionalProperties": False,
         "properties": _described({name: _DEPLOYMENT[name] for name in DEPLOYMENT_KEYS}, meanings, Deployment),
         "definitions": {
+            "gateway": _of_gateway(GATEWAY_KEYS, "gateway", GatewaySettings, meanings),
+            "limits": _of_gateway(tuple(LIMIT_RULES), "gateway.limits", Limits, meanings),
             "settings": {
                 "type": "object",
                 "additionalProperties": False,
@@ -115,6 +149,20 @@ def page() -> str:
         },
     }
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _of_gateway(
+    keys: tuple[str, ...], path: str, owner: type[GatewaySettings | Limits], meanings: dict[str, str]
+) -> Schema:
+    """The mapping at `path`, whose keys have their rows there."""
+    known = {**GATEWAY_RULES, **LIMIT_RULES}
+    properties = {name: _GATEWAY[name] if name in _GATEWAY else value_of(known[name]) for name in keys}
+    described = {name: meanings[f"{path}.{name}"] for name in keys}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": _described(properties, described, owner),
+    }
 
 
 def value_of(rule: Rule) -> Schema:
@@ -135,14 +183,17 @@ def value_of(rule: Rule) -> Schema:
 
 
 def _described(
-    properties: dict[str, Schema], meanings: dict[str, str], owner: type[Agent | Deployment]
+    properties: dict[str, Schema],
+    meanings: dict[str, str],
+    owner: type[Agent | Deployment | GatewaySettings | Limits],
 ) -> dict[str, Schema]:
     """The properties with their meanings, and the defaults of `owner` where they are plain values."""
     defaults = {each.name: each.default for each in fields(owner)}
     described = {}
     for name, schema in properties.items():
         default = defaults.get(name, MISSING)
-        plain = isinstance(default, str | int | float)
+        # How workers are reached follows from the address.
+        plain = isinstance(default, str | int | float) and (owner, name) != (GatewaySettings, "workers")
         described[name] = {
             "description": meanings[name],
             **schema,
@@ -155,7 +206,7 @@ def _meanings(page: str) -> dict[str, str]:
     """Key → what the tables of the page say of it, without markup."""
     said = {}
     for line in page.split("## fastagent")[0].splitlines():
-        if match := re.match(r"\| `(\w+)` \|[^|]*\| ([^|]*)\|", line):
+        if match := re.match(r"\| `([\w.]+)` \|[^|]*\| ([^|]*)\|", line):
             text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", match[2]).replace("`", "").strip()
             said[match[1]] = text[0].upper() + text[1:]
     return said

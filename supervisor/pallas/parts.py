@@ -24,7 +24,7 @@ from pallas_common.http.server import HttpServer
 from pallas_common.logs.own_loggers import own_logger
 from pallas_common.logs.setup import configure_logging, get_logger
 from pallas_common.secrets.values import KnownSecrets
-from pallas_registry.configured_secrets import configured_secrets, values_of
+from pallas_registry.configured_secrets import configured_secrets, secrets_of, values_of
 from pallas_registry.environment.runtime_directory import control_socket, ensure_private
 from pallas_registry.environment.variables import log_file, logs_to_stderr
 from pallas_supervisor.agents.changes.apply import Applying
@@ -271,6 +271,7 @@ def _open_log(assignment: Assignment, stack: contextlib.AsyncExitStack) -> LogRo
     stack.callback(writer.close)
     secrets = KnownSecrets(configured_secrets(assignment.directory, os.environ))
     secrets.add(values_of(assignment.configuration.resources))
+    secrets.add(secrets_of(assignment.configuration.deployment))
     log_router = LogRouter(writer.put, secrets, lambda: writer.lost)
     handler = LogRouterHandler(log_router, asyncio.get_running_loop())
     configure_logging(handler, assignment.configuration.levels, {}, secrets)

@@ -10,6 +10,8 @@ import yaml
 
 from pallas_common.protocol.agent.images import MAX_IMAGE_BYTES, MAX_IMAGES, MIME_TYPES
 from pallas_common.protocol.agent.llm import ModelCapabilities
+from pallas_common.protocol.agent.settings import effects
+from pallas_common.protocol.gateway import GatewaySettings, Limits
 from pallas_registry.deployment import agent_entry, agents_file
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.model import Agent, Deployment
@@ -23,6 +25,8 @@ ROWS = {
     cells[0].strip(): [cell.strip() for cell in cells[1:]]
     for cells in (line.strip("|").split("|") for line in PAGE.splitlines() if line.startswith("| `"))
 }
+FOLLOWS = {"workers"}
+"""Whose default depends on others."""
 ON_RELOAD = {"live": "live", "respawn": "new process", "rebind": "new socket"}
 
 
@@ -58,6 +62,20 @@ def test_the_defaults_are_those_of_the_code() -> None:
         assert default(f"model_capabilities.{name}") == f"`{str(value).lower()}`"
 
 
+def test_the_defaults_of_the_gateway_are_those_of_the_code() -> None:
+    for prefix, owner in (("gateway", GatewaySettings), ("gateway.limits", Limits)):
+        for field in fields(owner):
+            shown = default(f"{prefix}.{field.name}")
+            if field.name not in FOLLOWS and isinstance(field.default, str | float | int):
+                plain = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+                assert shown == f"`{plain.lower()}`", field.name
+
+
+def test_a_change_that_needs_a_restart_is_named() -> None:
+    (named,) = re.findall(r"A change of `(\w+)` needs a restart", PAGE)
+    assert [name for name, effect in effects(fields(GatewaySettings)).items() if effect == "fixed"] == [named]
+
+
 def test_what_defaults_may_say_is_the_second_table() -> None:
     table = PAGE.split("below `defaults:`, once for all agents:")[1].split("```")[0]
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(agent_entry.SHARED_KEYS)
@@ -76,10 +94,14 @@ def test_the_page_names_every_variable() -> None:
 
 
 def test_the_example_is_right() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    example, of_gateway = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     deployment = parse(example)
     assert deployment.agents["jarvis"].max_queue == 16
     assert deployment.agents["research"].max_concurrency == 8
+    gateway = parse(of_gateway).gateway
+    assert gateway is not None
+    assert gateway.oidc is not None
+    assert gateway.oidc.groups == {"operators": ("*",), "developers": ("view:agents", "run:agents")}
     quickstart = ROOT / "examples" / "quickstart" / "agents.yaml"
     assert read_deployment(quickstart).agents.keys() == (
         yaml.safe_load(quickstart.read_text())["agents"].keys()

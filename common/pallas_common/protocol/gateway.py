@@ -9,13 +9,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from pallas_common.protocol.agent.settings import (
+    MINIMUM_LIVENESS_INTERVAL,
+    Choice,
+    Seconds,
+    Size,
+    Truth,
+    WholeNumber,
+    on_change,
+    setting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pallas_common.protocol.agent.settings import Rule
+
 DEFAULT_PORT = 24199
+DEFAULT_GROUPS_CLAIM = "groups"
 
 Auth = Literal["token", "none"]
 WorkerAccess = Literal["open", "behind"]
@@ -25,16 +39,16 @@ WorkerAccess = Literal["open", "behind"]
 class Limits:
     """What one principal, and all principals of one tenant together, may take."""
 
-    requests_per_minute: int = 100
-    concurrent: int = 10
+    requests_per_minute: int = field(default=100, metadata=setting(WholeNumber(1), "respawn"))
+    concurrent: int = field(default=10, metadata=setting(WholeNumber(1), "respawn"))
     """Requests at a time; of an agent's own token its `max_concurrency` counts instead, and no rate."""
-    tenant_requests_per_minute: int = 1000
-    tenant_concurrent: int = 100
-    tool_timeout: float = 60.0
+    tenant_requests_per_minute: int = field(default=1000, metadata=setting(WholeNumber(1), "respawn"))
+    tenant_concurrent: int = field(default=100, metadata=setting(WholeNumber(1), "respawn"))
+    tool_timeout: float = field(default=60.0, metadata=setting(Seconds(), "respawn"))
     """Seconds that a relayed tool call may take; not `ask_agent`, not `chat`."""
-    subscriptions_per_minute: int = 60
+    subscriptions_per_minute: int = field(default=60, metadata=setting(WholeNumber(1), "respawn"))
     """Requests to subscribe or unsubscribe."""
-    subscriptions: int = 1000
+    subscriptions: int = field(default=1000, metadata=setting(WholeNumber(1), "respawn"))
     """Resources that one principal may have subscribed to at a time."""
 
 
@@ -44,33 +58,48 @@ class Oidc:
 
     issuer: str
     audience: str
-    groups_claim: str = "groups"
+    groups_claim: str = DEFAULT_GROUPS_CLAIM
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Group → the grants of those in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """What `gateway:` in `agents.yaml` says. Times are in seconds, sizes in bytes."""
+    """What `gateway:` in `agents.yaml` says. Times are in seconds, sizes in bytes.
 
-    port: int = DEFAULT_PORT
-    bind: str
-    public_url: str
+    Each field says what a change of it asks for: a new process of the gateway, a new socket as well, or a restart of
+    the supervisor.
+    """
+
+    port: int = field(default=DEFAULT_PORT, metadata=on_change("rebind"))
+    bind: str = field(metadata=on_change("rebind"))
+    public_url: str = field(metadata=on_change("respawn"))
     """By which clients reach it, without a slash at the end."""
-    store: str | None = None
+    store: str | None = field(default=None, repr=False, metadata=on_change("respawn"))
     """`sqlite:PATH`, `postgresql://…`; None: `gateway.db` in the state directory."""
-    auth: Auth = "token"
-    workers: WorkerAccess = "open"
-    oidc: Oidc | None = None
-    limits: Limits = Limits()
-    audit_content: bool = False
+    auth: Auth = field(default="token", metadata=setting(Choice(get_args(Auth)), "respawn"))
+    workers: WorkerAccess = field(default="open", metadata=setting(Choice(get_args(WorkerAccess)), "fixed"))
+    """Whether the ports of agents are for everybody or, behind the gateway, for this machine alone."""
+    oidc: Oidc | None = field(default=None, metadata=on_change("respawn"))
+    limits: Limits = field(default=Limits(), metadata=on_change("respawn"))
+    audit_content: bool = field(default=False, metadata=setting(Truth(), "respawn"))
     """Whether the audit has arguments and answers."""
-    stop_timeout: float = 10.0
-    liveness_interval: float = 5.0
-    liveness_misses: int = 6
-    memory_limit: int | None = None
-    max_failures: int = 5
-    max_request_bytes: int = 32 * 1024 * 1024
+    stop_timeout: float = field(default=10.0, metadata=setting(Seconds(), "live"))
+    liveness_interval: float = field(
+        default=5.0, metadata=setting(Seconds(MINIMUM_LIVENESS_INTERVAL), "respawn")
+    )
+    liveness_misses: int = field(default=6, metadata=setting(WholeNumber(0), "live"))
+    memory_limit: int | None = field(default=None, metadata=setting(Size(128 * 1024**2), "respawn"))
+    max_failures: int = field(default=5, metadata=setting(WholeNumber(1), "live"))
+    max_request_bytes: int = field(default=32 * 1024 * 1024, metadata=setting(WholeNumber(1024), "respawn"))
+
+
+GATEWAY_RULES: Mapping[str, Rule] = {
+    each.name: each.metadata["rule"] for each in fields(GatewaySettings) if "rule" in each.metadata
+}
+"""Setting → the values that it may have, of those that follow from no other one."""
+LIMIT_RULES: Mapping[str, Rule] = {each.name: each.metadata["rule"] for each in fields(Limits)}
+"""The same of limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from pallas_registry.deployment.agent_entry import (
     shared_places,
 )
 from pallas_registry.deployment.dependencies import cycles
+from pallas_registry.deployment.gateway_section import read_gateway
 from pallas_registry.deployment.location import read_bytes
 from pallas_registry.deployment.model import Agent, Deployment, Place, slug
 from pallas_registry.deployment.source_files import source_complaint
@@ -29,6 +30,7 @@ from pallas_registry.reading.nodes import compose
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
 
 DEFAULT_REGISTRY_PORT = 24200
 MOST_PRELOADED = 50
@@ -43,6 +45,7 @@ KEYS = (
     "bind",
     "max_surge",
     "preload",
+    "gateway",
     "defaults",
     "agents",
 )
@@ -107,7 +110,9 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
             namespace = None
     default_port = None if "registry_port" in fields else DEFAULT_REGISTRY_PORT
     registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
-    bind = fields.text("bind", rules.bind)
+    bind = fields.text("bind", rules.bind) or rules.default_bind(host)
+    of_gateway = fields.section("gateway")
+    gateway = None if of_gateway is None else read_gateway(of_gateway, host=host, bind=bind)
 
     preload = _preload(fields)
 
@@ -115,6 +120,11 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
     defaults = read_defaults(shared) if shared is not None else BUILT_IN
     places = shared_places(shared) if shared is not None else {}
     agents: dict[str, Agent] = {}
+    takers: dict[int, str] = {}
+    if registry_port:
+        takers[registry_port] = "the registry's port" + (" by default" if default_port is not None else "")
+    if of_gateway is not None and gateway is not None:
+        _check_gateway_port(of_gateway, gateway.port, takers)
     section = fields.section("agents")
     if section is not None:
         sections = {name: agent for name in section if (agent := section.section(name))}
@@ -122,7 +132,7 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
             name: read_agent(name, agent, sections, path.parent, look, defaults, places)
             for name, agent in sections.items()
         }
-        _check_ports(agents, sections, registry_port, by_default=default_port is not None)
+        _check_ports(agents, sections, takers)
         _check_slugs(agents, sections)
         _check_server_names(agents, sections, namespace)
         _check_cycles(agents, sections)
@@ -134,13 +144,15 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
         hosts=hosts,
         namespace=namespace or "",
         registry_port=registry_port or UNREAD_PORT,
-        bind=bind or rules.default_bind(host),
+        bind=bind,
+        gateway=gateway,
         path=path.absolute(),
         max_surge=fields.whole_number("max_surge", 1) or 1,
         preload=tuple(preload),
         defaults=defaults,
         places={
             **{key: Place(line) for key, line in fields.key_lines().items()},
+            **{f"gateway.{key}": Place(line) for key, line in fields.key_lines("gateway").items()},
             **{f"preload[{index}]": Place(line) for index, line in enumerate(preload.values())},
         },
     )
@@ -177,13 +189,15 @@ def _preload(fields: Fields) -> dict[str, int]:
     return found
 
 
-def _check_ports(
-    agents: Mapping[str, Agent], sections: Mapping[str, Fields], registry: int | None, *, by_default: bool
-) -> None:
-    """Refuse a port that two agents share, or an agent and the registry."""
-    takers: dict[int, str] = {}
-    if registry:
-        takers[registry] = "the registry's port" + (" by default" if by_default else "")
+def _check_gateway_port(section: Fields, port: int, takers: dict[int, str]) -> None:
+    """Refuse a port that the gateway would share with one of `takers`, and make it one of them."""
+    if taker := takers.get(port):
+        section.refuse("port", f"{port} is also {taker}", "give the gateway a port of its own")
+    takers[port] = "the gateway's port" + ("" if "port" in section else " by default")
+
+
+def _check_ports(agents: Mapping[str, Agent], sections: Mapping[str, Fields], takers: dict[int, str]) -> None:
+    """Refuse a port that two agents share, or an agent and one of `takers`."""
     for name, agent in agents.items():
         if agent.port is None or agent.port == UNREAD_PORT:
             continue

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.agent.definition import AgentDefinition
     from pallas_common.protocol.agent.llm import ModelCapabilities
+    from pallas_common.protocol.gateway import GatewaySettings
 
 NOTHING = AgentSource("module", "")
 """Stands for a source that is missing or was refused."""
@@ -84,11 +85,13 @@ class Deployment:
     registry_port: int = field(default=24200, metadata=on_change("fixed"))
     bind: str = field(metadata=on_change("fixed"))
     """Follows `host` by default."""
+    gateway: GatewaySettings | None = None
+    """None: there is none. Each of its fields says what a change of it asks for."""
     path: Path
     defaults: AgentSettings = field(default=AgentSettings(), compare=False, repr=False)
     """What `defaults:` says, over what is built in."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
-    """Where the fields are said that the file says."""
+    """Where the fields are said that the file says; of the gateway's by `gateway.FIELD`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dotenv.parser import parse_stream
 
 from pallas_common.problems import LONGEST_WORD, ConfigurationError, Problem
 from pallas_registry.reading.files import read_file, text_of
-from pallas_registry.reading.rules import belongs_to_supervisor, environment_value
+from pallas_registry.reading.rules import environment_value, is_for_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +86,8 @@ def worker_environment(environ: Mapping[str, str], agent_env: Mapping[str, str])
     """The whole environment of a worker: `environ` with the agent's own variables over it.
 
     NOTIFY_SOCKET, WATCHDOG_* and LISTEN_* are left out, wherever they come from: a worker that found them
-    would speak to the service manager in the supervisor's name (sd_notify(3), sd_listen_fds(3)).
+    would speak to the service manager in the supervisor's name (sd_notify(3), sd_listen_fds(3)). So is the gateway's
+    store, which is none of its business.
     """
     merged = {**environ, **agent_env}
-    return {name: value for name, value in merged.items() if not belongs_to_supervisor(name)}
+    return {name: value for name, value in merged.items() if is_for_workers(name)}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pallas_common.problems import ConfigurationError, Problem, collect, quoted
 from pallas_registry.environment.runtime_directory import control_socket
 from pallas_registry.environment.state_directory import state_directory
+from pallas_registry.reading.rules import STORE_VARIABLE, store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ def check_variables(environ: Mapping[str, str], deployment: str) -> None:
         ConfigurationError: some cannot; all problems.
     """
     problems: list[Problem] = []
-    for read in (log_file, logs_to_stderr, control_group):
+    for read in (log_file, logs_to_stderr, control_group, gateway_store):
         collect(lambda read=read: read(environ), problems)  # type: ignore[misc]  # mypy infers no type of a default
     collect(lambda: control_socket(deployment, environ), problems)
     collect(lambda: state_directory(deployment, environ), problems)
@@ -75,6 +76,18 @@ def control_group(environ: Mapping[str, str]) -> Path | None:
         remedy = "name the group by its absolute path, as in /sys/fs/cgroup/pallas"
         raise _refused(CGROUP_VARIABLE, f"{quoted(given, 200)} is no absolute path", remedy)
     return Path(given) if given else None
+
+
+def gateway_store(environ: Mapping[str, str]) -> str | None:
+    """What `PALLAS_GATEWAY_STORE` says in place of `gateway.store`, if it does.
+
+    Raises:
+        ConfigurationError: it names no store; no message has the value.
+    """
+    given = environ.get(STORE_VARIABLE)
+    if given and (complaint := store(given)):
+        raise _refused(STORE_VARIABLE, *complaint)
+    return given or None
 
 
 def _refused(variable: str, message: str, remedy: str) -> ConfigurationError:

@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pallas_common.problems import quoted, shortened
 
@@ -21,6 +21,10 @@ SERVER_NAME_LENGTH = 200
 VARIABLE_BYTES = 128 * 1024
 """What one variable may take in the environment of a process, its name and NUL included (execve(2), MAX_ARG_STRLEN)."""
 LONGEST_MODEL = 255
+LONGEST_URL = 255
+LONGEST_STORE = 2000
+STORE_VARIABLE = "PALLAS_GATEWAY_STORE"
+"""Comes before what `gateway.store` says, and may hold a password."""
 RESERVED_AGENT_NAMES = frozenset({"send_message", "get_health"})
 """Tools that every worker lists beside the one that is named after its agent."""
 
@@ -169,6 +173,65 @@ def bind(value: str) -> Complaint | None:
     )
 
 
+def public_url(value: str) -> Complaint | None:
+    """The address of a whole host by http or https, as in `https://agents.example.com`."""
+    example = "write scheme and host, as in `https://agents.example.com`"
+    parts = _web_address(value)
+    if parts is None:
+        return Complaint(f"{quoted(value)} is not a web address", example)
+    if "@" in parts.netloc:
+        return Complaint("names a user or a password", example)
+    if parts.path not in {"", "/"} or parts.query or parts.fragment or value.endswith(("?", "#")):
+        return Complaint("has more than scheme, host and port", f"{example}; paths are the gateway's")
+    return None
+
+
+def issuer(value: str) -> Complaint | None:
+    """What identifies an issuer of tokens (OpenID Connect Core 1.0, 2): an https URL without query and fragment."""
+    example = "write the issuer as its tokens name it, as in `https://login.example.com/realms/team`"
+    parts = _web_address(value)
+    if parts is None or "@" in parts.netloc:
+        return Complaint(
+            f"{quoted(value)} is not a web address" if parts is None else "names a user", example
+        )
+    if parts.query or parts.fragment:
+        return Complaint("has a query or a fragment", example)
+    if parts.scheme == "http" and not is_loopback(default_bind(parts.hostname or "")):
+        return Complaint("is reached by http, and whoever is between could make tokens", "use https")
+    return None
+
+
+def store(value: str) -> Complaint | None:
+    """Where a gateway keeps its rows: `sqlite:PATH` or `postgresql://…`.
+
+    No message has the value: it may hold a password.
+    """
+    example = "write `sqlite:PATH`, or `postgresql://user@host/database`"
+    scheme, colon, rest = value.partition(":")
+    if not value.isprintable() or len(value) > LONGEST_STORE or not colon:
+        return Complaint("names no store", example)
+    if scheme == "sqlite":
+        if not rest.strip("/") or rest.endswith("/") or rest.startswith(":"):
+            return Complaint("names no file", "write the path of a file, as in `sqlite:gateway.db`")
+        return None
+    if scheme != "postgresql":
+        return Complaint("is no store that is known", example)
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        return Complaint("is not a URL", "write `postgresql://user@host/database`")
+    if not rest.startswith("//") or parts.path in {"", "/"}:
+        return Complaint("names no database", "write `postgresql://user@host/database`")
+    return None
+
+
+def store_password(value: str) -> str | None:
+    """The password that a store's URL holds."""
+    scheme, _, _ = value.partition(":")
+    return urlsplit(value).password if scheme == "postgresql" else None
+
+
 def environment_name(value: str) -> Complaint | None:
     """A variable that may be set for a worker."""
     if _SUPERVISORS_OWN.fullmatch(value):
@@ -196,6 +259,11 @@ def belongs_to_supervisor(variable: str) -> bool:
     return _SUPERVISORS_OWN.fullmatch(variable) is not None
 
 
+def is_for_workers(variable: str) -> bool:
+    """Whether workers get a variable: nothing of a service's talk with its manager, and not the gateway's store."""
+    return not belongs_to_supervisor(variable) and variable != STORE_VARIABLE
+
+
 def default_bind(host_: str) -> str:
     """Where to listen when nothing is said: loopback while `host_` is a loopback name, else all interfaces.
 
@@ -212,6 +280,11 @@ def default_bind(host_: str) -> str:
     return "::" if address.version == 6 else "0.0.0.0"
 
 
+def is_loopback(bind_: str) -> bool:
+    """Whether only this machine reaches what listens on that address."""
+    return _is_address(bind_) and ipaddress.ip_address(bind_).is_loopback
+
+
 def one_line(value: str, limit: int) -> Complaint | None:
     """A printable line of 1 to `limit` characters."""
     if not value.strip():
@@ -221,6 +294,19 @@ def one_line(value: str, limit: int) -> Complaint | None:
     if len(value) > limit:
         return Complaint(f"has {len(value)} characters", f"shorten it to {limit}")
     return None
+
+
+def _web_address(value: str) -> SplitResult | None:
+    """The parts of a URL of http or https with a host; None if it is none."""
+    if not value.isprintable() or " " in value or "\\" in value or len(value) > LONGEST_URL:
+        return None
+    try:
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+            return None
+    except ValueError:
+        return None
+    return None if host(parts.hostname) else parts
 
 
 def _is_address(value: str) -> bool:

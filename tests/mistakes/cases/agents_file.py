@@ -51,6 +51,17 @@ TEXTS = {
     + "    output_schema:\n      type: string\n      pattern: ^(?=.*\\d)\\w+$\n",
     "output-schema-that-is-not-there": GOOD + "    output_schema: schemas/answer.json\n",
     "output-schema-with-yes": GOOD + "    output_schema:\n      enum: [yes, no]\n",
+    "gateway-key": GOOD.replace("agents:\n", "gateway: {prot: 8299}\nagents:\n"),
+    "gateway-port-used-twice": GOOD.replace("agents:\n", "gateway: {port: 8201}\nagents:\n"),
+    "gateway-without-tokens-for-everybody": GOOD.replace(
+        "agents:\n", "gateway:\n  bind: 0.0.0.0\n  auth: none\nagents:\n"
+    ),
+    "gateway-store": GOOD.replace("agents:\n", "gateway:\n  store: mysql://me:secret@db/pallas\nagents:\n"),
+    "gateway-grant": GOOD.replace(
+        "agents:\n",
+        "gateway:\n  public_url: https://agents.example.com/mcp\n  oidc:\n"
+        "    issuer: http://login.example.com\n    audience: pallas\n    groups: {all: [call:agents]}\nagents:\n",
+    ),
     "empty": "",
 }
 
@@ -68,6 +79,12 @@ def _cases() -> Iterator[Mistake]:
         files={
             "agents.yaml": GOOD + "    env:\n      OPENAI_API_KEY: sk-abcdefghijklmnopqrstuvwxyz0123456789\n"
         },
+        commands=["pallas check --offline"],
+    )
+    gateway = "gateway:\n  store: postgresql://me:secret@db/pallas\n  auth: none\nagents:\n"
+    yield Mistake(
+        name="gateway-open-to-others",
+        files={"agents.yaml": GOOD.replace("agents:\n", gateway)},
         commands=["pallas check --offline"],
     )
 

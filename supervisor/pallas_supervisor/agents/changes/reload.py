@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError
-from pallas_registry.configured_secrets import values_of
+from pallas_registry.configured_secrets import secrets_of, values_of
 from pallas_registry.environment.dotenv import DOTENV
 from pallas_supervisor.agents.errors import RefusedError
 from pallas_supervisor.lifecycle.states import State
@@ -111,6 +111,7 @@ class Reloading:
     async def _read(self) -> Configuration:
         newest = await self._drift.read()
         self._known_secrets.add(values_of(newest.resources))
+        self._known_secrets.add(secrets_of(newest.deployment))
         if newest.assembly.doubles:  # which of the two is meant, nobody can know
             raise ConfigurationError(newest.assembly.doubles)
         return newest

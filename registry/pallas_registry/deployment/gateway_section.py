@@ -1,0 +1,151 @@
+"""`gateway:` of `agents.yaml`, strictly read as `GatewaySettings`: its keys, and which defaults follow from others.
+
+Pure: whether a store can be reached, or an issuer answers, the gateway finds out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+from pallas_common.problems import quoted
+from pallas_common.protocol.agent.settings import Choice, Seconds, Size, Truth, WholeNumber
+from pallas_common.protocol.gateway import (
+    DEFAULT_GROUPS_CLAIM,
+    DEFAULT_PORT,
+    GATEWAY_RULES,
+    LIMIT_RULES,
+    GatewaySettings,
+    Limits,
+    Oidc,
+)
+from pallas_registry.reading import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_common.protocol.agent.settings import Rule
+    from pallas_registry.reading.fields import Fields
+
+KEYS = tuple(field.name for field in dataclasses.fields(GatewaySettings))
+LIMIT_KEYS = tuple(LIMIT_RULES)
+OIDC_KEYS = tuple(field.name for field in dataclasses.fields(Oidc))
+
+GRANT = (
+    r"\*|(view|create|edit|delete|run|approve|\*)"
+    r":(agents|projects|threads|resources|policy|knowledge|code|\*)(:[A-Za-z0-9_.*/-]+)?"
+)
+"""What the gateway takes for a grant."""
+LONGEST_GRANT = 300
+MOST_GROUPS = 1000
+MOST_GRANTS = 1000
+
+_GRANT = re.compile(GRANT)
+
+
+def read_gateway(section: Fields, *, host: str, bind: str) -> GatewaySettings:
+    """The settings as far as they could be read; worth something only if no problem was noted.
+
+    Args:
+        host: by which clients reach the deployment.
+        bind: address on which all ports listen that say nothing else.
+    """
+    section.only(KEYS)
+    port = section.whole_number("port", 1, 65535) or DEFAULT_PORT
+    own_bind = section.text("bind", rules.bind) or bind
+    given = section.text("public_url", rules.public_url)
+    named = f"[{host}]" if ":" in host else host
+    public_url = f"http://{named}:{port}" if given is None else given.removesuffix("/")
+    loopback = rules.is_loopback(own_bind)
+    said = _said(section, GATEWAY_RULES)
+    if said.get("auth") == "none" and not loopback:
+        section.refuse(
+            "auth",
+            f"`none` lets in whoever reaches {own_bind}",
+            "set `bind: 127.0.0.1` here as well, or remove `auth: none`",
+        )
+    said.setdefault("workers", "open" if loopback else "behind")
+    return GatewaySettings(
+        **said,
+        port=port,
+        bind=own_bind,
+        public_url=public_url,
+        store=section.text("store", rules.store),
+        oidc=_oidc(section),
+        limits=_limits(section),
+    )
+
+
+def _limits(section: Fields) -> Limits:
+    limits = section.section("limits")
+    if limits is None:
+        return Limits()
+    limits.only(LIMIT_KEYS)
+    return Limits(**_said(limits, LIMIT_RULES))
+
+
+def _oidc(section: Fields) -> Oidc | None:
+    oidc = section.section("oidc")
+    if oidc is None:
+        return None
+    oidc.only(OIDC_KEYS)
+    oidc.require(
+        "issuer", "name the issuer of the tokens, as in `issuer: https://login.example.com/realms/team`"
+    )
+    oidc.require("audience", "say for whom the issuer makes the tokens, as in `audience: pallas`")
+    return Oidc(
+        issuer=oidc.text("issuer", rules.issuer) or "",
+        audience=oidc.text("audience", lambda text: rules.one_line(text, rules.LONGEST_URL)) or "",
+        groups_claim=oidc.text("groups_claim", lambda text: rules.one_line(text, 255))
+        or DEFAULT_GROUPS_CLAIM,
+        groups=_groups(oidc),
+    )
+
+
+def _groups(oidc: Fields) -> dict[str, tuple[str, ...]]:
+    """Group → its grants."""
+    section = oidc.section("groups")
+    if section is None:
+        return {}
+    groups = {}
+    for number, name in enumerate(section):
+        if number >= MOST_GROUPS:
+            oidc.refuse("groups", f"has more than {MOST_GROUPS} groups", "name those that work with agents")
+            break
+        grants = section.items(name, MOST_GRANTS)
+        for grant in grants:
+            text = grant.text
+            if text is None or len(text) > LONGEST_GRANT or not _GRANT.fullmatch(text):
+                section.add(
+                    grant.line,
+                    grant.key,
+                    f"{quoted(text)} is no grant" if text else "is no grant",
+                    'write `verb:kind` or `verb:kind:name`, as in `run:agents:jarvis`, or "*"',
+                )
+        groups[name] = tuple(grant.text or "" for grant in grants)
+    return groups
+
+
+def _said(fields: Fields, known: Mapping[str, Rule]) -> dict[str, Any]:
+    """Those of the `known` settings that the mapping says."""
+    found = {key: _value(fields, key, rule) for key, rule in known.items() if key in fields}
+    return {
+        key: value
+        for key, value in found.items()
+        if value is not None or (isinstance(known[key], Size) and fields.says_none(key))
+    }
+
+
+def _value(fields: Fields, key: str, rule: Rule) -> object:
+    match rule:
+        case WholeNumber(minimum):
+            return fields.whole_number(key, minimum)
+        case Seconds(minimum):
+            return fields.seconds(key, minimum)
+        case Choice(words):
+            return fields.choice(key, words)
+        case Truth():
+            return fields.truth(key)
+        case Size(minimum):
+            return None if fields.says_none(key) else fields.size(key, minimum)

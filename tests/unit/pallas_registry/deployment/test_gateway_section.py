@@ -1,0 +1,204 @@
+"""`gateway:` of agents.yaml: what is said, what follows from the rest of the file, what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pallas_common.protocol.gateway import GatewaySettings, Limits, Oidc
+from pallas_gateway.identity.grants import KINDS, VERBS, parse_grant
+from pallas_registry.deployment.gateway_section import GRANT
+from pallas_registry.source import read_configuration
+from support.data.agents_text import parse, problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def gateway(*lines: str, head: str = "name: demo") -> GatewaySettings:
+    found = parse("\n".join([head, "gateway:", *(f"  {line}" for line in lines)])).gateway
+    assert found is not None
+    return found
+
+
+def refused(*lines: str) -> list[str]:
+    text = "\n".join(["name: demo", "gateway:", *(f"  {line}" for line in lines)])
+    return [str(problem).removeprefix("agents.yaml:") for problem in problems(text)]
+
+
+def test_without_it_there_is_none() -> None:
+    assert parse("name: demo").gateway is None
+
+
+def test_an_empty_mapping_turns_it_on() -> None:
+    assert parse("name: demo\ngateway: {}").gateway == GatewaySettings(
+        bind="127.0.0.1", public_url="http://localhost:24199"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "lines", "bind", "url", "workers"),
+    [
+        (
+            "{name: a, host: x.example.com}",
+            (),
+            "0.0.0.0",
+            "http://x.example.com:24199",
+            "behind",
+        ),
+        ("{name: a, host: '::1'}", ("port: 9000",), "::1", "http://[::1]:9000", "open"),
+        (
+            "{name: a, host: x.example.com}",
+            ("bind: 127.0.0.1", "public_url: 'https://x/'"),
+            "127.0.0.1",
+            "https://x",
+            "open",
+        ),
+        ("{name: a}", ("bind: 192.0.2.7", "workers: open"), "192.0.2.7", "http://localhost:24199", "open"),
+    ],
+)
+def test_what_follows_from_the_addresses(
+    head: str, lines: tuple[str, ...], bind: str, url: str, workers: str
+) -> None:
+    found = gateway(*(lines or ("audit_content: no",)), head=head[1:-1].replace(", ", "\n"))
+    assert (found.bind, found.public_url, found.workers) == (bind, url, workers)
+
+
+def test_every_field() -> None:
+    assert gateway(
+        "port: 9000",
+        "bind: 127.0.0.2",
+        "public_url: https://agents.example.com:8443/",
+        "store: postgresql://pallas@db.example.com/pallas",
+        "auth: none",
+        "workers: behind",
+        "oidc: {issuer: 'https://login.example.com/a', audience: us, groups_claim: roles, groups: {a: [edit:code]}}",
+        "limits: {requests_per_minute: 1, concurrent: 2, tenant_requests_per_minute: 3, tenant_concurrent: 4,",
+        "  tool_timeout: 5.5, subscriptions_per_minute: 6, subscriptions: 7}",
+        "audit_content: true",
+        "stop_timeout: 8",
+        "liveness_interval: 9",
+        "liveness_misses: 0",
+        "memory_limit: 1GiB",
+        "max_failures: 11",
+        "max_request_bytes: 2048",
+    ) == GatewaySettings(
+        port=9000,
+        bind="127.0.0.2",
+        public_url="https://agents.example.com:8443",
+        store="postgresql://pallas@db.example.com/pallas",
+        auth="none",
+        workers="behind",
+        oidc=Oidc(
+            issuer="https://login.example.com/a",
+            audience="us",
+            groups_claim="roles",
+            groups={"a": ("edit:code",)},
+        ),
+        limits=Limits(
+            requests_per_minute=1,
+            concurrent=2,
+            tenant_requests_per_minute=3,
+            tenant_concurrent=4,
+            tool_timeout=5.5,
+            subscriptions_per_minute=6,
+            subscriptions=7,
+        ),
+        audit_content=True,
+        stop_timeout=8.0,
+        liveness_interval=9.0,
+        liveness_misses=0,
+        memory_limit=1024**3,
+        max_failures=11,
+        max_request_bytes=2048,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("public_url: https://x.example.com/mcp", "has more than scheme, host and port"),
+        ("public_url: https://me@x.example.com", "names a user or a password"),
+        ("public_url: https://me:secret@x.example.com", "names a user or a password"),
+        ("public_url: ws://x.example.com", "'ws://x.example.com' is not a web address"),
+        ("public_url: 'https://x.example.com:99999'", "'https://x.example.com:99999' is not a web address"),
+        ("public_url: 'https://x.example.com#'", "has more than scheme, host and port"),
+        ("public_url: 'https://-x'", "'https://-x' is not a web address"),
+        ("store: mysql://me:secret@x/y", "is no store that is known"),
+        ("store: 'sqlite:'", "names no file"),
+        ("store: 'sqlite::memory:'", "names no file"),
+        ("store: postgresql://me:secret@x", "names no database"),
+        ("store: 'postgresql://me:secret@x:y/z'", "is not a URL"),
+        ("port: 24200", "24200 is also the registry's port by default"),
+        ("memory_limit: 64MiB", "'64MiB' is out of range"),
+        ("workers: closed", "'closed' is not a known value"),
+        ("bind: localhost", "'localhost' is not an IP address"),
+    ],
+)
+def test_a_value_that_cannot_be(line: str, complaint: str) -> None:
+    (problem,) = refused(line)
+    key = line.partition(":")[0]
+    assert problem.startswith(f"3: gateway.{key}: {complaint}; ")
+    assert "secret" not in problem
+
+
+def test_without_tokens_it_is_for_this_machine_alone() -> None:
+    (problem,) = refused("bind: 0.0.0.0", "auth: none")
+    assert problem.startswith(
+        "4: gateway.auth: `none` lets in whoever reaches 0.0.0.0; set `bind: 127.0.0.1`"
+    )
+
+
+@pytest.mark.parametrize("kind", ["gateway.limits", "gateway.oidc", "gateway"])
+def test_keys_are_known_ones(kind: str) -> None:
+    texts: Mapping[str, tuple[str, ...]] = {
+        "gateway.limits": ("limits: {more: 1}",),
+        "gateway.oidc": ("oidc: {issuer: 'https://x', audience: x, more: 1}",),
+        "gateway": ("more: 1",),
+    }
+    (problem,) = refused(*texts[kind])
+    assert problem.split(": ")[1].startswith(f"{kind}.")
+
+
+def test_an_issuer_is_reached_by_tls() -> None:
+    rest = ", audience: x}"
+    assert "reached by http" in refused(f"oidc: {{issuer: 'http://login.example.com'{rest}")[0]
+    assert gateway(f"oidc: {{issuer: 'http://localhost:9000/x'{rest}").oidc
+    assert [problem.split(": ")[1] for problem in refused("oidc: {}")] == [
+        "gateway.oidc.issuer",
+        "gateway.oidc.audience",
+    ]
+
+
+def test_grants_are_those_that_the_gateway_knows() -> None:
+    words = itertools.product(
+        (*VERBS, "*", "fly"), (*KINDS, "*", "planes"), ("", ":a", ":llm/*", ":", ":a b")
+    )
+    for verb, kind, name in words:
+        text = f"{verb}:{kind}{name}"
+        try:
+            parse_grant(text)
+            known = True
+        except ValueError:
+            known = False
+        assert (re.fullmatch(GRANT, text) is not None) == known, text
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields"),
+    [
+        ({}, []),
+        ({"auth": "none"}, ["gateway.auth"]),
+        ({"store": "postgresql://me:secret@x/y"}, ["gateway.store"]),
+        ({"store": "postgresql://me@x/y"}, []),
+    ],
+)
+def test_what_is_left_open_is_a_warning(lines: dict[str, Any], fields: list[str], tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text(f"name: demo\ngateway: {lines}\n")
+    found = read_configuration(tmp_path, {"HOME": str(tmp_path)}, tmp_path / "agents.yaml").warnings
+    assert [(problem.field, problem.line) for problem in found] == [(field, 2) for field in fields]
+    assert "secret" not in "".join(map(str, found))
