@@ -13,7 +13,8 @@ systemd-nspawn|systemd-container|the service under a real systemd
 npm|npm|the MCP conformance suite, MCP clients of others, and the accessibility check of the status page
 chromium|chromium|the status page in a browser
 promtool|prometheus|the check of the metrics by Prometheus itself
-nginx|nginx-light|the example of a proxy with TLS
+nginx|nginx-light|the example of a proxy with TLS, and the gateway behind it
+caddy|caddy|the gateway behind Caddy
 cc|build-essential|the fault campaign, with a clock that jumps
 '
 
