@@ -51,6 +51,7 @@ RULES = {
                 ("huggingface", "hf_", 3),
                 ("slack", "xox[abprs]-", 5),
                 ("google", "aiza", 4),
+                ("pallas", "plls_", 5),
             )
         ),
         # What might be a token's first part is taken whole even if it is none: what is in it begins no other token.
@@ -60,12 +61,12 @@ RULES = {
 }
 """What is looked for, in a text in lower case; `word`, `single` or `double` is what must go."""
 
-KEY_SHAPES = ("sk", "github", "huggingface", "slack", "google", "jwt")
+KEY_SHAPES = ("sk", "github", "huggingface", "slack", "google", "pallas", "jwt")
 """The rules that know a key by its looks alone."""
 
 _SIGNS = (
     *("authorization", "bearer", "key", "passw", "passphrase", "secret", "credential", "cookie", "token"),
-    *("sk-", "sk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "xox", "aiza", "eyj", "@"),
+    *("sk-", "sk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "xox", "aiza", "plls_", "eyj", "@"),
 )
 _SECRET_NAME = re.compile(rf"(?:authorization|{_NAMES})$")
 
