@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -31,3 +31,5 @@ class Principal:
     """Seconds since the epoch; None for never."""
     concurrent: int | None = None
     """Requests at a time, of an agent's own token, for which no rate counts; None: the settings say."""
+    credential: str = field(default="", compare=False, repr=False)
+    """Digest of the token that it came with: what is under way ends with that. Empty where there was none."""

@@ -108,6 +108,7 @@ ROOMS = {
     "pallas_gateway.events": "identity",
     "pallas_gateway.access": "identity",
     "pallas_gateway.mcp": "events identity",
+    "pallas_gateway.http": "access identity mcp",
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",
     "pallas_worker.interface": "",

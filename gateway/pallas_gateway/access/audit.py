@@ -1,0 +1,308 @@
+"""The audit: one line of JSON for everything that changes something, and for each call of a tool.
+
+Knows a file; nothing of HTTP or MCP. A line is written whole, with one write(2), before the answer is sent. There is
+always some room kept on the disk for what was begun before it became full: after that, whatever would have to be
+audited is refused, until there is room again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pallas_common.logs.setup import get_logger
+from pallas_common.secrets.patterns import KEY_SHAPES, redact
+from pallas_common.times import timestamp
+from pallas_gateway.identity.principal import TENANT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pallas_gateway.identity.principal import Principal
+
+Outcome = Literal["ok", "error", "denied", "cancelled"]
+
+FILE = "audit.jsonl"
+"""In the state directory; older ones are `audit.jsonl.1` and so on, the newest first."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Of one file."""
+KEPT = 8
+"""Older files."""
+RESERVE = 1024 * 1024
+"""Bytes that are kept free on the disk for lines about what has begun already."""
+RETRY_INTERVAL = 0.2
+"""Seconds between two tries to make room again."""
+LONGEST_TEXT = 300
+"""Characters of a name or target."""
+LONGEST_CONTENT = 64 * 1024
+"""Characters of what was asked or answered, each."""
+
+_log = get_logger("pallas.gateway.audit")
+
+
+class AuditUnavailableError(Exception):
+    """It cannot be written down, and is therefore not done: 503."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """What somebody did."""
+
+    principal: Principal | None
+    """None for what the gateway does by itself."""
+    action: str
+    """`tools/call`, `resources/apply`, `token.create`."""
+    target: str
+    """`jarvis/git__commit`, `agent/jarvis`: what it was done to; never an argument or an answer."""
+    outcome: Outcome = "ok"
+    duration_ms: float = 0.0
+    request_id: str | None = None
+    trace_id: str | None = None
+    asked: Any = None
+    """Arguments; written down only where the settings say so."""
+    answered: Any = None
+
+    def line(self, at: float, *, content: bool) -> bytes:
+        """The entry as a line of JSON."""
+        who = self.principal
+        fields: dict[str, Any] = {
+            "time": timestamp(at),
+            "principal": who.id if who is not None else None,
+            "name": _plain(who.name) if who is not None else "gateway",
+            "role": who.role if who is not None else None,
+            "agent": who.agent if who is not None else None,
+            "tenant": who.tenant if who is not None else TENANT,
+            "action": self.action,
+            "target": _plain(self.target),
+            "outcome": self.outcome,
+            "duration_ms": round(self.duration_ms, 3),
+            "request_id": self.request_id,
+            "trace_id": self.trace_id,
+        }
+        if content:
+            fields |= {
+                name: _content(value)
+                for name, value in (("asked", self.asked), ("answered", self.answered))
+                if value is not None
+            }
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+@lru_cache(4096)
+def _plain(text: str) -> str:
+    """A name that a client may have made up, short and without a key in it."""
+    return redact(text[:LONGEST_TEXT], KEY_SHAPES)
+
+
+def _content(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=str)
+    return redact(text[:LONGEST_CONTENT], KEY_SHAPES)
+
+
+class Audit:
+    """The file that is written now.
+
+    Args:
+        directory: the state directory.
+        content: whether arguments and answers are written down.
+        written: is told of each line that was written, and of each that could not be.
+        monotonic, clock: seconds, of a clock that never goes back and since the epoch.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        content: bool = False,
+        most_bytes: int = MOST_BYTES,
+        kept: int = KEPT,
+        written: Callable[[bool], object] = lambda _: None,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(directory, FILE)
+        self.content = content
+        self._reserve = Path(directory, "audit.reserve")
+        self._most_bytes = most_bytes
+        self._kept = kept
+        self._written = written
+        self._monotonic = monotonic
+        self._clock = clock
+        self._descriptor: int | None = None
+        self._has_room = False
+        self._torn = False
+        self._retry_at = float("-inf")
+        self._complained = False
+        with contextlib.suppress(AuditUnavailableError):
+            self.check()
+
+    def check(self) -> None:
+        """Before something is done that has to be written down.
+
+        Raises:
+            AuditUnavailableError: it could not be; it is logged once.
+        """
+        if self._has_room or self._make_room():
+            return
+        raise AuditUnavailableError(
+            f"the audit cannot be written ({self.path.name}: is the disk full?), and what cannot be written down is"
+            " not done; try again when there is room"
+        )
+
+    def write(self, entry: Entry) -> None:
+        """Write it down, before the answer is sent.
+
+        Raises:
+            AuditUnavailableError: it cannot be; it was done all the same.
+        """
+        line = entry.line(self._clock(), content=self.content)
+        try:
+            try:
+                self._append(line)
+            except OSError as error:
+                if not self._has_room:
+                    raise
+                self._complain(error)
+                self._has_room = False
+                self._retry_at = self._monotonic() + RETRY_INTERVAL
+                self._reserve.unlink(missing_ok=True)
+                self._append(line)
+        except OSError as error:
+            self._complain(error)
+            self._written(False)
+            raise AuditUnavailableError(
+                "this was begun, and maybe done, and cannot be written into the audit; see to the disk"
+            ) from error
+        self._written(True)
+
+    @contextmanager
+    def doing(
+        self,
+        principal: Principal | None,
+        action: str,
+        target: str,
+        *,
+        request_id: str | None = None,
+        trace_id: str | None = None,
+    ) -> Iterator[Entry]:
+        """What happens inside the block is written down at its end, as an error if it raises.
+
+        The entry may be changed inside: its target, its outcome.
+
+        Raises:
+            AuditUnavailableError: it cannot be written down; the block has not begun then.
+        """
+        self.check()
+        entry = Entry(
+            principal=principal, action=action, target=target, request_id=request_id, trace_id=trace_id
+        )
+        begun = self._monotonic()
+        try:
+            yield entry
+        except BaseException as error:
+            if entry.outcome == "ok":
+                entry.outcome = outcome_of(error)
+            raise
+        finally:
+            entry.duration_ms = (self._monotonic() - begun) * 1000
+            self.write(entry)
+
+    def close(self) -> None:
+        """Nothing is written any more."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _append(self, line: bytes) -> None:
+        descriptor = self._current(len(line))
+        if self._torn:
+            line = b"\n" + line  # readers pass over what is no line of JSON
+        if os.write(descriptor, line) != len(line):
+            self._torn = True
+            raise OSError("only a part of it was written")
+        self._torn = False
+
+    def _current(self, coming: int = 0) -> int:
+        """The file of that name, also after another process, or somebody else, has moved it away."""
+        if self._descriptor is not None:
+            try:
+                there, own = os.lstat(self.path), os.fstat(self._descriptor)
+            except FileNotFoundError:
+                pass
+            else:
+                if os.path.samestat(there, own):
+                    if own.st_size + coming <= self._most_bytes or not own.st_size:
+                        return self._descriptor
+                    self._rotate(own)
+            os.close(self._descriptor)
+            self._descriptor = None
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(self.path, flags, 0o600)
+        return self._descriptor
+
+    def _rotate(self, own: os.stat_result) -> None:
+        """Move it away, unless another process has done so by now: for a moment there may be two."""
+        lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if not os.path.samestat(os.lstat(self.path), own):
+                    return
+                for number in range(self._kept, 0, -1):
+                    older = self.path if number == 1 else older_file(self.path, number - 1)
+                    if older.exists():
+                        older.rename(older_file(self.path, number))
+        finally:
+            os.close(lock)
+
+    def _make_room(self) -> bool:
+        now = self._monotonic()
+        if now < self._retry_at:
+            return False
+        self._retry_at = now + RETRY_INTERVAL
+        try:
+            self._current()
+            self._keep_room()
+        except OSError as error:
+            self._complain(error)
+            return False
+        self._has_room = True
+        if self._complained:
+            self._complained = False
+            _log.info("the audit is written again")
+        return True
+
+    def _keep_room(self) -> None:
+        descriptor = os.open(self._reserve, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE)
+        except OSError:
+            self._reserve.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _complain(self, error: OSError) -> None:
+        if not self._complained:
+            self._complained = True
+            _log.error(f"the audit cannot be written, and nothing is done that it has to tell: {error}")
+
+
+def older_file(path: Path, number: int) -> Path:
+    """The file before the one that is written, the first, the second, …"""
+    return path.with_name(f"{path.name}.{number}")
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """What is written down of something that raised."""
+    if type(error).__name__ in ("CancelledError", "GeneratorExit"):
+        return "cancelled"
+    return "denied" if type(error).__name__ == "InsufficientScopeError" else "error"

@@ -1,0 +1,1 @@
+"""The gateway's port: who may ask, then what is answered where."""

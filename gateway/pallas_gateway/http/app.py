@@ -1,0 +1,265 @@
+"""The ASGI application of the gateway's port: who, then may, then how much, then what is asked for.
+
+Raw ASGI: on the way of a call of MCP there is no routing and no request object. Knows neither agents nor the protocol
+of MCP. A bearer token goes no further than this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from typing import TYPE_CHECKING, Any, Literal
+
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Router
+
+from pallas_common.http.hosts import OPEN_PATH
+from pallas_gateway.access.limits import LimitExceededError
+from pallas_gateway.http.errors import HEADERS, ApiError, Refusals, error
+from pallas_gateway.http.places import METADATA, NoSuchPlaceError, place_of, resource_metadata
+from pallas_gateway.http.requests import ADMITTED
+from pallas_gateway.identity.bearer import bearer_token
+from pallas_gateway.identity.errors import InvalidTokenError, MissingTokenError
+from pallas_gateway.mcp.admitted import Admitted
+from pallas_gateway.mcp.errors import LIMIT_EXCEEDED
+from pallas_gateway.mcp.surface import McpError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.routing import BaseRoute
+    from starlette.types import Message, Receive, Scope, Send
+
+    from pallas_common.protocol.gateway import GatewaySettings
+    from pallas_gateway.access.limits import Limiter
+    from pallas_gateway.http.places import Place, Surfaces
+    from pallas_gateway.identity.in_flight import InFlight
+    from pallas_gateway.identity.principal import Principal
+    from pallas_gateway.identity.principals import Principals
+    from pallas_gateway.mcp.admitted import Endpoint
+
+API = "/api/v1"
+
+Status = Literal["ok", "degraded", "error"]
+
+MCP_METHODS = ("GET", "POST", "DELETE")
+
+_PRIVATE = frozenset({b"authorization", b"proxy-authorization", b"cookie"})
+"""Headers that are for the gateway alone."""
+_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
+
+
+class GatewayApp:
+    """What the gateway answers.
+
+    Args:
+        health: how it is with the gateway; never waits.
+        routes: of `/api/v1`, with their whole paths; handlers find who asks by `requests.admitted_of`.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        principals: Principals,
+        limiter: Limiter,
+        in_flight: InFlight,
+        *,
+        endpoint: Endpoint,
+        surfaces: Surfaces,
+        health: Callable[[], Status],
+        routes: Sequence[BaseRoute] = (),
+    ) -> None:
+        self._settings = settings
+        self._principals = principals
+        self._limiter = limiter
+        self._in_flight = in_flight
+        self._endpoint = endpoint
+        self._surfaces = surfaces
+        self._health = health
+        self._api = Router(routes, redirect_slashes=False)
+        self._refusals = Refusals(settings.public_url)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        path = scope["path"]
+        place = place_of(path)
+        if place is not None:
+            await self._answer(scope, receive, send, place)
+        elif path.startswith(f"{API}/"):
+            await self._answer(scope, receive, send, None)
+        else:
+            await self._open(path, scope["method"])(scope, receive, send)
+
+    def _open(self, path: str, method: str) -> Response:
+        """What needs no token, and says nothing of what there is."""
+        document: Any = None
+        if path == OPEN_PATH:
+            return PlainTextResponse("ok\n")
+        if path == "/health":
+            document = {"status": self._health()}
+        elif path.startswith(METADATA):
+            about = place_of(path.removeprefix(METADATA) or "/mcp")
+            document = about and resource_metadata(self._settings, about)
+        if document is None:
+            return error(
+                404, "not_found", "there is nothing here; servers of MCP are at /mcp, the API at /api/v1"
+            )
+        if method not in ("GET", "HEAD"):
+            return error(405, "method_not_allowed", "this is read with GET", headers={"allow": "GET, HEAD"})
+        status = 503 if document.get("status") == "error" else 200
+        return Response(json.dumps(document).encode(), status, HEADERS, media_type="application/json")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, place: Place | None) -> None:
+        """Answer somebody who has to be known."""
+        answer = _Answer(send, _request_id(scope))
+        try:
+            principal = await self._who(scope)
+            leave = self._limiter.enter(principal)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, it is answered
+            await answer.refuse(self._refusals.of(raised, scope["path"]), scope, receive)
+            return
+        try:
+            admitted = self._admitted(scope, principal, answer.request_id, leave)
+            scope = {
+                **scope,
+                "headers": [header for header in scope["headers"] if header[0] not in _PRIVATE],
+                ADMITTED: admitted,
+                "app": self,
+            }
+            await self._until_revoked(
+                principal, answer, self._do(scope, receive, answer.send, admitted, place), scope, receive
+            )
+        finally:
+            leave()
+
+    async def _who(self, scope: Scope) -> Principal:
+        try:
+            token = bearer_token(scope["headers"])
+        except MissingTokenError:
+            token = None
+        client = scope.get("client")
+        return await self._principals.of(token, client[0] if client else "")
+
+    def _admitted(
+        self, scope: Scope, principal: Principal, request_id: str, leave: Callable[[], None]
+    ) -> Admitted:
+        def subscribes() -> None:
+            try:
+                self._limiter.subscribe(principal)
+            except LimitExceededError as error:
+                data = {"type": "limit_exceeded", "retry_after_ms": round(error.retry_after * 1000)}
+                raise McpError(LIMIT_EXCEEDED, str(error), data) from None
+
+        return Admitted(
+            principal=principal,
+            path=scope["path"],
+            request_id=request_id,
+            headers={
+                name.decode("latin-1"): value.decode("latin-1")
+                for name, value in scope["headers"]
+                if name not in _PRIVATE
+            },
+            opens_stream=leave,
+            subscribes=subscribes,
+            most_subscriptions=self._limiter.limits.subscriptions,
+            longest_body=self._settings.max_request_bytes,
+        )
+
+    async def _do(
+        self, scope: Scope, receive: Receive, send: Send, admitted: Admitted, place: Place | None
+    ) -> None:
+        if place is None:
+            await self._api(scope, receive, send)
+            return
+        if scope["method"] not in MCP_METHODS:
+            raise HTTPException(405, headers={"allow": ", ".join(MCP_METHODS)})
+        surface = self._surfaces.at(place, admitted.principal)
+        await self._endpoint(scope, receive, send, admitted, surface)
+
+    async def _until_revoked(
+        self, principal: Principal, answer: _Answer, doing: Awaitable[None], scope: Scope, receive: Receive
+    ) -> None:
+        """Do it, as long as the principal's token counts."""
+        task = asyncio.current_task()
+        revoked = False
+
+        def end() -> None:
+            nonlocal revoked
+            # Who revokes the own token is told that it is done.
+            if task is not None and task is not asyncio.current_task():
+                revoked = True
+                task.cancel()
+
+        self._in_flight.enter(principal, end)
+        try:
+            await doing
+        except asyncio.CancelledError:
+            if not revoked or task is None or task.uncancel():
+                raise
+            await self._fail(answer, InvalidTokenError("this token counts no more"), scope, receive)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, it is answered
+            await self._fail(answer, raised, scope, receive)
+        finally:
+            self._in_flight.leave(principal, end)
+
+    async def _fail(self, answer: _Answer, raised: Exception, scope: Scope, receive: Receive) -> None:
+        if isinstance(raised, NoSuchPlaceError):
+            raised = ApiError(404, "not_found", str(raised) or "there is nothing here")
+        if isinstance(raised, HTTPException):
+            refusal = error(raised.status_code, _TYPES.get(raised.status_code, "invalid"), raised.detail)
+            refusal.headers.update(raised.headers or {})
+        else:
+            refusal = self._refusals.of(raised, scope["path"])
+        await answer.refuse(refusal, scope, receive)
+
+
+_TYPES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
+class _Answer:
+    """One answer: its headers that all have, and how far it has come."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.status = 0
+        self._is_whole = False
+
+    async def send(self, message: Message) -> None:
+        """Send on; `HEADERS` and the request's id go with every answer that does not say otherwise."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = list(message.get("headers", ()))
+            said = {name.lower() for name, _ in headers}
+            headers += [header for header in _COMMON if header[0] not in said]
+            headers.append((b"x-request-id", self.request_id.encode()))
+            message = {**message, "headers": headers}
+        elif message["type"] == "http.response.body":
+            self._is_whole = not message.get("more_body", False)
+        await self._send(message)
+
+    async def refuse(self, refusal: Response, scope: Scope, receive: Receive) -> None:
+        """Send this instead of what was meant; what has begun is only ended."""
+        if not self.status:
+            await refusal(scope, receive, self.send)
+        elif not self._is_whole:
+            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+_COMMON = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's own, if it says a sane one; else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            said = value.decode("latin-1")
+            if _REQUEST_ID.fullmatch(said):
+                return str(said)
+    return secrets.token_hex(8)

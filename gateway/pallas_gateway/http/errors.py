@@ -1,0 +1,154 @@
+"""Refusals over HTTP: bodies of errors, and the challenges of RFC 6750 and RFC 9728.
+
+`/api/v1` answers `{"error": {"type", "message", "field"?}}`; paths of MCP the same, and an error of JSON-RPC where a
+client needs its code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from pallas_common.logs.setup import get_logger
+from pallas_gateway.access.audit import AuditUnavailableError
+from pallas_gateway.access.limits import LimitExceededError
+from pallas_gateway.identity.errors import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    InvalidRequestError,
+    InvalidTokenError,
+    MalformedRecordError,
+    MissingTokenError,
+    TooManyUnknownError,
+)
+from pallas_gateway.mcp.errors import INTERNAL_ERROR, LIMIT_EXCEEDED
+from pallas_gateway.mcp.surface import InsufficientScopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+"""Of every answer that may hold what not everybody may see."""
+
+_log = get_logger("pallas.gateway.http")
+
+
+class ApiError(Exception):
+    """A request to `/api/v1` is refused.
+
+    Args:
+        status: of HTTP.
+        type: one word for programs: `not_found`, `invalid`, `conflict`.
+        message: for people: what is wrong and what to do.
+        field: of the request's body or query, where it is one.
+    """
+
+    def __init__(self, status: int, type: str, message: str, *, field: str | None = None) -> None:  # noqa: A002 - its name there
+        super().__init__(message)
+        self.status = status
+        self.type = type
+        self.field = field
+
+
+def error(
+    status: int,
+    type: str,  # noqa: A002 - its name in the answer
+    message: str,
+    *,
+    field: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    code: int | None = None,
+    data: Mapping[str, object] | None = None,
+) -> Response:
+    """An answer that says what is wrong.
+
+    Args:
+        code: of JSON-RPC: the body is such an error then, of no request, for its body was not read.
+        data: of that error.
+    """
+    body: dict[str, object]
+    if code is None:
+        body = {"error": {"type": type, "message": message}}
+        if field is not None:
+            body = {"error": {"type": type, "message": message, "field": field}}
+    else:
+        fields = {"code": code, "message": message, "data": {"type": type, **(data or {})}}
+        body = {"jsonrpc": "2.0", "id": None, "error": fields}
+    return Response(
+        json.dumps(body).encode(), status, {**HEADERS, **(headers or {})}, media_type="application/json"
+    )
+
+
+class Refusals:
+    """Answers to requests that are not let in.
+
+    Args:
+        public_url: by which clients reach the gateway.
+    """
+
+    def __init__(self, public_url: str) -> None:
+        self._url = public_url.rstrip("/")
+
+    def of(self, raised: Exception, path: str) -> Response:
+        """The answer to a request at `path` that has raised this; what is our fault is for the log alone."""
+        is_mcp = path == "/mcp" or path.startswith("/mcp/")
+        match raised:
+            case AuthenticationError():
+                return self._unknown(raised, path)
+            case InsufficientScopeError():
+                challenge = self._challenge(path, "insufficient_scope", str(raised), str(raised.permission))
+                return error(403, "insufficient_scope", str(raised), headers=challenge)
+            case LimitExceededError():
+                return error(
+                    429,
+                    "limit_exceeded",
+                    str(raised),
+                    headers={"retry-after": str(max(1, math.ceil(raised.retry_after)))},
+                    code=LIMIT_EXCEEDED if is_mcp else None,
+                    data={"limit": raised.kind, "retry_after_ms": math.ceil(raised.retry_after * 1000)},
+                )
+            case AuditUnavailableError():
+                return error(503, "audit_unavailable", str(raised), headers={"retry-after": "5"})
+            case ApiError():
+                return error(raised.status, raised.type, str(raised), field=raised.field)
+        _log.error(f"a request to {path} has failed: {raised!r}", exc_info=raised)
+        message = "the gateway has failed; its log says why"
+        return error(500, "internal", message, code=INTERNAL_ERROR if is_mcp else None)
+
+    def _unknown(self, raised: AuthenticationError, path: str) -> Response:
+        match raised:
+            case MissingTokenError():
+                return error(401, "unauthorized", str(raised), headers=self._challenge(path))
+            case InvalidTokenError():
+                challenge = self._challenge(path, "invalid_token", str(raised))
+                return error(401, "invalid_token", str(raised), headers=challenge)
+            case InvalidRequestError():
+                challenge = self._challenge(path, "invalid_request", str(raised))
+                return error(400, "invalid_request", str(raised), headers=challenge)
+            case TooManyUnknownError():
+                return error(429, "limit_exceeded", str(raised), headers={"retry-after": "1"})
+            case AuthenticationUnavailableError():
+                return error(503, "unavailable", str(raised), headers={"retry-after": "1"})
+            case MalformedRecordError():
+                return error(500, "malformed_record", str(raised))
+        return error(401, "unauthorized", str(raised), headers=self._challenge(path))
+
+    def _challenge(
+        self, path: str, code: str | None = None, description: str = "", scope: str | None = None
+    ) -> dict[str, str]:
+        """`WWW-Authenticate` (RFC 6750, section 3; RFC 9728, section 5.1)."""
+        at = path if path == "/mcp" or path.startswith("/mcp/") else "/mcp"
+        parts = [f'resource_metadata="{self._url}/.well-known/oauth-protected-resource{_safe(at)}"']
+        if code is not None:
+            parts += [f'error="{code}"', f'error_description="{_safe(description)}"']
+        if scope is not None:
+            parts.append(f'scope="{_safe(scope)}"')
+        return {"www-authenticate": f"Bearer {', '.join(parts)}"}
+
+
+def _safe(text: str) -> str:
+    r"""What may stand between quotes in a header (RFC 6750, section 3: no `"`, no `\`, ASCII alone)."""
+    return "".join(each if " " <= each <= "~" and each not in '"\\' else "'" for each in text)[:500]

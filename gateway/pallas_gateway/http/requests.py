@@ -1,0 +1,66 @@
+"""What handlers of `/api/v1` are given: who asks, and a body within bounds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pallas_gateway.http.errors import ApiError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from pallas_gateway.mcp.admitted import Admitted
+
+ADMITTED = "pallas.admitted"
+"""Where in a request's scope it is."""
+
+LONGEST_BODY = 4 * 1024 * 1024
+"""Bytes of a request to `/api/v1`, unless a handler says otherwise."""
+
+
+def admitted_of(request: Request) -> Admitted:
+    """Who asks, and as which request."""
+    admitted: Admitted = request.scope[ADMITTED]
+    return admitted
+
+
+async def read_body(request: Request, longest: int = LONGEST_BODY) -> bytes:
+    """The body of a request.
+
+    Args:
+        longest: bytes.
+
+    Raises:
+        ApiError: 413, it is longer.
+    """
+    said = request.headers.get("content-length", "0")
+    pieces, size = [], 0
+    if not (said.isascii() and said.isdecimal() and len(said) < 16) or int(said) <= longest:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > longest:
+                break
+            pieces.append(piece)
+        else:
+            return b"".join(pieces)
+    raise ApiError(413, "too_large", f"a request here has {longest} bytes at most")
+
+
+async def read_json(request: Request, longest: int = LONGEST_BODY) -> dict[str, Any]:
+    """The object that is a request's body; an empty body is an empty object.
+
+    Raises:
+        ApiError: 400, it is no JSON or no object; 413, it is too long; 415, it says that it is something else.
+    """
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "unsupported", "send `Content-Type: application/json`")
+    body = await read_body(request, longest)
+    try:
+        found = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, "invalid", f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ApiError(400, "invalid", "the body is JSON, but no object")
+    return found

@@ -1,0 +1,80 @@
+"""Where principals come from: what the authentication asks of the store, of the directory and of an issuer. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from pallas_gateway.identity.errors import MalformedRecordError
+    from pallas_gateway.identity.principal import Principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredToken:
+    """A token of the store."""
+
+    digest: str
+    """SHA-256 of the token's text, hexadecimal."""
+    principal: Principal
+    """Whose it is; with its expiry."""
+    revoked: bool = False
+
+
+class AgentKey(NamedTuple):
+    """An agent, to be told from another one of the same name before or after it."""
+
+    name: str
+    uid: str | None
+    """Of the resource; None for an agent of `agents.yaml`."""
+
+
+class StoredTokens(Protocol):
+    """The tokens that were made, by digest."""
+
+    async def find(self, digests: Sequence[str]) -> Mapping[str, StoredToken | MalformedRecordError]:
+        """Those that there are, by digest, revoked and expired ones included, in one transaction.
+
+        It raises whatever says that the store does not answer; so do the others.
+        """
+
+    async def revision(self) -> int:
+        """Another number after each change of any token, also by another process. Cheap: asked every second."""
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        """Note when tokens were used last: id → seconds since the epoch."""
+
+    async def revoke_agents(self, agents: Collection[AgentKey]) -> None:
+        """Revoke all tokens of these agents."""
+
+    async def agents(self) -> Collection[AgentKey]:
+        """The agents for which there are tokens that are not revoked."""
+
+
+class WorkerTokens(Protocol):
+    """The tokens that workers got for their start, as the supervisor tells them."""
+
+    def find(self, digest: str) -> Principal | None:
+        """Whose token it is; None if it is not among those that were told last."""
+
+    async def refetch(self) -> None:
+        """Ask the supervisor anew. Never raises: what cannot be asked stays as it was."""
+
+    def on_change(self, observer: Callable[[], None]) -> None:
+        """Call `observer` whenever tokens came or went."""
+
+
+class Issuer(Protocol):
+    """An issuer of signed tokens."""
+
+    def recognises(self, token: str) -> bool:
+        """Whether the text has the form of one."""
+
+    async def principal(self, token: str) -> Principal:
+        """Whose token it is.
+
+        Raises:
+            AuthenticationError: nobody's.
+        """
