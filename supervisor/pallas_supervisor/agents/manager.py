@@ -16,6 +16,7 @@ from pallas_supervisor.agents.status import StatusView
 from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, policies_of
 from pallas_supervisor.events.agent_events import AgentEvents
 from pallas_supervisor.events.log import EventLog
+from pallas_supervisor.events.resource_events import ResourceEvents
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.past_exits import PastExits
 from pallas_supervisor.health.reports import WorkerReports
@@ -198,6 +199,7 @@ class AgentManager:
             lambda _old, new: self._take_preload(new.deployment),
             events.configuration_changed,
         )
+        observers.resources_changed.add(ResourceEvents(self.events).changed)
 
     def _listener(self, name: str) -> socket.socket:
         """The agent's listening socket; one that could not be had before is tried again.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pallas_registry.source import Configuration
+    from pallas_supervisor.events.resource_events import ResourceCause
     from pallas_supervisor.lifecycle.events import Died
     from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
 
@@ -76,6 +77,8 @@ class AgentObservers:
         """An agent has left the deployment; it has no worker any more."""
         self.configuration_changed: Observers[Configuration, Configuration] = Observers()
         """A reload has taken on another configuration; with the one before and the new one."""
+        self.resources_changed: Observers[Configuration, Configuration, ResourceCause] = Observers()
+        """The same, with why its resources may be others."""
         self.changed = ObserversOnce()
         """What is shown of the agents to people or clients is not what it was."""
 

@@ -106,6 +106,7 @@ class Moving:
         for name in plan.removed:
             self._observers.agent_removed(name)
         self._observers.configuration_changed(before, newest)
+        self._observers.resources_changed(before, newest, "reload" if keep is None else "request")
         await self._apply(plan, newest.deployment, opened)
 
     def _refuse_at_the_end(self) -> None:

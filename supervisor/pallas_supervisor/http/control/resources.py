@@ -11,6 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from starlette.responses import JSONResponse, Response
 
@@ -41,6 +42,10 @@ MOST_DELETED = 10_000
 """Resources that one request deletes."""
 LONGEST_NAME = 4096
 """Characters of a file's name, which people are told."""
+
+OWNER_HEADER = "Pallas-Owner"
+"""For whom a change is asked for, percent-encoded; whose a new resource is."""
+LONGEST_OWNER = 200
 
 _BODY = (
     '{"files": [{"file": name, "text": text}], "dry_run": true or false, "prune": true or false}, '
@@ -265,6 +270,16 @@ def _dry_run(request: Request) -> bool:
 
 
 def _owner(request: Request) -> str:
+    """Who applies it: the peer's user, or somebody for whom this asks, as the gateway does for those it knows.
+
+    Raises:
+        BadRequestError: nobody can be called so.
+    """
+    if (owner := request.headers.get(OWNER_HEADER)) is not None:
+        owner = unquote(owner)
+        if not 0 < len(owner) <= LONGEST_OWNER or not owner.isprintable():
+            raise BadRequestError(f"{OWNER_HEADER}: has 1 to {LONGEST_OWNER} printable characters")
+        return owner
     peer = getattr(request.state, "peer", None)
     return "nobody" if peer is None else peer.user
 

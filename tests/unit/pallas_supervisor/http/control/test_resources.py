@@ -356,3 +356,14 @@ def test_the_status_document_names_the_state_directory(tmp_path: Path, state: Pa
         assert response.json()["supervisor"]["state_directory"] == str(state)
 
     on_bench(tmp_path, do)
+
+
+def test_who_asks_for_others_says_whose_a_resource_is(tmp_path: Path) -> None:
+    async def do(bench: Bench) -> None:
+        await bench.ask("PUT", "/llm/open", 201, open_llm(), Pallas_Owner="Ren%C3%A9e")
+        assert (await bench.ask("GET", "/llm/open"))["metadata"]["owner"] == "Renée"
+        for wrong in ("", "a%0Ab", "x" * 201):
+            refused = await bench.ask("PUT", "/llm/more", 422, open_llm("more"), Pallas_Owner=wrong)
+            assert refused["error"].startswith("Pallas-Owner: ")
+
+    on_bench(tmp_path, do)
