@@ -29,11 +29,12 @@ class ForbiddenError(UnreachableError):
 
 
 class RefusedError(ControlError):
-    """The supervisor answered that it will not or cannot; `document` is its whole answer."""
+    """The supervisor answered that it will not or cannot; `status` is that of HTTP, `document` its whole answer."""
 
     def __init__(self, status: int, document: dict[str, Any]) -> None:
         message = str(document.get("error") or f"the supervisor answered with HTTP status {status}")
         super().__init__(message, details=[str(line) for line in document.get("problems") or ()])
+        self.status = status
         self.document = document
 
 

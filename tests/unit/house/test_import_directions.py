@@ -107,6 +107,7 @@ ROOMS = {
     "pallas_gateway.identity": "",
     "pallas_gateway.events": "identity",
     "pallas_gateway.access": "identity",
+    "pallas_gateway.directory": "events",
     "pallas_gateway.mcp": "events identity",
     "pallas_gateway.http": "access identity mcp",
     "pallas_worker": "",

@@ -1,0 +1,1 @@
+"""What the supervisor knows, mirrored: agents, projects, resources, and where calls go."""

@@ -1,0 +1,287 @@
+"""The mirror of what the supervisor knows, fed by its status once and by its events from then on.
+
+While the supervisor is away the mirror stays as it was and says so. After a gap in the events, or another life of the
+supervisor, all is read again; else only what an event says has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pallas_common.logs.setup import get_logger
+from pallas_control.errors import ControlError, RefusedError, UnknownAgentError
+from pallas_gateway.directory import topics
+from pallas_gateway.directory.mirror import KINDS, Changes, Mirror
+from pallas_gateway.directory.upstreams import UpstreamCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pallas_common.protocol.gateway import AgentUpstream, ProjectUpstream
+    from pallas_gateway.directory.control import ControlClient, Json, Query
+    from pallas_gateway.directory.mirror import Gone
+    from pallas_gateway.directory.records import AgentRecord, Resource, ResourceRecord
+    from pallas_gateway.directory.upstreams import WorkerIdentity
+
+MOST_NAMED = 20
+"""Agents or resources of a kind that are fetched one by one; beyond, the whole kind is."""
+FIRST_RETRY, LAST_RETRY = 0.1, 2.0
+"""Seconds until a supervisor that is away is looked for again, at first and at last."""
+
+_log = get_logger("pallas.gateway.directory")
+
+
+class Directory:
+    """What is known of the deployment. It is there from its making on, and filled while `run` runs.
+
+    Args:
+        publish: is told what has changed, after it has.
+    """
+
+    def __init__(self, client: ControlClient, publish: Callable[..., None]) -> None:
+        self.client = client
+        self._publish = publish
+        self._mirror = Mirror()
+        self._upstreams = UpstreamCache(client, self._tell)
+        self._gone_observers: list[Callable[[Gone], None]] = []
+        self._agents: set[str] = set()
+        self._resources: set[Resource] = set()
+        self._work = asyncio.Event()
+        self._present = asyncio.Event()
+        self._filled = asyncio.Event()
+        self._away: str | None = "the supervisor has not been asked yet"
+        self._away_since = time.time()
+        self._retry = FIRST_RETRY
+
+    # What is known.
+
+    @property
+    def agents(self) -> Mapping[str, AgentRecord]:
+        """All agents by name, those of agents.yaml first."""
+        return self._mirror.agents
+
+    def agent(self, name_or_uid: str) -> AgentRecord | None:
+        """The agent of that name or uid."""
+        return self._mirror.agent(name_or_uid)
+
+    @property
+    def projects(self) -> Mapping[str, ResourceRecord]:
+        """All projects by name."""
+        return self._mirror.resources["project"]
+
+    def resources(self, kind: str) -> Mapping[str, ResourceRecord]:
+        """The resources of a kind by name, but agents."""
+        return self._mirror.resources[kind]
+
+    @property
+    def supervisor(self) -> Json:
+        """The status document without its agents."""
+        return dict(self._mirror.supervisor)
+
+    @property
+    def away(self) -> str | None:
+        """Why the mirror may be old; None while the supervisor is followed."""
+        return self._away
+
+    @property
+    def away_since(self) -> float | None:
+        """Seconds since the epoch; None while the supervisor is followed."""
+        return None if self._away is None else self._away_since
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether all has been read once."""
+        return self._filled.is_set()
+
+    async def filled(self) -> None:
+        """Wait until all has been read once."""
+        await self._filled.wait()
+
+    # Where calls go, and whose agents' own tokens are.
+
+    async def upstream(self, agent: str) -> AgentUpstream | None:
+        """The way to an agent, with its key and what it may use; None where there is none of that name."""
+        return await self._upstreams.agent(agent)
+
+    async def project_upstream(self, project: str) -> ProjectUpstream | None:
+        """The servers, prompts and agents of a project."""
+        return await self._upstreams.project(project)
+
+    def worker(self, digest: str) -> WorkerIdentity | None:
+        """Whose the agent token with this SHA-256 digest is, hexadecimal."""
+        return self._upstreams.worker(digest)
+
+    async def refresh(self) -> bool:
+        """Ask for agents' tokens anew because one is not known; False where that is too soon or cannot be."""
+        try:
+            return await self._upstreams.refresh()
+        except ControlError:
+            return False
+
+    # Who is told.
+
+    def observe_gone(self, observer: Callable[[Gone], None]) -> None:
+        """Call this for each agent that is not there any more."""
+        self._gone_observers.append(observer)
+
+    # How it is fed.
+
+    async def run(self) -> None:
+        """Feed the mirror until this is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(), name="directory events")
+            tasks.create_task(self._fetch(), name="directory documents")
+
+    async def _follow(self) -> None:
+        complete = False
+        while True:
+            try:
+                if not complete:
+                    await self._read_all()
+                    complete = True
+                complete = await self._follow_events()
+                if not complete:
+                    continue  # a gap: at once
+                self._lost("the supervisor has ended: start it again")
+            except RefusedError as error:
+                complete = False
+                self._lost(f"the supervisor refuses to tell its events: {error}")
+            except ControlError as error:
+                self._lost(str(error))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                complete = False
+                _log.exception("the supervisor's documents cannot be read")
+                self._lost(f"the supervisor's documents cannot be read ({error!r}): restart the gateway")
+            await asyncio.sleep(self._retry)
+            self._retry = min(self._retry * 2, LAST_RETRY)
+
+    async def _read_all(self) -> None:
+        status = await self.client.get("/v1/status")
+        documents = {kind: (await self.client.get(f"/v1/resources/{kind}"))["items"] for kind in KINDS}
+        self._agents.clear()
+        self._resources.clear()
+        changes = self._mirror.take_all(status, documents)
+        self._upstreams.outdate(everything=True)
+        self._take(changes)
+        self._filled.set()
+
+    async def _follow_events(self) -> bool:
+        """Take events as they come; False where some are missing, True at the end of the stream."""
+        query: Query = {"epoch": self._mirror.epoch, "seq": self._mirror.seq, "follow": 1}
+        async with aclosing(self.client.lines("/v1/events", query)) as batches:
+            async for lines in batches:
+                self._found()
+                events = [event for line in lines if (event := _event(line)) is not None]
+                changes = Changes()
+                for event in events:
+                    if event["kind"] == "gap":
+                        self._take(changes)
+                        return False
+                    changes.merge(self._mirror.take_event(event))
+                self._take(changes)
+        return True
+
+    def _found(self) -> None:
+        if self._away is not None:
+            self._away, self._retry = None, FIRST_RETRY
+            self._present.set()
+            self._work.set()
+            self._publish(topics.SUPERVISOR)
+            _log.info("follows the supervisor")
+
+    def _lost(self, why: str) -> None:
+        if self._away is None or not self._filled.is_set():
+            _log.warning(f"{why}; what is known of agents stays as it is until then")
+        if self._away is None:
+            self._away_since = time.time()
+            self._publish(topics.SUPERVISOR)
+        self._away = why
+        self._present.clear()
+
+    def _take(self, changes: Changes) -> None:
+        """Have fetched what has to be, and tell what has changed already."""
+        self._agents |= changes.agents
+        self._resources |= changes.resources
+        self._upstreams.outdate(changes.upstreams, projects=changes.projects)
+        if self._agents or self._resources or self._upstreams.is_old:
+            self._work.set()
+        if changes.membership:
+            for name in self._mirror.agents:
+                changes.tell(*topics.lists_of_agent(name))
+        self._tell(changes)
+
+    def _tell(self, changes: Changes) -> None:
+        if changes.topics:
+            self._publish(*changes.topics)
+        for gone in changes.gone:
+            for observer in self._gone_observers:
+                observer(gone)
+
+    async def _fetch(self) -> None:
+        """Fetch what has changed, all that has by then at a time."""
+        while True:
+            await self._work.wait()
+            await self._present.wait()
+            self._work.clear()
+            try:
+                await self._fetch_declared()
+                if self._upstreams.is_old:
+                    await self._upstreams.renew()
+            except RefusedError as error:
+                _log.warning(f"the supervisor refuses to tell what has changed: {error}")
+                await asyncio.sleep(LAST_RETRY)
+            except ControlError:
+                self._work.set()
+                await asyncio.sleep(FIRST_RETRY)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                _log.exception("a document of the supervisor cannot be read")
+                await asyncio.sleep(LAST_RETRY)
+
+    async def _fetch_declared(self) -> None:
+        while self._resources or self._agents:
+            resources, self._resources = self._resources, set()
+            agents, self._agents = self._agents, set()
+            try:
+                for kind in KINDS[:-1]:
+                    wanted = {each.name for each in resources if each.kind == kind}
+                    for document in await self._documents(kind, wanted):
+                        self._take(self._mirror.take_resource(document))
+                asked_at = self._mirror.seq
+                changes = Changes()
+                for document in await self._documents("agent", agents):
+                    changes.merge(self._mirror.take_agent(document["metadata"]["name"], document, asked_at))
+                self._take(changes)
+            except ControlError:
+                self._resources |= resources
+                self._agents |= agents
+                raise
+
+    async def _documents(self, kind: str, names: set[str]) -> Iterable[Json]:
+        if not names:
+            return ()
+        if len(names) > MOST_NAMED:
+            items: list[Json] = (await self.client.get(f"/v1/resources/{kind}"))["items"]
+            return [each for each in items if each["metadata"]["name"] in names]
+        found = []
+        for name in sorted(names):
+            with suppress(UnknownAgentError):  # it is gone again; an event says so
+                found.append(await self.client.get(f"/v1/resources/{kind}/{quote(name, safe='')}"))
+        return found
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """The event in a line; None for what is none."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or not isinstance(event.get("seq"), int):
+        return None
+    if not all(isinstance(event.get(key), str) for key in ("epoch", "time", "kind", "name", "event")):
+        return None
+    return event

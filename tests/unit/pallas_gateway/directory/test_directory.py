@@ -1,0 +1,244 @@
+"""The mirror beside a real control API on a real fleet without processes: what it has, what it tells, who is away."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+
+from pallas_common.protocol.gateway import AgentUpstream, Upstreams, WorkerToken
+from pallas_common.protocol.reports import HealthReport
+from pallas_gateway.directory import topics
+from pallas_gateway.directory.control import ControlClient
+from pallas_gateway.directory.directory import Directory
+from pallas_gateway.events.topics import Topic
+from pallas_registry.resources.model import ResourceId
+from support.supervisor.control_socket import on_socket
+from support.supervisor.declared import agent, file, llm, secret
+from support.supervisor.rig import Rig, rig, two_agents
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+    from pallas_gateway.directory.mirror import Gone
+
+
+@dataclass
+class Bench:
+    """A directory, what it has published, and the rig that it mirrors."""
+
+    rig: Rig
+    path: Path
+    directory: Directory
+    told: list[Topic] = field(default_factory=list)
+    gone: list[Gone] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: list[str] = field(default_factory=list)
+    upstreams: dict[str, AgentUpstream] = field(default_factory=dict)
+
+    def publish(self, *changed: Topic) -> None:
+        self.told += changed
+        self.news.set()
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Wait until something holds; looked at whenever something was published."""
+        async with asyncio.timeout(10):
+            while not holds():
+                self.news.clear()
+                await self.news.wait()
+
+    async def until_told(self, topic: Topic) -> None:
+        await self.until(lambda: topic in self.told)
+
+    def app(self) -> Starlette:
+        """The control API, with the ways to agents."""
+
+        async def answer(request: Request) -> JSONResponse:
+            names = request.query_params.getlist("agent")
+            self.asked.append(f"upstreams {' '.join(names)}".strip())
+            found = [each for name, each in self.upstreams.items() if not names or name in names]
+            return JSONResponse(Upstreams(agents=tuple(found)).to_json())
+
+        async def api(scope: Any, receive: Any, send: Any) -> None:
+            self.asked.append(scope["path"])
+            await control(scope, receive, send)
+
+        control = self.rig.control_api()
+        return Starlette(routes=[Route("/v1/upstreams", answer), Mount("/", api)])
+
+
+@asynccontextmanager
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with rig(tmp_path, two_agents()) as made:
+        path = tmp_path / "control.sock"
+        client = ControlClient(str(path))
+        found = Bench(made, path, Directory(client, lambda *changed: found.publish(*changed)))
+        found.directory.observe_gone(found.gone.append)
+        task = asyncio.create_task(found.directory.run())
+        try:
+            yield found
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await client.close()
+
+
+def on_bench(tmp_path: Path, do: Callable[[Bench], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with bench(tmp_path) as made, on_socket(made.app(), made.path):
+            await made.until(lambda: made.directory.away is None)
+            await do(made)
+
+    asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALLAS_STATE_DIR", str(tmp_path / "state"))
+
+
+def test_agents_are_as_the_supervisor_says(tmp_path: Path) -> None:
+    async def do(bench: Bench) -> None:
+        assert list(bench.directory.agents) == ["library", "research"]
+        research = bench.directory.agents["research"]
+        assert (research.title, research.description) == ("Research", "The agent research")
+        assert (research.depends_on, research.source, research.uid) == (("library",), "module", None)
+        assert research.port is not None
+        bench.told.clear()
+        bench.rig.operations.start([])
+        bench.rig.come_up("library")
+        bench.rig.report("library", HealthReport(status="degraded", message="search is down", timestamp=""))
+        await bench.until(lambda: bench.directory.agents["library"].health == "degraded")
+        library = bench.directory.agents["library"]
+        assert (library.state, library.message, library.generation) == ("ready", "search is down", 1)
+        assert library.since
+        assert {topics.AGENTS, topics.agent_state("library"), topics.agent_snapshot("library")} <= set(
+            bench.told
+        )
+        assert topics.agent_info("library") not in bench.told
+
+    on_bench(tmp_path, do)
+
+
+def test_what_is_applied_is_there_and_told(tmp_path: Path) -> None:
+    async def do(bench: Bench) -> None:
+        bench.told.clear()
+        documents = secret(), llm(), agent(outputSchema={"type": "object"})
+        await bench.rig.applying.apply([file("a.yaml", *documents)], "ada")
+        await bench.until(lambda: (found := bench.directory.agent("deployer")) and found.uid)
+        deployer = bench.directory.agents["deployer"]
+        assert (deployer.owner, deployer.description, deployer.state) == ("ada", "It deploys", "idle")
+        assert (deployer.model, deployer.output_schema) == ("openai.m", {"type": "object"})
+        assert (deployer.is_resource, deployer.version, deployer.start) == (True, 1, "on-demand")
+        assert deployer.socket
+        assert deployer.uid
+        assert bench.directory.agent(deployer.uid) is deployer
+        assert topics.agent_info("deployer") in bench.told
+        assert Topic("tools", "agent/library") in bench.told, "it may list the new one"
+        bench.told.clear()
+        bench.asked.clear()
+        await bench.rig.applying.apply([file("a.yaml", agent(description="Another"))], "ada")
+        await bench.until(lambda: bench.directory.agents["deployer"].description == "Another")
+        assert topics.agent_info("deployer") in bench.told
+        assert Topic("tools", "agent/deployer") in bench.told
+        assert Topic("tools", "agent/library") not in bench.told
+        assert "/v1/resources/agent" not in bench.asked, "one is fetched, not all"
+        assert "/v1/status" not in bench.asked
+
+    on_bench(tmp_path, do)
+
+
+def test_observers_are_told_of_deletions_and_of_what_is_only_gone(tmp_path: Path) -> None:
+    async def do(bench: Bench) -> None:
+        await bench.rig.applying.apply([file("a.yaml", secret(), llm(), agent())], "ada")
+        await bench.until(lambda: (found := bench.directory.agent("deployer")) and found.uid)
+        uid = bench.directory.agents["deployer"].uid
+        assert uid
+        await bench.rig.applying.delete([ResourceId("agent", "deployer")], "ada")
+        await bench.until(lambda: len(bench.gone) == 2)
+        assert bench.gone == [("deployer", uid, False), ("deployer", uid, True)]
+        assert bench.directory.agent(uid) is None
+        library = bench.rig.manager.drift.deployment.agents["library"].port
+        bench.rig.write({"library": {"port": library}})
+        await bench.rig.reloading.reload(dry_run=False)
+        await bench.until(lambda: len(bench.gone) == 3)
+        assert bench.gone[2] == ("research", None, False)
+
+    on_bench(tmp_path, do)
+
+
+def test_while_the_supervisor_is_away_the_mirror_stays_and_says_so(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with bench(tmp_path) as made:
+            assert made.directory.away is not None
+            async with on_socket(made.app(), made.path):
+                await made.until(lambda: made.directory.away is None)
+            await made.until(lambda: made.directory.away is not None)
+            assert made.directory.away_since is not None
+            assert list(made.directory.agents) == ["library", "research"]
+            made.rig.operations.start([])
+            made.rig.come_up("library")  # meanwhile
+            made.asked.clear()
+            async with on_socket(made.app(), made.path):
+                await made.until(lambda: made.directory.away is None)
+                await made.until(lambda: made.directory.agents["library"].state == "ready")
+                assert "/v1/status" not in made.asked, "it went on where it was"
+
+    asyncio.run(run())
+
+
+def test_another_life_of_the_supervisor_is_read_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with bench(tmp_path) as made:
+            async with on_socket(made.app(), made.path):
+                await made.until(lambda: made.directory.away is None)
+            made.rig.operations.start([])
+            made.rig.come_up("library")
+            made.rig.manager.events.epoch = "another"
+            made.asked.clear()
+            async with on_socket(made.app(), made.path):
+                await made.until(lambda: made.directory.agents["library"].state == "ready")
+                assert "/v1/status" in made.asked
+
+    asyncio.run(run())
+
+
+def test_ways_and_tokens_are_fetched_anew_where_a_worker_is_another(tmp_path: Path) -> None:
+    async def do(bench: Bench) -> None:
+        def way(generation: int) -> AgentUpstream:
+            token = WorkerToken(generation=generation, digest=f"digest {generation}")
+            return AgentUpstream(
+                name="library", uid=None, port=1, socket=None, key=f"key {generation}", tokens=(token,)
+            )
+
+        directory = bench.directory
+        assert await directory.upstream("library") is None
+        bench.upstreams["library"] = way(1)
+        bench.rig.operations.start(["library"])
+        bench.rig.come_up("library")
+        await bench.until(lambda: directory.worker("digest 1"))
+        found = directory.worker("digest 1")
+        assert found is not None
+        assert (found.agent, found.generation, found.max_concurrency) == ("library", 1, 32)
+        bench.upstreams["library"] = way(2)
+        bench.asked.clear()
+        assert await directory.refresh()
+        assert not await directory.refresh(), "too soon"
+        assert bench.asked == ["upstreams"]
+        assert directory.worker("digest 1") is None
+        assert directory.worker("digest 2") is not None
+        again = await directory.upstream("library")
+        assert again is not None
+        assert again.key == "key 2"
+        assert bench.asked == ["upstreams"], "what is new is not asked for again"
+
+    on_bench(tmp_path, do)
