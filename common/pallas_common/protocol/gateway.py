@@ -8,9 +8,11 @@ else, because it holds keys and the secrets of servers.
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from pallas_common.protocol.agent.settings import (
     MINIMUM_LIVENESS_INTERVAL,
@@ -24,7 +26,7 @@ from pallas_common.protocol.agent.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pallas_common.protocol.agent.settings import Rule
 
@@ -100,6 +102,41 @@ GATEWAY_RULES: Mapping[str, Rule] = {
 """Setting → the values that it may have, of those that follow from no other one."""
 LIMIT_RULES: Mapping[str, Rule] = {each.name: each.metadata["rule"] for each in fields(Limits)}
 """The same of limits."""
+
+
+def gateway_urls(settings: GatewaySettings, host: str) -> tuple[str, ...]:
+    """All URLs by which the gateway is reached, each without a path.
+
+    Args:
+        host: of the deployment.
+    """
+    address = ipaddress.ip_address(settings.bind)
+    names = [] if address.is_unspecified else [settings.bind]
+    if address.is_unspecified or address.is_loopback:
+        names += ["localhost", "127.0.0.1"] if address.version == 4 else ["localhost", "::1"]
+    if not address.is_loopback:
+        names.append(host)
+    hosts = (f"[{name}]" if ":" in name else name for name in names)
+    return tuple(dict.fromkeys((settings.public_url, *(f"http://{name}:{settings.port}" for name in hosts))))
+
+
+def is_gateway(url: str, urls: Iterable[str]) -> bool:
+    """Whether `url` is one of MCP at the gateway that `urls` lead to; nothing else there gets its tokens.
+
+    Other paths of the same host may be somebody else's behind the same proxy.
+    """
+    try:
+        path = urlsplit(url).path
+        ours = (path == "/mcp" or path.startswith("/mcp/")) and "/.." not in path and "%" not in path
+        return ours and _origin(url) in set(map(_origin, urls))
+    except ValueError:
+        return False
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    return scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(scheme)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

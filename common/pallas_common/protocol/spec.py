@@ -57,6 +57,10 @@ class WorkerSpec(AgentSettings):
     source: AgentSource
     key: str | None = field(default=None, repr=False)
     """Of this start: who shows it may override what the agent's definition says; nobody can where there is none."""
+    token: str | None = field(default=None, repr=False)
+    """The agent's own for the gateway, of this start; None where there is no gateway."""
+    gateway_urls: tuple[str, ...] = ()
+    """By which the gateway is reached, each without a path: the token is for no one else."""
     title: str
     description: str
     version: str
@@ -116,6 +120,7 @@ class WorkerSpec(AgentSettings):
             fields["siblings"] = tuple(Sibling(**each) for each in fields.get("siblings", ()))
             fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
             fields["models"] = tuple(fields.get("models", ()))
+            fields["gateway_urls"] = tuple(fields.get("gateway_urls", ()))
             return cls(**fields)
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a worker specification: {error}") from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.protocol.agent.settings import AgentSettings, on_change
 from pallas_common.protocol.agent.source import AgentSource
+from pallas_registry.reading.rules import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +93,16 @@ class Deployment:
     """What `defaults:` says, over what is built in."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     """Where the fields are said that the file says; of the gateway's by `gateway.FIELD`."""
+
+    @property
+    def workers_behind(self) -> bool:
+        """Whether agents' ports are for this machine alone, and others come by the gateway."""
+        return self.gateway is not None and self.gateway.workers == "behind"
+
+    @property
+    def agents_bind(self) -> str:
+        """The address on which the ports of agents listen."""
+        return "127.0.0.1" if self.workers_behind and not is_loopback(self.bind) else self.bind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

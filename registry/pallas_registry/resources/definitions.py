@@ -80,6 +80,14 @@ class Definitions:
             secrets={key: digest for id_ in used for key, digest in self._secrets(id_).items()},
         )
 
+    def server(self, name: str) -> ServerDefinition:
+        """An MCP server alone.
+
+        Raises:
+            KeyError: it is not there.
+        """
+        return self._server(name)
+
     def _llm(self, name: str) -> LlmDefinition:
         if name not in self._llms:
             spec = self._spec("llm", name)

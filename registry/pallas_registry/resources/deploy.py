@@ -174,6 +174,8 @@ class _Checks:
 
     def _ports(self, by_age: Iterable[Resource]) -> None:
         takers = {self._base.registry_port: "the registry's port"}
+        if self._base.gateway is not None:
+            takers[self._base.gateway.port] = "the gateway's port"
         for name, agent in self._base.agents.items():
             if agent.port is not None:
                 takers[agent.port] = f"the port of {name} ({self._place(name)})"

@@ -13,7 +13,7 @@ from pallas_supervisor.agents.facts import Facts
 from pallas_supervisor.agents.observers import AgentObservers
 from pallas_supervisor.agents.reports_in import ReportsIn
 from pallas_supervisor.agents.status import StatusView
-from pallas_supervisor.agents.worker_spec import StartPreparation, graph_of, policies_of
+from pallas_supervisor.agents.worker_spec import StartKeys, StartPreparation, graph_of, policies_of
 from pallas_supervisor.events.agent_events import AgentEvents
 from pallas_supervisor.events.log import EventLog
 from pallas_supervisor.events.resource_events import ResourceEvents
@@ -90,6 +90,7 @@ class AgentManager:
         self.log_router = log_router
         self.traces = traces or StartTraces()
         self.observers = AgentObservers()
+        self.keys = StartKeys()
         self.events = EventLog(log_router.secrets)
         reports, history = WorkerReports(), HealthHistory()
         # The parts below need each other in a circle: those who call back are made first, and whom they call is looked
@@ -124,6 +125,7 @@ class AgentManager:
             drift,
             store,
             self.traces,
+            keys=self.keys,
             directory=directory,
             known_secrets=log_router.secrets,
             outlives=lambda name: sockets.outlives(self._listener(name)),
@@ -181,6 +183,7 @@ class AgentManager:
         observers.ended.add(self.exits.note)
         observers.process_gone.add(
             self.monitors.process_gone,
+            self.keys.process_gone,
             lambda worker_id: self.store.process_gone(*worker_id),
         )
         observers.agent_removed.add(

@@ -8,12 +8,14 @@ import os
 import secrets
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.http.hosts import served_hosts
 from pallas_common.protocol.agent.settings import settings_of
 from pallas_common.protocol.agent.sibling import MOST_SIBLINGS, Sibling
+from pallas_common.protocol.gateway import WorkerToken, gateway_urls
 from pallas_common.protocol.spec import WorkerSpec
+from pallas_common.secrets.tokens import new_token, token_digest
 from pallas_registry.configured_secrets import configured_secrets
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_registry.resources.secret_values import values_for
@@ -59,6 +61,7 @@ def worker_spec(
     metrics: tuple[str, str],
     listener_outlives: bool = False,
     key: str | None = None,
+    token: str | None = None,
 ) -> WorkerSpec:
     """What the worker of this start of an agent is passed.
 
@@ -68,6 +71,7 @@ def worker_spec(
         metrics: directory and slot in which it counts.
         listener_outlives: the service manager holds the listening socket, too.
         key: what callers of this start show who may override the agent's definition.
+        token: by which it uses the gateway.
     """
     deployment = configuration.deployment
     agent = deployment.agents[name]
@@ -77,6 +81,8 @@ def worker_spec(
         agent=name,
         source=agent.source,
         key=key,
+        token=token,
+        gateway_urls=() if deployment.gateway is None else gateway_urls(deployment.gateway, deployment.host),
         title=agent.title,
         description=agent.description,
         output_schema=agent.output_schema,
@@ -121,10 +127,47 @@ def _siblings(deployment: Deployment, agent: Agent) -> tuple[Sibling, ...]:
     return tuple(itertools.islice(found, MOST_SIBLINGS))
 
 
+class MadeKeys(NamedTuple):
+    """What one start of an agent is known by."""
+
+    key: str
+    token: str | None
+
+
+class StartKeys:
+    """The key of each worker that may be there, and the digest of its token. The token itself only the worker has."""
+
+    def __init__(self) -> None:
+        self._kept: dict[WorkerId, tuple[str, str | None]] = {}
+
+    def make(self, worker_id: WorkerId, *, with_token: bool) -> MadeKeys:
+        """New ones, for a worker that is about to start."""
+        made = MadeKeys(secrets.token_urlsafe(32), new_token("agent") if with_token else None)
+        self._kept[worker_id] = (made.key, None if made.token is None else token_digest(made.token))
+        return made
+
+    def key(self, worker_id: WorkerId) -> str | None:
+        """The key of a worker; None where there is none."""
+        return self._kept.get(worker_id, (None, None))[0]
+
+    def tokens(self) -> dict[str, list[WorkerToken]]:
+        """By agent, the tokens of all its workers, the oldest first."""
+        found: dict[str, list[WorkerToken]] = {}
+        for (name, generation), (_, digest) in self._kept.items():
+            if digest is not None:
+                found.setdefault(name, []).append(WorkerToken(generation=generation, digest=digest))
+        return found
+
+    def process_gone(self, worker_id: WorkerId) -> None:
+        """Nothing is left of the worker: what it was known by counts no more."""
+        self._kept.pop(worker_id, None)
+
+
 class StartPreparation:
     """Prepares the start of a worker.
 
     Args:
+        keys: makes and keeps those of each start.
         directory: working directory of the workers.
         known_secrets: what no log line may show.
         outlives: whether the agent's socket is there for the next supervisor, too.
@@ -137,6 +180,7 @@ class StartPreparation:
         store: MetricsStore,
         traces: StartTraces,
         *,
+        keys: StartKeys,
         directory: str,
         known_secrets: KnownSecrets,
         outlives: Callable[[str], bool],
@@ -145,6 +189,7 @@ class StartPreparation:
         self._drift = drift
         self._store = store
         self._traces = traces
+        self._keys = keys
         self._directory = directory
         self._known_secrets = known_secrets
         self._outlives = outlives
@@ -163,6 +208,7 @@ class StartPreparation:
         drift.record(name, generation, files, serving=self._engine.agents[name].generation)
         self._traces.begin(name, generation)
         taken = drift.taken
+        made = self._keys.make(worker_id, with_token=taken.deployment.gateway is not None)
         spec = worker_spec(
             taken,
             name=name,
@@ -171,7 +217,8 @@ class StartPreparation:
             directory=self._directory,
             metrics=(str(store.directory), store.slot(name, generation)),
             listener_outlives=self._outlives(name),
-            key=secrets.token_urlsafe(32),
+            key=made.key,
+            token=made.token,
         )
         # The files may have changed since the last start, and each agent has an environment of its own.
         await asyncio.to_thread(self._learn_secrets, spec.environment)

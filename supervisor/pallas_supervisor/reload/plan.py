@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.agent.settings import effects
+from pallas_common.protocol.gateway import gateway_urls
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.model import Agent, Deployment
 
@@ -101,7 +102,10 @@ def plan_reload(
         removed=tuple(name for name in old.agents if name not in new.agents),
         changed=changed,
         unchanged=tuple(name for name in new.agents if name in old.agents and name not in changed),
-        fixed=tuple(name for name in FIXED if getattr(old, name) != getattr(new, name)),
+        fixed=(
+            *(name for name in FIXED if getattr(old, name) != getattr(new, name)),
+            *(["gateway.workers"] if old.workers_behind != new.workers_behind else []),
+        ),
         older_code={
             name: files
             for name, files in (changed_code or {}).items()
@@ -120,10 +124,17 @@ def _moves(actions: Mapping[str, Effect]) -> bool:
 
 
 def _differences(old: Deployment, new: Deployment, name: str) -> dict[str, Effect]:
+    # What workers are told of the gateway; the rest of its settings is no business of theirs.
+    moved: dict[str, Effect] = {"gateway": "respawn"} if _gateway_urls(old) != _gateway_urls(new) else {}
     return {
+        **moved,
         **_changed(DEPLOYMENT_ACTIONS, old, new),
         **_changed(ACTIONS, old.agents[name], new.agents[name]),
     }
+
+
+def _gateway_urls(deployment: Deployment) -> tuple[str, ...]:
+    return () if deployment.gateway is None else gateway_urls(deployment.gateway, deployment.host)
 
 
 def _changed(actions: Mapping[str, Effect], before: object, after: object) -> dict[str, Effect]:

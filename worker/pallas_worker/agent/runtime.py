@@ -34,6 +34,7 @@ from pallas_worker.agent.models.capabilities import asked_models, model_referenc
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
 from pallas_worker.agent.parts import parts_of
 from pallas_worker.agent.pool import Pool
+from pallas_worker.downstreams.gateway import give_token
 from pallas_worker.downstreams.reachability import Attachments, Reachability
 from pallas_worker.downstreams.settings import (
     downstreams_of,
@@ -54,7 +55,7 @@ from pallas_worker.fastagent.streams.tap import tap_streams
 from pallas_worker.fastagent.tools.guard import guard_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
     from fast_agent.config import MCPServerSettings
     from fast_agent.context import Context
@@ -338,11 +339,16 @@ class AgentRuntime:
 
 @asynccontextmanager
 async def open_runtime(
-    fast: FastAgent, agent: str, permitted: Globs | None = None
+    fast: FastAgent,
+    agent: str,
+    permitted: Globs | None = None,
+    token: str | None = None,
+    gateway_urls: Collection[str] = (),
 ) -> AsyncIterator[AgentRuntime]:
     """Enter fast-agent's runtime for this process, and choose the agent called `agent`, or else the only one.
 
-    Its models may call no other tools than those that are `permitted`; None for all that it has.
+    Its models may call no other tools than those that are `permitted`; None for all that it has. `token` is shown to
+    those of its servers that are the gateway at `gateway_urls`.
 
     Raises:
         AgentError: none of the agents that the module defines is meant, or it defines none.
@@ -362,6 +368,7 @@ async def open_runtime(
     settle_subagents(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
+        give_token(fast.context.server_registry, token, gateway_urls)
         runtime = AgentRuntime(fast, runtime_of(harness), served, permitted)
         try:
             yield runtime

@@ -87,7 +87,9 @@ async def serve(
     try:
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
         with untraced(), definition_errors(spec):
-            async with open_runtime(fast, spec.agent, permitted_tools(spec)) as runtime:
+            async with open_runtime(
+                fast, spec.agent, permitted_tools(spec), spec.token, spec.gateway_urls
+            ) as runtime:
                 known.add(runtime.secret_keys)
                 known.add(overlaid_keys(other_models(spec)))
                 runtime.siblings = siblings_among(runtime.downstreams, spec.siblings, spec.allowed_hosts)

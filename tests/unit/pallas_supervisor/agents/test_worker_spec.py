@@ -6,16 +6,20 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pallas_common.logs.levels import Levels
 from pallas_common.protocol.agent.settings import RULES, AgentSettings, Choice, Rule, Truth, settings_of
 from pallas_common.protocol.agent.source import AgentSource
+from pallas_common.protocol.gateway import GatewaySettings, WorkerToken, gateway_urls
 from pallas_common.protocol.spec import WorkerSpec
+from pallas_common.secrets.tokens import is_token, token_digest
 from pallas_registry.deployment.model import Agent, Deployment, ModelSettings
 from pallas_registry.resources.assembly import assemble
 from pallas_registry.resources.files import KeptResources
 from pallas_registry.source import Configuration
-from pallas_supervisor.agents.worker_spec import policy_of, worker_spec
-from pallas_supervisor.lifecycle.states import Policy
+from pallas_supervisor.agents.worker_spec import StartKeys, policy_of, worker_spec
+from pallas_supervisor.lifecycle.states import Policy, WorkerId
 
 
 def spec(**settings: Any) -> WorkerSpec:
@@ -77,3 +81,56 @@ def test_the_key_of_a_start_is_shown_nowhere() -> None:
     assert WorkerSpec.from_json(passed.to_json()).key == "k" * 43
     assert "kkkk" not in repr(passed)
     assert spec().key is None
+
+
+def test_the_token_of_a_start_is_shown_nowhere() -> None:
+    passed = replace(spec(), token="plls_agent_x", gateway_urls=("http://localhost:24199",))
+    read = WorkerSpec.from_json(passed.to_json())
+    assert (read.token, read.gateway_urls) == ("plls_agent_x", ("http://localhost:24199",))
+    assert "plls" not in repr(passed)
+    assert "plls" not in str(passed.environment)
+    assert (spec().token, spec().gateway_urls) == (None, ())
+
+
+def test_every_start_has_its_key_and_token_until_its_process_is_gone() -> None:
+    keys = StartKeys()
+    first, second = WorkerId("a", 1), WorkerId("a", 2)
+    one, two = keys.make(first, with_token=True), keys.make(second, with_token=True)
+    assert one.token is not None
+    assert two.token is not None
+    assert is_token(one.token)
+    assert keys.tokens() == {
+        "a": [
+            WorkerToken(generation=1, digest=token_digest(one.token)),
+            WorkerToken(generation=2, digest=token_digest(two.token)),
+        ]
+    }
+    assert (keys.key(first), keys.key(second)) == (one.key, two.key)
+    keys.process_gone(first)
+    keys.process_gone(first)
+    assert keys.key(first) is None
+    assert [token.generation for token in keys.tokens()["a"]] == [2]
+    assert keys.make(WorkerId("b", 1), with_token=False).token is None
+    assert list(keys.tokens()) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("bind", "host", "url", "urls"),
+    [
+        (
+            "127.0.0.1",
+            "localhost",
+            "http://localhost:1",
+            {"http://localhost:1", "http://127.0.0.1:1"},
+        ),
+        (
+            "0.0.0.0",
+            "x.example.com",
+            "https://x.example.com",
+            {"https://x.example.com", "http://localhost:1", "http://127.0.0.1:1", "http://x.example.com:1"},
+        ),
+        ("192.0.2.7", "x", "https://x", {"https://x", "http://192.0.2.7:1", "http://x:1"}),
+    ],
+)
+def test_the_urls_of_a_gateway(bind: str, host: str, url: str, urls: set[str]) -> None:
+    assert set(gateway_urls(GatewaySettings(port=1, bind=bind, public_url=url), host)) == urls

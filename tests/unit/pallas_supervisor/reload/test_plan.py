@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pallas_common.protocol.agent.source import AgentSource
+from pallas_common.protocol.gateway import GatewaySettings, Limits
 from pallas_registry.deployment.model import Agent as Facts
 from pallas_registry.deployment.model import Deployment
 from pallas_supervisor.reload.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload
@@ -39,8 +40,34 @@ def planned(old: Deployment, new: Deployment, **outdated: tuple[str, ...]) -> Pl
 def test_every_field_has_its_action() -> None:
     assert set(ACTIONS) == {field.name for field in fields(Facts) if field.compare} - {"name"}
     asked = {*DEPLOYMENT_ACTIONS, *FIXED}
-    assert asked == {field.name for field in fields(Deployment) if field.compare} - {"agents", "path"}
+    apart = {"agents", "path", "gateway"}
+    assert asked == {field.name for field in fields(Deployment) if field.compare} - apart
     assert not set(DEPLOYMENT_ACTIONS) & set(FIXED)
+
+
+GATEWAY = GatewaySettings(bind="127.0.0.1", public_url="http://localhost:24199")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moved", "fixed"),
+    [
+        (None, GATEWAY, True, ()),
+        (GATEWAY, None, True, ()),
+        (GATEWAY, replace(GATEWAY, public_url="https://x.example.com"), True, ()),
+        (GATEWAY, replace(GATEWAY, port=1), True, ()),
+        (GATEWAY, replace(GATEWAY, audit_content=True, limits=Limits(concurrent=1)), False, ()),
+        (GATEWAY, replace(GATEWAY, workers="behind"), False, ("gateway.workers",)),
+        (None, replace(GATEWAY, workers="behind"), True, ("gateway.workers",)),
+    ],
+)
+def test_agents_move_only_where_the_gateway_is_reached_otherwise(
+    before: GatewaySettings | None, after: GatewaySettings | None, moved: bool, fixed: tuple[str, ...]
+) -> None:
+    plan = planned(deployment(facts("a"), gateway=before), deployment(facts("a"), gateway=after))
+    assert (
+        plan.changed["a"].fields if moved else plan.changed,
+        plan.fixed,
+    ) == (("gateway",) if moved else {}, fixed)
 
 
 def test_nothing_changed() -> None:
