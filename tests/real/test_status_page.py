@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from support.browser.browser import Page, find_chromium, run_chromium
+from support.documents.browser.browser import Page, find_chromium, run_chromium
 from support.fleet.deployment import MODULES, Deployment, make_deployment
 from support.fleet.fleet import Fleet
 from support.repository import ROOT

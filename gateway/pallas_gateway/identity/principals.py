@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.secrets.tokens import is_token
 from pallas_gateway.identity.errors import (
     InvalidTokenError,
     MalformedRecordError,
@@ -68,7 +69,6 @@ class Principals:
     """Those who are known.
 
     Args:
-        right: whether a text can be a token of ours: its form and checksum.
         anybody: who brings no token is let in, as `ANYBODY`.
         monotonic, clock: seconds, of a clock that never goes back and since the epoch.
     """
@@ -79,7 +79,6 @@ class Principals:
         workers: WorkerTokens,
         in_flight: InFlight,
         *,
-        right: Callable[[str], bool],
         issuer: Issuer | None = None,
         anybody: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
@@ -88,7 +87,6 @@ class Principals:
         self._stored = stored
         self._workers = workers
         self._in_flight = in_flight
-        self._right = right
         self._issuer = issuer
         self._anybody = anybody
         self._monotonic = monotonic
@@ -105,7 +103,6 @@ class Principals:
         self._refetched = -REFETCH_INTERVAL
         self._refetching: asyncio.Task[None] | None = None
         self._failing = False
-        workers.on_change(self._workers_changed)
 
     def on_revoked(self, observer: Callable[[str], None]) -> None:
         """Call `observer` with the id of each principal whose token counts no more, or whose grants changed.
@@ -147,7 +144,7 @@ class Principals:
             raise _nobodys()
         if self._issuer is not None and self._issuer.recognises(token):
             principal = replace(await self._issuer.principal(token), credential=digest)
-        elif not self._right(token):
+        elif not is_token(token):
             raise _nobodys()
         elif (worker := self._workers.find(digest)) is not None:
             return replace(worker, credential=digest)  # the directory remembers it, and forgets it at once
@@ -216,13 +213,6 @@ class Principals:
         self._known.clear()
         self._unknown.clear()
 
-    def _workers_changed(self) -> None:
-        """The supervisor has told anew which workers there are."""
-        self._unknown.clear()
-        for principal in self._in_flight.principals():
-            if principal.id.startswith("worker:") and self._workers.find(principal.credential) != principal:
-                self._end(principal, "gone, or may something else now")
-
     def _end(self, principal: Principal, why: str) -> None:
         ended = self._in_flight.end(principal)
         _log.info(f"{principal.id} is {why}: {ended} of its requests and streams are ended")
@@ -260,6 +250,8 @@ class Principals:
         for principal in self._in_flight.principals():
             if principal.expires is not None and principal.expires <= now:
                 self._end(principal, "expired")
+            elif principal.id.startswith("worker:") and self._workers.find(principal.credential) != principal:
+                self._end(principal, "of a worker that is gone, or that may something else now")
         try:
             revision = await self._stored.revision()
             if self._revision not in (None, revision):

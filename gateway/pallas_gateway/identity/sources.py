@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pallas_gateway.identity.errors import MalformedRecordError
     from pallas_gateway.identity.principal import Principal
@@ -61,9 +61,6 @@ class WorkerTokens(Protocol):
 
     async def refetch(self) -> None:
         """Ask the supervisor anew. Never raises: what cannot be asked stays as it was."""
-
-    def on_change(self, observer: Callable[[], None]) -> None:
-        """Call `observer` whenever tokens came or went."""
 
 
 class Issuer(Protocol):

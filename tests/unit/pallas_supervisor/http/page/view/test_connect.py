@@ -11,7 +11,7 @@ from pallas_supervisor.http.page.data.samples import Samples, Totals
 from pallas_supervisor.http.page.view.connect import MOST_AGENTS, connect_section, connect_stamp
 from pallas_supervisor.http.page.view.render import connect_page, view
 from pallas_supervisor.lifecycle.states import State
-from support.browser.markup import Read
+from support.documents.browser.markup import Read
 
 
 def fleet(*endpoints: tuple[str, str]) -> DeploymentFacts:

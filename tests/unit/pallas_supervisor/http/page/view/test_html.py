@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pallas_common.terminal_text import terminal_line
 from pallas_supervisor.http.page.view.html import MAX_TEXT, join, tag
-from support.browser.markup import Read
+from support.documents.browser.markup import Read
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=MAX_TEXT))

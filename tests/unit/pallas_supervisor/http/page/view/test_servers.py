@@ -9,7 +9,7 @@ from pallas_supervisor.http.page.data.facts import DeploymentFacts, Look
 from pallas_supervisor.http.page.data.history import together
 from pallas_supervisor.http.page.data.samples import Samples
 from pallas_supervisor.http.page.view.servers import servers
-from support.browser.markup import Read
+from support.documents.browser.markup import Read
 
 
 def test_servers_have_since_latency_and_error() -> None:

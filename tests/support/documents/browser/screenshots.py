@@ -26,7 +26,7 @@ from pallas_supervisor.http.page.data.history import INTERVAL, POINTS, WINDOW, C
 from pallas_supervisor.http.page.data.samples import Samples
 from pallas_supervisor.http.page.routes import page_routes
 from pallas_supervisor.lifecycle.states import State
-from support.browser.browser import run_chromium
+from support.documents.browser.browser import run_chromium
 from support.repository import ROOT
 
 if TYPE_CHECKING:
