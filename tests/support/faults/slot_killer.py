@@ -12,8 +12,8 @@ import random
 import signal
 import sys
 
+from pallas_common.metrics.writing.slot_files import slot_files
 from pallas_worker.telemetry import metrics
-from pallas_worker.telemetry.metrics_files import slot_files
 from support.data.exposition import merge
 
 COUNTED = "pallas_llm_tokens_total"

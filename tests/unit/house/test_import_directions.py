@@ -51,7 +51,9 @@ ROOMS = {
     "pallas_common.http": ". logs",
     "pallas_common.protocol": ". protocol.agent",
     "pallas_common.tracing": "logs secrets",
+    "pallas_common.protocol.link": ". logs protocol secrets",
     "pallas_common.metrics": ". http logs protocol",
+    "pallas_common.metrics.writing": "logs metrics",
     "pallas_registry.reading": "",
     "pallas_registry.deployment": "reading",
     "pallas_registry.environment": "reading",
@@ -113,7 +115,6 @@ ROOMS = {
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",
     "pallas_worker.interface": "",
-    "pallas_worker.link": "",
     "pallas_worker.agent.messages": "interface",
     "pallas_worker.agent.models": "interface",
     "pallas_worker.downstreams": ".",
@@ -139,11 +140,11 @@ ROOMS = {
     "pallas_worker.process.user_module": "fastagent interface process.declared",
     "pallas_worker.http": "calls downstreams health http.chat interface telemetry",
     "pallas_worker.process": (
-        ". agent agent.models calls downstreams fastagent fastagent.streams health http interface link "
+        ". agent agent.models calls downstreams fastagent fastagent.streams health http interface "
         "process.declared process.user_module telemetry"
     ),
     "pallas_worker.process.zygote": (
-        "agent agent.models calls downstreams fastagent fastagent.streams http link process "
+        "agent agent.models calls downstreams fastagent fastagent.streams http process "
         "process.user_module telemetry"
     ),
     "pallas_worker.process.inspection": (

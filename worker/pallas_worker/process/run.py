@@ -9,33 +9,26 @@ import asyncio
 import contextlib
 import gc
 import importlib
-import io
 import logging
 import os
-import random
 import signal
 import socket
 import sys
-import tempfile
 import threading
-import time
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import setproctitle
 
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
+from pallas_common.protocol.link.lifeline import wake_on_parent_death, watch_lifeline
+from pallas_common.protocol.link.line_writer import LineWriter
+from pallas_common.protocol.link.log_handler import RecordHandler
+from pallas_common.protocol.link.process import become, join_group, loop_factory, memory_limit, taken_spec
+from pallas_common.protocol.link.redacted_stdio import redact_stdio
 from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors, WorkerSpec
 from pallas_common.secrets.values import secrets_in
 from pallas_worker.interface.errors import AgentError
-from pallas_worker.link.lifeline import wake_on_parent_death, watch_lifeline
-from pallas_worker.link.line_writer import LineWriter
-from pallas_worker.link.log_handler import RecordHandler
-from pallas_worker.link.redacted_stdio import redact_stdio
-from pallas_worker.process.memory_limit import MemoryLimit
 from pallas_worker.process.user_module.errors import said
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry.correlation import CorrelationFilter
@@ -70,14 +63,13 @@ def run_worker(descriptors: Descriptors) -> NoReturn:
 
 
 def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
-    spec = WorkerSpec.from_json(_read_all(descriptors.spec))
-    os.close(descriptors.spec)
-    outside = _join(spec.cgroup)
+    spec = WorkerSpec.from_json(taken_spec(descriptors.spec))
+    outside = join_group(spec.cgroup)
     wake_on_parent_death()
-    become(spec, worker_title(spec))
+    become_worker(spec, worker_title(spec))
     listener = socket.socket(fileno=descriptors.listen)
     reports = LineWriter(descriptors.report)
-    memory = memory_limit(spec, descriptors.report)
+    memory = memory_limit(spec.memory_limit, spec.cgroup, descriptors.report)
 
     def report(message: Report) -> None:
         if isinstance(message, ReadyReport):
@@ -118,15 +110,6 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
     return 0
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, which fast-agent brings along on most systems; or else None, for the library's own."""
-    try:
-        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
-    except ImportError:
-        return None
-    return factory
-
-
 async def _serve(
     spec: WorkerSpec,
     listener: socket.socket,
@@ -152,46 +135,16 @@ async def _serve(
     await serving.serve(spec, listener, report, stopping)
 
 
-def _join(cgroup: str | None) -> OSError | None:
-    """Enter the control group before anything of the agent runs; what kept the process from it, if anything."""
-    try:
-        if cgroup is not None:
-            Path(cgroup, "cgroup.procs").write_text("0")
-    except OSError as error:
-        return error
-    return None
-
-
-def memory_limit(spec: WorkerSpec, report: int) -> MemoryLimit | None:
-    """The limit of the agent's entry, in force for the start; `report` is the descriptor that it reports on."""
-    if spec.memory_limit is None:
-        return None
-    by_group = spec.cgroup is not None and Path(spec.cgroup, "memory.max").exists()
-    limit = MemoryLimit(spec.memory_limit, report, by_group=by_group)
-    limit.count_from_here()
-    return limit
-
-
-def become(spec: WorkerSpec, title: str) -> None:
-    """Take on the process's identity: environment, directory, module path, title, randomness, signals."""
-    # Before the environment moves: the title is written over where the kernel put arguments and environment.
-    setproctitle.setproctitle(title)
-    setproctitle.setthreadtitle(f"pallas:{spec.agent}"[:15])
-    os.environ.clear()
-    os.environ.update(spec.environment)
-    time.tzset()  # this and the directory for temporary files are remembered from the zygote's environment
-    tempfile.tempdir = None
-    os.chdir(spec.directory)
+def become_worker(spec: WorkerSpec, title: str) -> None:
+    """Take on the process's identity, with the agent's directory first on the module path."""
+    become(
+        title=title,
+        thread_title=f"pallas:{spec.agent}",
+        environment=spec.environment,
+        directory=spec.directory,
+    )
     sys.path.insert(0, spec.directory)
     sys.argv = [f"pallas-worker-{spec.agent}"]
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # what is printed shall be in the log at once
-    random.seed()
-    gc.enable()
-    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
-    threading.current_thread().name = "main"
     os.register_at_fork(after_in_child=_mind_own_signals)
 
 
@@ -205,7 +158,3 @@ def _mind_own_signals() -> None:
 def worker_title(spec: WorkerSpec) -> str:
     """The process title; `owners` of the supervisor reads agent and generation back from it."""
     return f"pallas-worker {spec.agent} {spec.generation} [{spec.deployment}]"
-
-
-def _read_all(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

@@ -20,6 +20,7 @@ from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.agent.output_schema.errors import SchemaError
+from pallas_common.protocol.link.heartbeat import beat
 from pallas_common.protocol.reports import Heartbeat, IdleReport, ReadyReport, StageReport
 from pallas_worker.agent.models.capabilities import overlaid_keys, published_capabilities
 from pallas_worker.agent.runtime import open_runtime
@@ -31,7 +32,6 @@ from pallas_worker.health.report import Health
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import self_check
 from pallas_worker.interface.errors import AgentError
-from pallas_worker.link.heartbeat import beat
 from pallas_worker.process.declared.turns import defaults_of, other_models, permitted_tools
 from pallas_worker.process.preparation import (
     definition_errors,

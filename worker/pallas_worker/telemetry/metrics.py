@@ -20,7 +20,7 @@ from prometheus_client import Counter, Gauge, Histogram, values
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.exposition import choose, page
-from pallas_worker.telemetry.metrics_files import (
+from pallas_common.metrics.writing.slot_files import (
     AgentFiles,
     ReservedFile,
     SlotBusyError,

@@ -94,9 +94,7 @@ def test_who_is_still_written_stays(store: MetricsStore) -> None:
     store.slot("research", 2)
     store.idle("research")
     assert scrape(store) == {'calls_total{agent="research"} 2.0'}
-    hold = (
-        "import sys; from pallas_worker.telemetry.metrics_files import SlotLock as L; lock = L(*sys.argv[1:])"
-    )
+    hold = "import sys; from pallas_common.metrics.writing.slot_files import SlotLock as L; lock = L(*sys.argv[1:])"
     command = [sys.executable, "-c", f"{hold}; print(); input()", str(store.directory), "a1s0"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stray:
         assert stray.stdout is not None

@@ -87,9 +87,7 @@ def test_a_generation_gets_a_slot_that_no_live_one_has(tmp_path: Path) -> None:
 def test_a_slot_that_an_unknown_process_holds_is_not_given_away(tmp_path: Path) -> None:
     store = MetricsStore(tmp_path)
     first = store.slot("research", 1)
-    hold = (
-        "import sys; from pallas_worker.telemetry.metrics_files import SlotLock as L; lock = L(*sys.argv[1:])"
-    )
+    hold = "import sys; from pallas_common.metrics.writing.slot_files import SlotLock as L; lock = L(*sys.argv[1:])"
     command = [sys.executable, "-c", f"{hold}; print(); input()", str(tmp_path), first]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stray:
         assert stray.stdout is not None

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from pallas_common.metrics.writing.slot_files import ReservedFile, reserve, slot_files
 from pallas_worker.telemetry import metrics
-from pallas_worker.telemetry.metrics_files import ReservedFile, reserve, slot_files
 from support.data.exposition import MmapedDict, parse_openmetrics
 from support.repository import ROOT
 from support.worker.record import RECORD_ALL, run

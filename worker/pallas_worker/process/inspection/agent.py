@@ -23,6 +23,7 @@ from pallas_common.protocol.inspection import (
     Inspection,
     encode,
 )
+from pallas_common.protocol.link.process import loop_factory, memory_limit
 from pallas_common.protocol.reports import DownstreamHealth, FailedReport, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, WorkerSpec
 from pallas_common.secrets.values import secrets_in
@@ -39,7 +40,7 @@ from pallas_worker.process.preparation import (
     qualified,
     try_instance,
 )
-from pallas_worker.process.run import become, loop_factory, memory_limit
+from pallas_worker.process.run import become_worker
 from pallas_worker.process.user_module.errors import said
 from pallas_worker.redact import known, one_line, redact
 
@@ -90,12 +91,12 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
             os._exit(EXIT_FAILURE)
 
     spec = WorkerSpec.from_json(data)
-    become(spec, f"pallas-inspection {spec.agent} [{spec.deployment}]")
+    become_worker(spec, f"pallas-inspection {spec.agent} [{spec.deployment}]")
     known.add(secrets_in(os.environ))
     warnings = Warnings()
     give_handler(warnings, logging.WARNING)
     gc.freeze()
-    if (memory := memory_limit(spec, lines)) is not None:
+    if (memory := memory_limit(spec.memory_limit, spec.cgroup, lines)) is not None:
         memory.end_at_memory_errors()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

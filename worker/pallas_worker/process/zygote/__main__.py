@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
+from pallas_common.protocol.link.lifeline import wake_on_parent_death
 from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
-from pallas_worker.link.lifeline import wake_on_parent_death
 from pallas_worker.process.zygote.double_fork import fork_adopted
 from pallas_worker.process.zygote.imports import (
     OwnFiles,

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
+from pallas_common.protocol.link.lifeline import wake_on_parent_death
+from pallas_common.protocol.link.process import loop_factory
 from pallas_common.protocol.spec import Descriptors
-from pallas_worker.link.lifeline import wake_on_parent_death
-from pallas_worker.process.run import loop_factory, run_worker
+from pallas_worker.process.run import run_worker
 from pallas_worker.process.zygote.double_fork import fork_adopted
 from pallas_worker.process.zygote.warm_up import warm_up
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pallas_common.protocol.link.heartbeat import MOMENTS, beat
 from pallas_common.protocol.reports import Heartbeat, Report
-from pallas_worker.link.heartbeat import MOMENTS, beat
 
 if TYPE_CHECKING:
     from collections.abc import Callable

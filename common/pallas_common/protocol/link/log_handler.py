@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pallas_worker.link.line_writer import LineWriter
+    from pallas_common.protocol.link.line_writer import LineWriter
 
 
 class RecordHandler(logging.Handler):

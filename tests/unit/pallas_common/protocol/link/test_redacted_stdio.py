@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pallas_worker.link.redacted_stdio import RedactedStream, redact_stdio
+from pallas_common.protocol.link.redacted_stdio import RedactedStream, redact_stdio
 from pallas_worker.redact import CallSecrets
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ MIB = 1024**2
 
 WORKER = f"""
 import logging, os, sys, threading
-from pallas_worker.process import memory_limit as memory
+from pallas_common.protocol.link import memory_limit as memory
 logging.basicConfig(format="%(message)s%(stack_info)s")
 memory.LAST_WORDS_TIMEOUT = 60.0
 limit = memory.MemoryLimit(256 * {MIB}, int(sys.argv[1]), by_group=len(sys.argv) > 2)

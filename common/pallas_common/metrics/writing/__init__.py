@@ -1,0 +1,1 @@
+"""How a process writes the metrics files of its slot."""

@@ -1,1 +1,0 @@
-"""The worker's end of what connects it to the supervisor."""
