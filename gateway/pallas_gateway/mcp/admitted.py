@@ -1,9 +1,12 @@
-"""A request of somebody who is known and within their limits, as the protocol gets it. Pure."""
+"""What the protocol gets from others, and tells them: a request that is let in; the audit, metrics and spans. Pure.
+
+It knows none of them; who makes an `Endpoint` passes them in.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from pallas_gateway.identity.principal import Principal
-    from pallas_gateway.mcp.surface import Surface
+    from pallas_gateway.mcp.surface import ClientRequest, Json, Surface
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +45,82 @@ class Endpoint(Protocol):
         self, scope: Scope, receive: Receive, send: Send, admitted: Admitted, surface: Surface
     ) -> None:
         """Answer the request from the surface."""
+
+
+Outcome = Literal["ok", "failed", "error", "denied", "limited", "cancelled"]
+"""How a request ended: with a result; with a tool's own failure (`isError`); with an error of JSON-RPC; for want of a
+grant; over a limit; because the client took it back or went away."""
+
+
+class AuditUnavailableError(Exception):
+    """Nothing can be written to the audit, so that nothing may be done that it has to have; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedCall:
+    """A call of a tool that has been made."""
+
+    request: ClientRequest
+    what: str
+    """Which tool, as `Surface.audited` says."""
+    arguments: Mapping[str, Any]
+    outcome: Outcome
+    code: int | None
+    """Of the error."""
+    duration: float
+    """Seconds."""
+    result: Json | bytes | None
+    """Where there is one that is whole."""
+
+
+class Audit(Protocol):
+    """What is written down about calls."""
+
+    def check(self) -> None:
+        """Before a call.
+
+        Raises:
+            AuditUnavailableError: it could not be written down.
+        """
+
+    def called(self, call: AuditedCall) -> None:
+        """Write it down; the client gets its answer afterwards.
+
+        Raises:
+            AuditUnavailableError: it cannot be; the client gets an error.
+        """
+
+
+class Observation(Protocol):
+    """One request that is under way."""
+
+    def end(self, outcome: Outcome, code: int | None) -> None:
+        """It is over. Called once, in the task that began it; does not raise."""
+
+
+class Observe(Protocol):
+    """Metrics and spans."""
+
+    def begin(self, request: ClientRequest, name: str | None) -> Observation:
+        """A request begins; `name` is the tool, prompt or URI that it names. Does not raise."""
+
+
+class Unaudited:
+    """Writes nothing down: for tests, and for what is not a call of a tool."""
+
+    def check(self) -> None:
+        """Always."""
+
+    def called(self, call: AuditedCall) -> None:
+        """Nothing."""
+
+
+class Unobserved:
+    """Counts nothing."""
+
+    def begin(self, request: ClientRequest, name: str | None) -> Unobserved:
+        """Itself."""
+        return self
+
+    def end(self, outcome: Outcome, code: int | None) -> None:
+        """Nothing."""

@@ -36,7 +36,7 @@ class ClientRequest:
     method: str
     params: Mapping[str, Any]
     body: bytes
-    """As it came."""
+    """As it came. Not to be passed on: of a key that is there twice another reader may take the other one."""
     headers: Mapping[str, str]
     """In lower case; without `authorization`."""
     session: str | None
@@ -59,12 +59,19 @@ class Relayed:
 
 
 class McpError(Exception):
-    """A request is answered by an error of JSON-RPC."""
+    """A request is answered by an error of JSON-RPC.
 
-    def __init__(self, code: int, message: str, data: Json | None = None) -> None:
+    Args:
+        status: of HTTP; None: what the era of the request says.
+    """
+
+    def __init__(
+        self, code: int, message: str, data: Json | None = None, *, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
+        self.status = status
 
 
 class InsufficientScopeError(Exception):
@@ -118,6 +125,9 @@ class Surface(Protocol):
         Raises:
             McpError: there is no such tool for this principal (-32602), or it cannot be called.
         """
+
+    def header_schema(self, name: str) -> Json | None:
+        """The input schema of a tool that has `x-mcp-header` in it; None for all others, and unknown ones."""
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str], request: ClientRequest

@@ -1,0 +1,148 @@
+"""JSON-RPC 2.0 as bytes: what comes in is read within bounds, what goes out is written. Pure.
+
+What comes in is hostile: its size was bounded before, its depth, the number of its values and the length of its id are
+here. A batch is refused (no revision since 2025-06-18 has them).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+
+from pallas_gateway.mcp.errors import INVALID_REQUEST, PARSE_ERROR
+from pallas_gateway.mcp.surface import McpError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_gateway.mcp.surface import Json
+
+DEEPEST = 128
+"""Lists and objects inside each other."""
+MOST_VALUES = 100_000
+"""Lists, objects and entries of a body: more of them would hold the loop."""
+LONGEST_ID = 256
+LONGEST_METHOD = 128
+LARGEST_ID = 2**63
+
+PING = b": ping\n\n"
+"""A comment of an event stream, which no client sees: it keeps proxies from closing what is silent."""
+
+
+class Message(NamedTuple):
+    """One message of a client."""
+
+    kind: Literal["request", "notification", "response"]
+    method: str
+    """Empty for a response."""
+    params: Mapping[str, Any]
+    id: int | str | None
+    """Of a request."""
+
+
+def read_message(body: bytes) -> Message:
+    """The message that a body is.
+
+    Raises:
+        McpError: it is none; `data` is None, and no id can be told.
+    """
+    document = _read(body)
+    if isinstance(document, list):
+        raise McpError(INVALID_REQUEST, "batches are not part of this protocol: send one message a request")
+    if not isinstance(document, dict) or document.get("jsonrpc") != "2.0":
+        raise McpError(INVALID_REQUEST, 'not a message of JSON-RPC: an object with "jsonrpc": "2.0"')
+    method = document.get("method")
+    if method is None and "id" in document and ("result" in document) != ("error" in document):
+        return Message("response", "", {}, None)
+    if not isinstance(method, str) or not 0 < len(method) <= LONGEST_METHOD:
+        raise McpError(INVALID_REQUEST, f"method: has to be a string of at most {LONGEST_METHOD} characters")
+    params = document.get("params", {})
+    if not isinstance(params, dict):
+        raise McpError(INVALID_REQUEST, "params: has to be an object")
+    if "id" not in document:
+        return Message("notification", method, params, None)
+    return Message("request", method, params, _read_id(document["id"]))
+
+
+def _read_id(found: object) -> int | str:
+    if isinstance(found, str) and len(found) <= LONGEST_ID:
+        return found
+    if isinstance(found, int) and not isinstance(found, bool) and -LARGEST_ID <= found < LARGEST_ID:
+        return found
+    raise McpError(
+        INVALID_REQUEST, f"id: has to be a string of at most {LONGEST_ID} characters or an integer of 64 bits"
+    )
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def _read(body: bytes) -> Any:
+    opened = body.count(b"[") + body.count(b"{")
+    if opened + body.count(b",") > MOST_VALUES and _values(body) > MOST_VALUES:
+        raise McpError(INVALID_REQUEST, f"more than {MOST_VALUES} values: send less in one request")
+    try:
+        document = _DECODER.decode(body.decode())
+    except RecursionError:
+        raise McpError(INVALID_REQUEST, f"more than {DEEPEST} lists and objects inside each other") from None
+    except ValueError as error:
+        # Of a text that is large the position says enough, and it may hold what nobody should see.
+        place = f", at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise McpError(PARSE_ERROR, f"the body is not JSON in UTF-8{place}") from None
+    if opened > DEEPEST and _is_too_deep(document):
+        raise McpError(INVALID_REQUEST, f"more than {DEEPEST} lists and objects inside each other")
+    return document
+
+
+def _values(body: bytes) -> int:
+    """Commas and brackets outside of strings."""
+    bare = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    return sum(part.count(mark) for part in bare.split(b'"')[::2] for mark in (b"[", b"{", b","))
+
+
+def _is_too_deep(document: Any) -> bool:
+    level = [document]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def write(document: Json) -> bytes:
+    """As JSON, without spaces and in ASCII: what came as half of a surrogate pair goes out as it came."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def answer(request_id: int | str, result: Json) -> bytes:
+    """The response with a result."""
+    return write({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def failure(request_id: int | str | None, error: McpError) -> bytes:
+    """The response with an error."""
+    said: Json = {"code": error.code, "message": str(error)}
+    if error.data is not None:
+        said["data"] = error.data
+    return write({"jsonrpc": "2.0", "id": request_id, "error": said})
+
+
+def notification(method: str, params: Json) -> bytes:
+    """A notification; without `params` where there are none."""
+    return write({"jsonrpc": "2.0", "method": method} | ({"params": params} if params else {}))
+
+
+def event(message: bytes) -> bytes:
+    """A message as one event of a stream. Line breaks of JSON are spaces; in its strings there are none."""
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\r", b" ").replace(b"\n", b" ")
+    return b"event: message\ndata: " + message + b"\n\n"
