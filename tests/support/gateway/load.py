@@ -1,0 +1,140 @@
+"""Callers of the gateway that go on whatever happens to it, and what was acknowledged to them.
+
+Knows what may be lost when a process is killed: what was under way, and nothing that was answered.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from support.gateway.door import ACCEPT, LATEST, META
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE = 90.0
+AWAY = (502, 503)
+"""Statuses by which a caller is asked to come again."""
+
+
+@dataclass
+class Tally:
+    """What became of the requests."""
+
+    answered: list[str] = field(default_factory=list)
+    """The request ids of those that were answered well."""
+    refused: list[str] = field(default_factory=list)
+    """Connections that could not be made."""
+    broken_off: int = 0
+    """Under way when what answered was killed."""
+    asked_to_return: int = 0
+    wrong: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Callers:
+    """So many threads, each of which calls a tool again and again through the gateway."""
+
+    port: int
+    token: str
+    count: int
+    tool: str
+    arguments: dict[str, object]
+    expected: str
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self._stopping = threading.Event()
+        self._news = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(self.count)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        assert not any(thread.is_alive() for thread in self._threads), "a caller still waits for its answer"
+
+    def until_more(self, count: int) -> None:
+        """Return once so many more calls were answered."""
+        with self._news:
+            goal = len(self.tally.answered) + count
+            assert self._news.wait_for(lambda: len(self.tally.answered) >= goal, PATIENCE), self.tally
+
+    def _run(self, caller: int) -> None:
+        connection: http.client.HTTPConnection | None = None
+        number = 0
+        while not self._stopping.is_set():
+            number += 1
+            request = f"call-{caller}-{number}"
+            if connection is None:
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+                try:
+                    connection.connect()
+                except OSError as error:
+                    self._note(lambda tally, error=error: tally.refused.append(repr(error)))  # type: ignore[misc]
+                    connection = None
+                    continue
+            try:
+                status, text = self._ask(connection, request)
+            except (OSError, http.client.HTTPException):
+                connection.close()
+                connection = None
+                self._note(_broken_off)
+                continue
+            if status in AWAY:
+                connection.close()
+                connection = None
+                self._note(_asked_to_return)
+                time.sleep(0.05)  # as the answer's Retry-After asks for, in a test's time
+            elif status == 200 and self.expected in text:
+                self._note(lambda tally, request=request: tally.answered.append(request))  # type: ignore[misc]
+            else:
+                self._note(lambda tally, said=f"{status} {text[:300]}": tally.wrong.append(said))  # type: ignore[misc]
+
+    def _note(self, change: Callable[[Tally], None]) -> None:
+        with self._news:
+            change(self.tally)
+            self._news.notify_all()
+
+    def _ask(self, connection: http.client.HTTPConnection, request: str) -> tuple[int, str]:
+        meta = {
+            f"{META}protocolVersion": LATEST["stateless"],
+            f"{META}clientInfo": {"name": "load", "version": "1"},
+            f"{META}clientCapabilities": {},
+        }
+        params = {"name": self.tool, "arguments": self.arguments, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": request, "method": "tools/call", "params": params})
+        headers = {
+            "Accept": ACCEPT,
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": LATEST["stateless"],
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": self.tool,
+            "Authorization": f"Bearer {self.token}",
+            "X-Request-Id": request,
+        }
+        connection.request("POST", "/mcp", body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def _broken_off(tally: Tally) -> None:
+    tally.broken_off += 1
+
+
+def _asked_to_return(tally: Tally) -> None:
+    tally.asked_to_return += 1
