@@ -15,6 +15,7 @@ chromium|chromium|the status page in a browser
 promtool|prometheus|the check of the metrics by Prometheus itself
 nginx|nginx-light|the example of a proxy with TLS, and the gateway behind it
 caddy|caddy|the gateway behind Caddy
+pg_ctlcluster|postgresql|the store of the gateway in PostgreSQL
 cc|build-essential|the fault campaign, with a clock that jumps
 '
 

@@ -46,6 +46,7 @@ EXPENSIVE_TEXTS = (
     "-----BEGIN ",
     "ghp_",
     "xoxb-1-",
+    "plls_human_",
     "a@",
     "%25",
     "((((",

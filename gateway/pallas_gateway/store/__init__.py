@@ -1,0 +1,1 @@
+"""What the gateway keeps: rows in SQLite or PostgreSQL, by the same code."""

@@ -1,0 +1,154 @@
+"""The store: transactions in threads, so that nobody waits inside of one, and what happens when the database fails.
+
+Knows connections and threads; no table. What a transaction does is a function of a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnectionError
+
+from pallas_common.logs.setup import get_logger
+from pallas_gateway.store import schema
+from pallas_gateway.store.engines import READERS, make_engines, read_url, set_durability
+from pallas_gateway.store.errors import StoreError, StoreUnavailableError, StoreUnusableError, store_error
+from pallas_gateway.store.tables import HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+    from pallas_gateway.store.engines import Engines
+
+READ_AGAIN = (0.0, 0.2, 0.8)
+"""Seconds before each further try of a read, when the database was gone: it may be back, on a new connection."""
+
+_log = get_logger("pallas.gateway.store")
+
+
+def open_store(store: str) -> Store:
+    """Open a database, made and brought up to date where that is needed. Blocks: call it in a thread.
+
+    Args:
+        store: `sqlite:PATH`, `sqlite:///PATH` or `postgresql://user@host/name`.
+
+    Raises:
+        StoreUnusableError: it never will be usable without a person: a newer schema, another program's database.
+        StoreUnavailableError: not now.
+    """
+    engines = make_engines(read_url(store))
+    name = engines.url.render_as_string(hide_password=True)
+    try:
+        if schema.prepare(engines.writer):
+            _log.info(f"the store {name} has been brought up to date: its schema is {HEAD}")
+    except DBAPIError as error:
+        engines.dispose()
+        raise (
+            store_error(error) or StoreUnusableError(f"the store {name} cannot be used: {error.orig}")
+        ) from error
+    except BaseException:
+        engines.dispose()
+        raise
+    return Store(engines)
+
+
+class Store:
+    """A database that is open."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._always_durable = engines.url.query.get("synchronous") == "full"
+        self._readers = ThreadPoolExecutor(READERS, "store-read")
+        # SQLite takes one change at a time: they wait for each other here, where the order is that of asking.
+        self._writers = ThreadPoolExecutor(1, "store-write") if engines.is_sqlite else self._readers
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether it is a file."""
+        return self._engines.is_sqlite
+
+    def __str__(self) -> str:
+        """Its address, for people; never with a password."""
+        return self._engines.url.render_as_string(hide_password=True)
+
+    async def read[T](self, what: Callable[[Connection], T]) -> T:
+        """What the function finds, in one transaction that changes nothing; tried again when the database was gone.
+
+        Raises:
+            StoreUnavailableError: the database cannot be had.
+            StoreUnusableError: it is damaged.
+        """
+        loop = asyncio.get_running_loop()
+        for pause in READ_AGAIN:
+            try:
+                return await loop.run_in_executor(self._readers, self._read, what)
+            except StoreUnavailableError:
+                if self.is_sqlite:
+                    raise
+                await asyncio.sleep(pause)
+        return await loop.run_in_executor(self._readers, self._read, what)
+
+    async def write[T](self, what: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """What the function answers, once all that it changed is committed; never tried again.
+
+        Whoever stops waiting for it does not stop it.
+
+        Args:
+            what: what to do; if it raises, nothing is changed.
+            durable: whether it has to survive a power loss. All survives the death of this process, and of PostgreSQL.
+
+        Raises:
+            StoreUnavailableError: it was not acknowledged; `maybe_written` says whether it may have happened.
+            StoreUnusableError: the database is damaged.
+        """
+        loop = asyncio.get_running_loop()
+        durable = durable or self._always_durable
+        return await loop.run_in_executor(self._writers, self._write, what, durable)
+
+    async def close(self) -> None:
+        """Wait for what is under way, and close all connections."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._readers.shutdown()
+        self._writers.shutdown()
+        self._engines.dispose()
+
+    def _read[T](self, what: Callable[[Connection], T]) -> T:
+        try:
+            with self._engines.reader.connect() as connection, connection.begin():
+                return what(connection)
+        except DBAPIError as error:
+            raise _meaning(error) from error
+        except NoConnectionError as error:
+            raise _all_taken() from error
+
+    def _write[T](self, what: Callable[[Connection], T], durable: bool) -> T:
+        committing = False
+        try:
+            with self._engines.writer.connect() as connection:
+                if self.is_sqlite:
+                    set_durability(connection, durable=durable)
+                with connection.begin():
+                    result = what(connection)
+                    committing = True
+                return result
+        except DBAPIError as error:
+            raise _meaning(error, committing=committing) from error
+        except NoConnectionError as error:
+            raise _all_taken() from error
+
+
+def _meaning(error: DBAPIError, *, committing: bool = False) -> StoreError | DBAPIError:
+    return store_error(error, committing=committing) or error
+
+
+def _all_taken() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "the store is not available, nothing was changed: all connections are taken; try again"
+    )
