@@ -26,14 +26,36 @@ if TYPE_CHECKING:
     from pallas_gateway.directory.control import ControlClient, Json, Query
     from pallas_gateway.directory.mirror import Gone
     from pallas_gateway.directory.records import AgentRecord, Resource, ResourceRecord
-    from pallas_gateway.directory.upstreams import WorkerIdentity
+    from pallas_gateway.identity.principal import Principal
 
 MOST_NAMED = 20
 """Agents or resources of a kind that are fetched one by one; beyond, the whole kind is."""
+SETTLED = 5.0
+"""Seconds in which the mirror has what the supervisor has done."""
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
 """Seconds until a supervisor that is away is looked for again, at first and at last."""
 
 _log = get_logger("pallas.gateway.directory")
+
+
+class WorkerPrincipals:
+    """Whose the tokens are that workers got for their start."""
+
+    def __init__(self, upstreams: UpstreamCache) -> None:
+        self._upstreams = upstreams
+
+    def find(self, digest: str) -> Principal | None:
+        """Whose the token with this SHA-256 digest is, hexadecimal; None if it is not among those told last."""
+        return self._upstreams.worker(digest)
+
+    async def refetch(self) -> None:
+        """Ask the supervisor anew. Never raises: what cannot be asked stays as it was."""
+        with suppress(ControlError):
+            await self._upstreams.refresh()
+
+    def on_change(self, observer: Callable[[], None]) -> None:
+        """Call `observer` whenever tokens came or went."""
+        self._upstreams.on_tokens(observer)
 
 
 class Directory:
@@ -48,10 +70,13 @@ class Directory:
         self._publish = publish
         self._mirror = Mirror()
         self._upstreams = UpstreamCache(client, self._tell)
+        self._workers = WorkerPrincipals(self._upstreams)
         self._gone_observers: list[Callable[[Gone], None]] = []
         self._agents: set[str] = set()
         self._resources: set[Resource] = set()
         self._work = asyncio.Event()
+        self._news = asyncio.Event()
+        """Set at each change; whoever waits clears it, and looks first."""
         self._present = asyncio.Event()
         self._filled = asyncio.Event()
         self._away: str | None = "the supervisor has not been asked yet"
@@ -102,6 +127,22 @@ class Directory:
         """Wait until all has been read once."""
         await self._filled.wait()
 
+    def record_of(self, name: str, document: Mapping[str, Any]) -> AgentRecord:
+        """The agent as a document says that is newer than the mirror may be.
+
+        Args:
+            document: of its resource, or `{"status": …}` with its entry of the status document.
+        """
+        return self._mirror.record_of(name, document)
+
+    async def until(self, holds: Callable[[], bool], timeout: float = SETTLED) -> None:
+        """Wait until the mirror shows what has been done; no longer than that, as the supervisor may be away."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not holds():
+                    self._news.clear()
+                    await self._news.wait()
+
     # Where calls go, and whose agents' own tokens are.
 
     async def upstream(self, agent: str) -> AgentUpstream | None:
@@ -112,12 +153,13 @@ class Directory:
         """The servers, prompts and agents of a project."""
         return await self._upstreams.project(project)
 
-    def worker(self, digest: str) -> WorkerIdentity | None:
-        """Whose the agent token with this SHA-256 digest is, hexadecimal."""
-        return self._upstreams.worker(digest)
+    @property
+    def workers(self) -> WorkerPrincipals:
+        """Whose agents' own tokens are."""
+        return self._workers
 
     async def refresh(self) -> bool:
-        """Ask for agents' tokens anew because one is not known; False where that is too soon or cannot be."""
+        """Ask for all ways and tokens anew; False where that is too soon or cannot be."""
         try:
             return await self._upstreams.refresh()
         except ControlError:
@@ -216,6 +258,7 @@ class Directory:
         self._tell(changes)
 
     def _tell(self, changes: Changes) -> None:
+        self._news.set()
         if changes.topics:
             self._publish(*changes.topics)
         for gone in changes.gone:

@@ -254,6 +254,14 @@ class Mirror:
             changes.tell(topics.PROJECTS, *topics.lists_of_project(record.name))
         return changes
 
+    def record_of(self, name: str, document: Json) -> AgentRecord:
+        """The agent as a document says that is newer, whether it is in the mirror yet or not."""
+        record = self.agents.get(name) or AgentRecord(name=name)
+        if "metadata" in document:
+            record = with_definition(record, document, self._models())
+        entry = document.get("status")
+        return with_status(record, entry) if entry and "error" not in entry else record
+
     def _tell_declared(self, name: str, record: AgentRecord | None, changes: Changes) -> None:
         changes.tell(
             topics.AGENTS,

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.gateway import Upstreams
 from pallas_control.errors import ControlError, RefusedError
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.mirror import Changes
+from pallas_gateway.identity.grants import Grant
+from pallas_gateway.identity.principal import Principal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,15 +33,6 @@ REFRESH_EVERY = 1.0
 _log = get_logger("pallas.gateway.directory")
 
 
-class WorkerIdentity(NamedTuple):
-    """Whose an agent's own token is, and what it may."""
-
-    agent: str
-    generation: int
-    depends_on: tuple[str, ...]
-    max_concurrency: int
-
-
 class UpstreamCache:
     """The ways to agents and projects.
 
@@ -52,7 +45,7 @@ class UpstreamCache:
         self._changed = changed
         self._agents: dict[str, AgentUpstream] = {}
         self._projects: dict[str, ProjectUpstream] = {}
-        self._workers: dict[str, WorkerIdentity] = {}
+        self._workers: dict[str, Principal] = {}
         self._of_agent: dict[str, tuple[str, ...]] = {}
         """Agent → the digests of its tokens."""
         self._old: set[str] = set()
@@ -61,10 +54,16 @@ class UpstreamCache:
         self._round: asyncio.Task[None] | None = None
         self._refreshed = float("-inf")
         self._refused: str | None = None
+        self._tokens_changed = False
+        self._token_observers: list[Callable[[], None]] = []
 
-    def worker(self, digest: str) -> WorkerIdentity | None:
+    def worker(self, digest: str) -> Principal | None:
         """Whose the token with this digest is, as far as that is known."""
         return self._workers.get(digest)
+
+    def on_tokens(self, observer: Callable[[], None]) -> None:
+        """Call this whenever tokens came or went."""
+        self._token_observers.append(observer)
 
     async def refresh(self) -> bool:
         """Ask for all anew, since there is a token that is not known; whether that was done or is too soon."""
@@ -183,20 +182,37 @@ class UpstreamCache:
                     changes.tell(*topics.lists_of_project(name))
             self._projects = projects
         self._changed(changes)
+        if self._tokens_changed:
+            self._tokens_changed = False
+            for observer in self._token_observers:
+                observer()
 
     def _take_agent(self, name: str, new: AgentUpstream | None, changes: Changes) -> None:
         old = self._agents.pop(name, None)
-        for digest in self._of_agent.pop(name, ()):
+        before = self._of_agent.pop(name, ())
+        for digest in before:
             self._workers.pop(digest, None)
         if new is not None:
             self._agents[name] = new
             self._of_agent[name] = tuple(token.digest for token in new.tokens)
             for token in new.tokens:
-                self._workers[token.digest] = WorkerIdentity(
-                    name, token.generation, new.depends_on, new.max_concurrency
-                )
+                self._workers[token.digest] = _principal(new, token.generation)
+        if self._of_agent.get(name, ()) != before:
+            self._tokens_changed = True
         if _lists(old) != _lists(new):
             changes.tell(*topics.lists_of_agent(name))
+
+
+def _principal(agent: AgentUpstream, generation: int) -> Principal:
+    """Who a worker is: it may run what its agent depends on."""
+    return Principal(
+        id=f"worker:{agent.name}/{generation}",
+        name=agent.name,
+        role="agent",
+        agent=agent.name,
+        grants=tuple(Grant("run", "agents", name) for name in agent.depends_on),
+        concurrent=agent.max_concurrency,
+    )
 
 
 def _lists(upstream: AgentUpstream | None) -> object:

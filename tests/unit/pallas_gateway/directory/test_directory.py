@@ -217,7 +217,13 @@ def test_ways_and_tokens_are_fetched_anew_where_a_worker_is_another(tmp_path: Pa
         def way(generation: int) -> AgentUpstream:
             token = WorkerToken(generation=generation, digest=f"digest {generation}")
             return AgentUpstream(
-                name="library", uid=None, port=1, socket=None, key=f"key {generation}", tokens=(token,)
+                name="library",
+                uid=None,
+                port=1,
+                socket=None,
+                key=f"key {generation}",
+                tokens=(token,),
+                depends_on=("research",),
             )
 
         directory = bench.directory
@@ -225,17 +231,26 @@ def test_ways_and_tokens_are_fetched_anew_where_a_worker_is_another(tmp_path: Pa
         bench.upstreams["library"] = way(1)
         bench.rig.operations.start(["library"])
         bench.rig.come_up("library")
-        await bench.until(lambda: directory.worker("digest 1"))
-        found = directory.worker("digest 1")
+        await bench.until(lambda: directory.workers.find("digest 1"))
+        found = directory.workers.find("digest 1")
         assert found is not None
-        assert (found.agent, found.generation, found.max_concurrency) == ("library", 1, 32)
+        assert (found.id, found.agent, found.role, found.concurrent) == (
+            "worker:library/1",
+            "library",
+            "agent",
+            32,
+        )
+        assert [str(grant) for grant in found.grants] == ["run:agents:research"]
+        changes: list[str] = []
+        directory.workers.on_change(lambda: changes.append("tokens"))
         bench.upstreams["library"] = way(2)
         bench.asked.clear()
         assert await directory.refresh()
         assert not await directory.refresh(), "too soon"
         assert bench.asked == ["upstreams"]
-        assert directory.worker("digest 1") is None
-        assert directory.worker("digest 2") is not None
+        assert changes == ["tokens"]
+        assert directory.workers.find("digest 1") is None
+        assert directory.workers.find("digest 2") is not None
         again = await directory.upstream("library")
         assert again is not None
         assert again.key == "key 2"

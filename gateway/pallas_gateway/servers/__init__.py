@@ -1,0 +1,1 @@
+"""Servers of MCP, each as a principal sees it."""

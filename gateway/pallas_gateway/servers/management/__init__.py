@@ -1,0 +1,1 @@
+"""The management server: all agents of the deployment, for people."""

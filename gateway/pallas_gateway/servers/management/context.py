@@ -1,0 +1,106 @@
+"""What tools and resources of the management server work with, and what each call has of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pallas_gateway.access.predicate import may, may_see_agent
+from pallas_gateway.identity.grants import Permission
+from pallas_gateway.mcp.errors import AGENT_NOT_FOUND
+from pallas_gateway.mcp.surface import InsufficientScopeError, McpError
+from pallas_gateway.servers.management.content.presets import Presets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pallas_gateway.directory.control import ControlClient
+    from pallas_gateway.directory.directory import Directory
+    from pallas_gateway.directory.records import AgentRecord
+    from pallas_gateway.events.topics import Topic
+    from pallas_gateway.identity.grants import Verb
+    from pallas_gateway.identity.principal import Principal
+    from pallas_gateway.mcp.surface import ClientRequest
+    from pallas_gateway.servers.management.workers import Workers
+
+type Json = dict[str, Any]
+
+LOOK_INTERVAL = 5.0
+"""Seconds between two looks at whether the project's presets have changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The parts that all calls share."""
+
+    directory: Directory
+    workers: Workers
+    presets: Presets = field(default_factory=Presets)
+
+    @property
+    def control(self) -> ControlClient:
+        """The control API."""
+        return self.directory.client
+
+    @property
+    def project_directory(self) -> str | None:
+        """Of the deployment."""
+        return self.directory.supervisor.get("directory")
+
+    async def watch_presets(self, publish: Callable[..., None], *changed: Topic) -> None:
+        """Tell of changes of the project's presets until this is cancelled."""
+        known = await asyncio.to_thread(self.presets.signature, self.project_directory)
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL)
+            now = await asyncio.to_thread(self.presets.signature, self.project_directory)
+            if now != known:
+                known = now
+                publish(*changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a tool, or reading of a resource."""
+
+    context: Context
+    principal: Principal
+    request: ClientRequest
+
+    @property
+    def directory(self) -> Directory:
+        """What is known of the deployment."""
+        return self.context.directory
+
+    def visible_agents(self) -> list[AgentRecord]:
+        """All agents that the principal may view."""
+        principal = self.principal
+        return [each for each in self.directory.agents.values() if may_see_agent(principal, each.name)]
+
+    def agent(self, name_or_uid: str, verb: Verb) -> AgentRecord:
+        """An agent with which the principal may do that.
+
+        Raises:
+            McpError: there is none, as far as the principal may know.
+            InsufficientScopeError: the principal may view it, and no more.
+        """
+        record = self.directory.agent(name_or_uid)
+        if record is not None:
+            permission = Permission(verb, "agents", record.name)
+            if may(self.principal, permission):
+                return record
+            if may(self.principal, Permission(verb, "resources", f"agent/{record.name}")):
+                return record
+            if may_see_agent(self.principal, record.name):
+                raise InsufficientScopeError(permission)
+        raise no_such_agent(name_or_uid)
+
+
+def no_such_agent(name: str) -> McpError:
+    """The error for an agent that is not there, or of which the principal may not know."""
+    shown = name[:100]
+    return McpError(
+        AGENT_NOT_FOUND,
+        f"there is no agent {shown!r}; `agents_list` has those that there are",
+        {"type": "agent_not_found", "agent": shown},
+    )

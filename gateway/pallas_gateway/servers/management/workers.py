@@ -1,0 +1,60 @@
+"""Agents' workers as they are asked: chat completions on a port or a unix socket, as long as these take."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from pallas_gateway.servers.management.arguments import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pallas_common.protocol.gateway import AgentUpstream
+
+type Json = dict[str, Any]
+
+PATH = "/v1/chat/completions"
+CONNECT_TIMEOUT = 10.0
+MOST_BYTES = 64 * 1024 * 1024
+"""Of an answer."""
+
+
+class Workers:
+    """Asks agents' workers, on ports and unix sockets."""
+
+    async def complete(
+        self, upstream: AgentUpstream, body: Json, headers: Mapping[str, str]
+    ) -> tuple[int, Json]:
+        """Status and JSON of a chat completion. Whoever is cancelled here ends the turn.
+
+        Raises:
+            ToolError: the agent cannot be reached, or answers nothing that could be one.
+        """
+        transport = httpx.AsyncHTTPTransport(uds=upstream.socket, verify=False)
+        base = "http://localhost" if upstream.port is None else f"http://localhost:{upstream.port}"
+        timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
+        try:
+            async with (
+                httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client,
+                client.stream("POST", base + PATH, json=body, headers=dict(headers)) as response,
+            ):
+                data = bytearray()
+                async for piece in response.aiter_bytes():
+                    data += piece
+                    if len(data) > MOST_BYTES:
+                        raise ToolError("too_large", f"the agent's answer has more than {MOST_BYTES} bytes")
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise ToolError("agent_unreachable", f"the agent cannot be reached: {reason}") from None
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ToolError(
+                "agent_failed", f"the agent answered no JSON object (HTTP status {response.status_code})"
+            )
+        return response.status_code, found
