@@ -117,6 +117,8 @@ ROOMS = {
     "pallas_gateway.servers.management": ("access directory events identity mcp servers.management.content"),
     "pallas_gateway.mcp": "events identity",
     "pallas_gateway.http": "access identity mcp",
+    "pallas_gateway.process": "",
+    "pallas_gateway": "process",
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",
     "pallas_worker.interface": "",

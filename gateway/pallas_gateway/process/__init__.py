@@ -1,0 +1,1 @@
+"""The gateway's process: its identity, its parts, its life."""

@@ -1,0 +1,151 @@
+"""The life of one process of the gateway, from inherited descriptors to exit status.
+
+Knows the process: environment, signals, log pipe, lifeline, exit. What is served is in `serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+from pallas_common.logs.levels import Levels
+from pallas_common.logs.setup import configure_logging, get_logger
+from pallas_common.protocol.gateway import GatewaySpec
+from pallas_common.protocol.link.lifeline import wake_on_parent_death, watch_lifeline
+from pallas_common.protocol.link.line_writer import LineWriter
+from pallas_common.protocol.link.log_handler import RecordHandler
+from pallas_common.protocol.link.process import become, join_group, loop_factory, memory_limit, taken_spec
+from pallas_common.protocol.link.redacted_stdio import redact_stdio
+from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
+from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors
+from pallas_common.secrets.shortening import without_secrets
+from pallas_common.secrets.values import KnownSecrets, secrets_in
+from pallas_gateway.process.errors import GatewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+TITLE = "pallas-gateway"
+
+LONGEST = 2000
+"""Characters of why it gives up."""
+
+GATEWAY = "gateway"
+"""What its log records have in place of an agent."""
+
+_log = get_logger("pallas.gateway")
+
+
+def run_gateway(descriptors: Descriptors) -> NoReturn:
+    """Serve until a signal asks to stop, then end the process; never returns.
+
+    Exit status: 0 after a drain, `EXIT_PERMANENT` where a restart cannot help, `EXIT_FAILURE` otherwise.
+    """
+    status = EXIT_FAILURE
+    orphaned = threading.Event()
+    try:
+        status = _run(descriptors, orphaned)
+    except BaseException:  # noqa: BLE001 - nothing above this reports it
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if orphaned.is_set():  # no supervisor is left to end what this process has started
+            os.killpg(0, signal.SIGKILL)
+        os._exit(status)
+
+
+def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
+    spec = GatewaySpec.from_json(taken_spec(descriptors.spec))
+    outside = join_group(spec.cgroup)
+    wake_on_parent_death()
+    become(
+        title=f"{TITLE} {spec.generation} [{spec.deployment}]",
+        thread_title=TITLE,
+        environment=spec.environment,
+        directory=spec.state_directory,
+    )
+    listener = socket.socket(fileno=descriptors.listen)
+    reports = LineWriter(descriptors.report)
+    memory = memory_limit(spec.memory_limit, spec.cgroup, descriptors.report)
+    known = KnownSecrets(secrets_in(os.environ))
+
+    def report(message: Report) -> None:
+        if isinstance(message, ReadyReport):
+            gc.collect()
+            gc.freeze()  # what is there now is there to stay: no collection need look at it
+            if memory is not None:
+                memory.count_from_here()
+        reports.write(encode_report(message))
+
+    redact_stdio(known)
+    configure_logging(
+        RecordHandler(LineWriter(descriptors.records)),
+        Levels(pallas=spec.log_level, root=spec.root_log_level),
+        {"agent": GATEWAY, "pid": os.getpid(), "generation": spec.generation},
+        known,
+    )
+    if outside is not None:  # what it leaves behind could not be found
+        report(FailedReport(message=f"cannot enter its control group: {outside}", permanent=False))
+        return EXIT_FAILURE
+    if memory is not None:
+        memory.end_at_memory_errors()
+    _take_all_descriptors()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_serve(spec, listener, report, known, descriptors, orphaned))
+    except GatewayError as error:
+        _log.error(f"the gateway cannot serve: {error}", exc_info=error.__cause__)
+        report(FailedReport(message=without_secrets(str(error), LONGEST, known), permanent=error.permanent))
+        return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor needs a report
+        _log.exception("the gateway failed")
+        said = without_secrets(f"{type(error).__name__}: {error}", LONGEST, known)
+        report(FailedReport(message=said, permanent=False))
+        return EXIT_FAILURE
+    return 0
+
+
+async def _serve(
+    spec: GatewaySpec,
+    listener: socket.socket,
+    report: Callable[[Report], None],
+    known: KnownSecrets,
+    descriptors: Descriptors,
+    orphaned: threading.Event,
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+
+    def stop() -> None:
+        orphaned.set()
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(stopping.set)
+
+    watch_lifeline(descriptors.lifeline, None if spec.listener_outlives else listener, stop)
+    # Imported only now: that takes most of a second, and the lifeline is watched meanwhile.
+    serving = importlib.import_module("pallas_gateway.process.serve")
+    await serving.serve(spec, listener, report, known, stopping)
+
+
+def _take_all_descriptors() -> None:
+    """Let as many be open as the system allows: each subscriber has one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
