@@ -23,6 +23,7 @@ from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.own_loggers import own_logger
 from pallas_common.logs.setup import configure_logging, get_logger
+from pallas_common.protocol.gateway import GATEWAY_NAME
 from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets, secrets_of, values_of
 from pallas_registry.environment.runtime_directory import control_socket, ensure_private
@@ -34,10 +35,12 @@ from pallas_supervisor.agents.changes.writing import remove_leftovers
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.description.resources import ResourceDescriptions
 from pallas_supervisor.agents.manager import AgentManager
+from pallas_supervisor.agents.upstreams.directory import UpstreamDirectory
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
-from pallas_supervisor.http.control.peer_credentials import PeerProtocol
+from pallas_supervisor.http.control.guard import GatewayRoutes
+from pallas_supervisor.http.control.peer_credentials import guarded
 from pallas_supervisor.http.control.resources import ResourceRoutes
 from pallas_supervisor.http.page.data.feed import Feed
 from pallas_supervisor.http.page.data.samples import SHOWN
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pallas.assignment import Assignment
+    from pallas_supervisor.http.control.peer_credentials import Peer, Standing
     from pallas_supervisor.processes.keeper.client import Keeper
     from pallas_supervisor.sockets.systemd import Notifier
 
@@ -108,7 +112,7 @@ async def take_parts(
     if (state := assignment.configuration.state_directory) is not None:
         remove_leftovers(state)
     socket_store = SocketStore(notifier, assignment.inheritance)
-    sockets = AgentSockets(deployment.bind, directory, socket_store)
+    sockets = AgentSockets(deployment.agents_bind, directory, socket_store, {REGISTRY: deployment.bind})
     listeners = _listen(assignment, sockets, socket_store, stack)
     log_router = _open_log(assignment, stack)
     tracing = open_tracing(os.environ, deployment.name, log_router.secrets)
@@ -196,6 +200,22 @@ def _control_server(
     stack: contextlib.AsyncExitStack,
 ) -> HttpServer:
     engine = manager.engine
+    launcher = manager.launcher
+
+    def standing(peer: Peer) -> Standing:
+        gateways = (worker.pid for id_, worker in launcher.workers.items() if id_.name == GATEWAY_NAME)
+        if peer.pid in gateways:
+            return "gateway"
+        return "inside" if launcher.is_from_workers(peer.pid) else "outside"
+
+    upstreams = UpstreamDirectory(
+        engine,
+        manager.drift,
+        manager.status.reports,
+        manager.sockets,
+        manager.keys,
+        manager.drift.source.directory,
+    )
     api = control_api(
         manager.status,
         manager.drift,
@@ -212,6 +232,7 @@ def _control_server(
             manager.drift,
             manager.log_router.secrets,
         ),
+        GatewayRoutes(upstreams, lambda: manager.drift.taken.state_directory),
     )
     listener = _control_listener(path)
     stack.callback(listener.close)
@@ -219,7 +240,7 @@ def _control_server(
     # Who follows the log may stop reading for as long as a page of it takes; who asks is near, and asks at once.
     limit = share_of_descriptors(1 / 8, 256)
     connections = Connections("control socket", limit, grace=CONTROL_GRACE, stall_timeout=math.inf)
-    return HttpServer(api, listener, connections, protocol=PeerProtocol, dates=False)
+    return HttpServer(api, listener, connections, protocol=guarded(standing), dates=False)
 
 
 def _public_server(manager: AgentManager, feed: Feed, listener: socket.socket) -> HttpServer:

@@ -47,7 +47,8 @@ def machine_findings(
     held = set(_ports(status)) if own and status is not None else set[int]()
     ports = {REGISTRY: deployment.registry_port, **_agent_ports(deployment)}
     for purpose, port in ports.items():
-        if port in held or (message := _taken(deployment.bind, purpose, port)) is None:
+        bind = deployment.bind if purpose == REGISTRY else deployment.agents_bind
+        if port in held or (message := _taken(bind, purpose, port)) is None:
             continue
         what, _, remedy = message.rpartition("; ")
         if purpose == REGISTRY:

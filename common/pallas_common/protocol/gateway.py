@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.agent.settings import Rule
 
+GATEWAY_NAME = "@gateway"
+"""Of the gateway among processes; no agent can be called so."""
+
+OPERATOR_FILE = "operator.token"
+"""File in the state directory: the first human token, mode 0600."""
+
 DEFAULT_PORT = 24199
 DEFAULT_GROUPS_CLAIM = "groups"
 
@@ -218,6 +224,8 @@ class AgentUpstream:
     port: int | None
     socket: str | None
     """Path of the unix socket; one of the two is None."""
+    host: str = "127.0.0.1"
+    """Address of this machine at which the port is reached."""
     key: str | None = field(default=None, repr=False)
     """Of the worker that serves; None while there is none."""
     tokens: tuple[WorkerToken, ...] = ()

@@ -19,6 +19,7 @@ from pallas_supervisor.lifecycle.events import Died, Event, Reaped, Spawned, Spa
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.processes.keeper.client import Keeper
 from pallas_supervisor.processes.linux.process_tree import exists, send_signal
+from pallas_supervisor.processes.origins import Origins
 from pallas_supervisor.processes.reaper import REAP_INTERVALS, Reaper
 from pallas_supervisor.processes.starter import CalledOffError, LaunchContext, Starter
 from pallas_supervisor.processes.worker import Worker, reason_of
@@ -64,12 +65,23 @@ class Launcher:
         self._gone = gone
         self._workers: dict[WorkerId, Worker] = {}
         self._reaper = Reaper(self._workers, context.zygote, context.parent)
+        self._origins = Origins(
+            context.parent, context.groups, None if context.zygote is None else context.zygote.pid
+        )
         self._starter = Starter(context, self._reaper)
         self._spawning: set[asyncio.Task[None]] = set()
         if context.zygote is not None:
             context.zygote.watch()
         if isinstance(context.parent, Keeper):
             context.parent.watch(self.reap_adopted, self._keeper_replaced)
+
+    def is_from_workers(self, pid: int) -> bool:
+        """Whether a process is a worker's or the zygote's, or descends from one; also where that cannot be seen.
+
+        Raises:
+            OSError: no descriptor is left to look with.
+        """
+        return self._origins.is_from_workers(pid)
 
     @property
     def lifeline(self) -> int:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from pallas_common.http.descriptors import share_of_descriptors
 from pallas_registry.environment.runtime_directory import agent_socket
-from pallas_supervisor.sockets.listeners import ORPHAN_PATIENCE, close_listeners, connectable, open_listeners
+from pallas_supervisor.sockets.listeners import (
+    ORPHAN_PATIENCE,
+    PortsTakenError,
+    close_listeners,
+    connectable,
+    open_listeners,
+)
 from pallas_supervisor.sockets.unix_sockets import (
     UnusablePathError,
     listen_at,
@@ -49,10 +55,14 @@ class AgentSockets:
         bind: address of the ports.
         directory: the runtime directory, whose lock is ours.
         store: what the service manager keeps, and has handed down.
+        binds: address of each port that is no agent's, by what it is for, where that is another one.
     """
 
-    def __init__(self, bind: str, directory: Path, store: SocketStore) -> None:
+    def __init__(
+        self, bind: str, directory: Path, store: SocketStore, binds: Mapping[str, str] | None = None
+    ) -> None:
         self._bind = bind
+        self._binds = binds or {}
         self._directory = directory
         self._store = store
         self.refused: dict[str, str] = {}
@@ -71,7 +81,7 @@ class AgentSockets:
             PortsTakenError: with all ports that are taken; then nothing is listened on.
         """
         numbers = {name: port for name, port in ports.items() if port is not None}
-        opened = open_listeners(self._bind, numbers, patience=patience, inherited=self._store.take)
+        opened = self._open_ports(numbers, patience)
         for name in numbers:
             self.refused.pop(name, None)
         without = [name for name, port in ports.items() if port is None]
@@ -117,6 +127,20 @@ class AgentSockets:
                 each.close()
             else:
                 close_listeners([each])
+
+    def _open_ports(self, numbers: Mapping[str, int], patience: float) -> dict[str, socket.socket]:
+        opened: dict[str, socket.socket] = {}
+        problems = []
+        for bind in dict.fromkeys((self._bind, *self._binds.values())):
+            here = {name: port for name, port in numbers.items() if self._binds.get(name, self._bind) == bind}
+            try:
+                opened |= open_listeners(bind, here, patience=patience, inherited=self._store.take)
+            except PortsTakenError as error:
+                problems.append(str(error))
+        if problems:
+            close_listeners(opened.values())
+            raise PortsTakenError("\n".join(problems))
+        return opened
 
     def _open_paths(self, names: list[str]) -> dict[str, socket.socket]:
         opened: dict[str, socket.socket] = {}

@@ -21,9 +21,11 @@ from pallas_supervisor.agents.changes.reload import Reloading
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.description.resources import ResourceDescriptions
 from pallas_supervisor.agents.manager import AgentManager
+from pallas_supervisor.agents.upstreams.directory import UpstreamDirectory
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
+from pallas_supervisor.http.control.guard import GatewayRoutes
 from pallas_supervisor.http.control.resources import ResourceRoutes
 from pallas_supervisor.http.page.data.feed import Feed
 from pallas_supervisor.http.page.data.samples import SHOWN
@@ -149,6 +151,19 @@ class Rig:
                 manager.drift,
                 manager.log_router.secrets,
             ),
+            GatewayRoutes(self.upstreams(), lambda: self.directory),
+        )
+
+    def upstreams(self) -> UpstreamDirectory:
+        """What the gateway is told."""
+        manager = self.manager
+        return UpstreamDirectory(
+            manager.engine,
+            manager.drift,
+            manager.status.reports,
+            manager.sockets,
+            manager.keys,
+            self.directory,
         )
 
     def states(self, names: Iterable[str] = ()) -> dict[str, str]:

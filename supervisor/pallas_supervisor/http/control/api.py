@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -25,12 +26,14 @@ from pallas_supervisor.agents.description.resources import UnknownResourceError
 from pallas_supervisor.agents.errors import NotKeptError, RefusedError, UnknownAgentError
 from pallas_supervisor.http.control.describe import DescribeRoutes
 from pallas_supervisor.http.control.events import EventRoute
+from pallas_supervisor.http.control.guard import Guard
 from pallas_supervisor.http.control.logs import LogRoute
 from pallas_supervisor.http.control.requests import (
     BadRequestError,
     TooLargeError,
     parse_verb,
     read_body,
+    shown,
     take_choice,
     take_flag,
 )
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.events.log import EventLog
+    from pallas_supervisor.http.control.guard import GatewayRoutes
     from pallas_supervisor.http.control.requests import Verb
     from pallas_supervisor.http.control.resources import ResourceRoutes
     from pallas_supervisor.http.page.data.feed import Feed
@@ -71,6 +75,7 @@ def control_api(
     descriptions: Descriptions,
     feed: Feed,
     resources: ResourceRoutes,
+    gateway: GatewayRoutes,
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
     api = _ControlApi(status, drift, events, operations, reloading, age)
@@ -86,6 +91,8 @@ def control_api(
             Route("/v1/restart", api.restart, methods=["POST"]),
             Route("/v1/wait", api.wait, methods=["POST"]),
             Route("/v1/reload", api.reload, methods=["POST"]),
+            Route("/v1/upstreams", gateway.upstreams),
+            Route("/v1/operator-token", gateway.operator_token, methods=["POST"]),
             Route("/v1/logs", logs.get),
             Route("/v1/agents/{name}", describe.agent),
             Route("/v1/configuration", describe.configuration),
@@ -97,6 +104,7 @@ def control_api(
             Route("/v1/resources/{kind}/{name}", resources.put, methods=["PUT"]),
             Route("/v1/resources/{kind}/{name}", resources.delete, methods=["DELETE"]),
         ],
+        middleware=[Middleware(Guard)],
         exception_handlers={
             BadRequestError: _failure(422),
             TooLargeError: _failure(413),
@@ -149,7 +157,12 @@ class _ControlApi:
     _reloading: Reloading
     _age: Callable[[], float]
 
-    async def status(self, _request: Request) -> Response:
+    async def status(self, request: Request) -> Response:
+        # All of them are looked up at once, so that an unknown one is refused before anything is said.
+        named = request.query_params.getlist("agent")
+        if unknown := set(request.query_params) - {"agent"}:
+            raise BadRequestError(f"unknown parameter {shown(min(unknown))}; there is agent")
+        names = self._operations.resolve(named) if named else None
         await self._drift.look()
         state = self._drift.taken.state_directory
         supervisor = {
@@ -165,7 +178,7 @@ class _ControlApi:
             "url": None if self._drift.source.only else page_url(self._status.deployment),
             "supervisor": supervisor,
             "configuration": self._drift.document(),
-            "agents": self._status.entries(),
+            "agents": self._status.entries(names),
             "events": self._events.position._asdict(),
         }
         return JSONResponse(document)

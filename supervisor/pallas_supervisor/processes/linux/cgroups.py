@@ -121,6 +121,12 @@ class Groups:
                     (path / f"memory.{file}").write_text(str(value))
         return WorkerGroup(path, f"{_known_as(self.root)}/{path.name}")
 
+    def hold(self, pid: int) -> bool:
+        """Whether a process, dead or alive, is in the group of a worker."""
+        name = _group_of(pid)
+        root = f"{_known_as(self.root)}/"
+        return name is not None and name.startswith(root) and _in_a_workers_leaf(name.removeprefix(root))
+
     def leftovers(self) -> list[WorkerGroup]:
         """Groups of workers that an earlier supervisor left behind and that hold something; others are removed."""
         found = []
@@ -242,6 +248,10 @@ def _group_of(pid: int) -> str | None:
             if line.startswith("0::"):
                 return line[3:].removesuffix(" (deleted)")
     return None
+
+
+def _in_a_workers_leaf(below: str) -> bool:
+    return _WORKERS_LEAF.fullmatch(below.partition("/")[0]) is not None
 
 
 def _known_as(path: Path) -> str:

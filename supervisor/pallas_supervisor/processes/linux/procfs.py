@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+MOST_ANCESTORS = 10_000
+
 _SIZE = 8192
 _PF_EXITING = 0x4
 """The flag of a task that is on its way out (include/linux/sched.h)."""
@@ -68,6 +70,30 @@ def parent(pid: int) -> int | None:
         return int(_stat(pid)[1])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def ancestors(pid: int) -> tuple[int, ...] | None:
+    """The process itself and those above it, the nearest first; None if one has ended between two looks.
+
+    What has lost its parent is below the one that has adopted it.
+    """
+    found = []
+    while pid > 0:
+        found.append(pid)
+        above = parent(pid)
+        if above is None or above in found or len(found) > MOST_ANCESTORS:
+            return None
+        pid = above
+    return tuple(found)
+
+
+def has_variable(pid: int, name: str, value: str) -> bool:
+    """Whether a process was executed with that environment variable; False where that may not be known."""
+    try:
+        environment = Path("/proc", str(pid), "environ").read_bytes()
+    except OSError:
+        return False
+    return f"{name}={value}".encode() in environment.split(b"\0")
 
 
 def now() -> int:
