@@ -38,6 +38,24 @@ WORKER_METRICS: Mapping[str, tuple[str, frozenset[str]]] = {
 }
 """Pallas' own metrics that workers write: kind and labels. No other of that prefix is taken from a worker."""
 
+GATEWAY = "@gateway"
+"""The owner of the gateway's files; no agent can be called so."""
+
+GATEWAY_METRICS: Mapping[str, tuple[str, frozenset[str]]] = {
+    "pallas_gateway_requests": ("counter", frozenset({"surface", "role", "outcome"})),
+    "pallas_gateway_access_denied": ("counter", frozenset({"reason"})),
+    "pallas_gateway_requests_in_flight": ("gauge_livesum", frozenset()),
+    "pallas_gateway_tool_duration_seconds": ("histogram", frozenset({"surface", "tool"})),
+    "pallas_gateway_relay_duration_seconds": ("histogram", frozenset({"server", "outcome"})),
+    "pallas_gateway_resource_reads": ("counter", frozenset({"surface", "outcome"})),
+    "pallas_gateway_subscribers": ("gauge_livesum", frozenset()),
+    "pallas_gateway_streams": ("gauge_livesum", frozenset()),
+    "pallas_gateway_upstream_connections": ("gauge_livesum", frozenset()),
+    "pallas_gateway_store_errors": ("counter", frozenset()),
+    "pallas_gateway_audit_lines": ("counter", frozenset({"outcome"})),
+}
+"""Those that the gateway writes, and nobody else."""
+
 GAUGE_MODES = ("all", "min", "max", "sum", "mostrecent")
 LIVE_GAUGES = tuple(f"gauge_live{mode}" for mode in GAUGE_MODES)
 """Kinds of gauges that go with their process."""
@@ -104,7 +122,7 @@ def checked(kind: str, key: bytes, owner: str | None) -> Series:
         series = parse_key(key)
     except DamagedError as error:
         raise RefusedError("", str(error)) from None
-    _check_name(series, kind)
+    _check_name(series, kind, GATEWAY_METRICS if owner == GATEWAY else WORKER_METRICS)
     labels: dict[str, str] = {}
     for raw, text in series.labels:
         name = label_name(raw)
@@ -127,14 +145,14 @@ def shown(text: str) -> str:
     return ascii(shortened(text, 80))
 
 
-def _check_name(series: Series, kind: str) -> None:
+def _check_name(series: Series, kind: str, own: Mapping[str, tuple[str, frozenset[str]]]) -> None:
     if not series.family:
         raise RefusedError("", "a metric has no name")
     samples = [series.family + suffix for suffix in _SAMPLES.get(kind, ("",))]
     if series.sample not in samples:
         raise RefusedError(series.family, f"its type has no sample {shown(series.sample)}")
     if metric_name(series.family).startswith(PREFIX):
-        known = WORKER_METRICS.get(series.family)
+        known = own.get(series.family)
         if known is None:
             raise RefusedError(series.family, f"names that begin with {PREFIX} are Pallas' own")
         if known != (kind, frozenset(name for name, _ in series.labels) - {"le"}):

@@ -117,6 +117,7 @@ ROOMS = {
     "pallas_gateway.servers.management.content": "directory",
     "pallas_gateway.servers.management": ("access directory events identity mcp servers.management.content"),
     "pallas_gateway.mcp": "events identity",
+    "pallas_gateway.telemetry": "identity",
     "pallas_gateway.http": "access identity mcp",
     "pallas_gateway.process": "",
     "pallas_gateway": "process",

@@ -16,19 +16,12 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
-from prometheus_client import Counter, Gauge, Histogram, values
+from prometheus_client import Counter, Gauge, Histogram
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.exposition import choose, page
-from pallas_common.metrics.writing.slot_files import (
-    AgentFiles,
-    ReservedFile,
-    SlotBusyError,
-    SlotLock,
-    Upkeep,
-    drop_live_gauges,
-    reserve,
-)
+from pallas_common.metrics.writing.opening import open_files
+from pallas_common.metrics.writing.slot_files import AgentFiles, ReservedFile, SlotBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -124,24 +117,11 @@ def _open(slot: _Slot) -> None:
     """Try to make the files."""
     global _series
     try:
-        lock = SlotLock(slot.directory, slot.name)
-        try:
-            drop_live_gauges(slot.directory, slot.name)
-            for kind in ("counter", "histogram", "gauge_livemostrecent", "gauge_livesum"):
-                reserve(f"{slot.directory}/{kind}_{slot.name}.db")
-        except OSError:
-            lock.release()
-            raise
+        open_files(slot.directory, slot.name)
     except OSError as error:
         slot.retry_at = time.monotonic() + RETRY
         _complain(error)
         return
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = slot.directory
-    ReservedFile.upkeep = Upkeep(slot.directory, lock)
-    values.MmapedDict = ReservedFile  # type: ignore[attr-defined]  # imported there, not exported
-    values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # its library has no types
-        lambda: slot.name if (pid := os.getpid()) == slot.owner else f"{slot.name}.p{pid}"
-    )
     _series = replace(make_series(), files=AgentFiles(slot.directory, slot.name, slot.agent))
     if (agent := slot.agent) is not None:
         _record(lambda series: series.messages.labels(agent, "ok"))
