@@ -1,4 +1,4 @@
-"""The official MCP conformance suite against a worker, in both revisions.
+"""The official MCP conformance suite against a worker and against the gateway's protocol, in both revisions.
 
 What a worker cannot pass is listed in `conformance/`, with the reason: mostly that a scenario calls a tool, prompt or
 resource of a fixed name, and a worker has exactly `send_message`, its agent's name, `get_health` and one prompt. So
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from real.conformance import fixtures
+from real.conformance import fixtures, gateway
 from real.conformance.suite import Run, compare, read_list, require_suite, run_suite, worst
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LISTS = Path(__file__).parent / "conformance"
 REVISIONS = ("2026-07-28", "2025-11-25")
-TARGETS = ("worker", "fixtures")
+TARGETS = ("worker", "fixtures", "gateway")
 CASES = [(target, revision) for target in TARGETS for revision in REVISIONS]
 
 MUST_PASS = {
@@ -59,20 +59,30 @@ NEVER_LISTED = {
 }
 
 
+SUBSCRIPTIONS = (
+    "sep-2575-server-sends-subscription-ack",
+    "sep-2575-server-honors-notification-filter",
+    "sep-2575-server-tags-subscription-id",
+    "sep-2575-server-sends-tools-list-changed-on-subscription",
+    "sep-2575-server-sends-prompts-list-changed-on-subscription",
+)
+"""What the suite checks of subscriptions in 2026-07-28; a worker has none."""
+
+
 @contextlib.contextmanager
-def run_fixtures() -> Iterator[str]:
-    """The worker's wiring with fixtures, in a process of its own; its MCP endpoint."""
+def run_program(module: str, *arguments: str) -> Iterator[str]:
+    """A server of the tests in a process of its own; its MCP endpoint."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
-        command = [sys.executable, "-m", fixtures.__name__, str(listener.fileno())]
+        command = [sys.executable, "-m", module, str(listener.fileno()), *arguments]
         process = subprocess.Popen(
             command, cwd=LISTS.parents[1], pass_fds=[listener.fileno()], stderr=subprocess.DEVNULL
         )
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             # The listener is bound: this waits in its backlog until the process serves.
-            assert httpx.get(f"{origin}/livez").text == "ok"
+            assert httpx.get(f"{origin}/livez").status_code < 500
             yield f"{origin}/mcp"
         finally:
             process.send_signal(signal.SIGTERM)
@@ -84,9 +94,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Run]
     """All runs of the suite; the worker answers a call after each of its own."""
     require_suite()
     done = {}
-    with run_worker(project(tmp_path_factory.mktemp("project"))) as worker, run_fixtures() as fixtures_url:
+    with (
+        run_worker(project(tmp_path_factory.mktemp("project"))) as worker,
+        run_program(fixtures.__name__) as fixtures_url,
+        run_program(gateway.__name__, fixtures_url) as gateway_url,
+    ):
+        urls = {"worker": worker.url, "fixtures": fixtures_url, "gateway": gateway_url}
         for target, revision in CASES:
-            url = worker.url if target == "worker" else fixtures_url
+            url = urls[target]
             output = tmp_path_factory.mktemp(f"{target}-{revision}")
             done[target, revision] = run_suite(url, revision, LISTS / f"{target}-{revision}.yaml", output)
             assert text(call(worker.url, "auto", "demo", message="still here")) == "still here"
@@ -121,6 +136,14 @@ def test_the_scenarios_that_matter_have_checked_something(
     assert passed == {
         scenario: max(count, passed[scenario]) for scenario, count in MUST_PASS[revision].items()
     }
+
+
+def test_subscriptions_of_the_gateway_are_all_checked(runs: dict[tuple[str, str], Run]) -> None:
+    stateless = runs["gateway", "2026-07-28"].results["server-stateless"]
+    assert {check: stateless.get(check) for check in SUBSCRIPTIONS} == dict.fromkeys(SUBSCRIPTIONS, "SUCCESS")
+    sessions = runs["gateway", "2025-11-25"].results
+    for scenario in ("resources-subscribe", "resources-unsubscribe", "server-sse-multiple-streams"):
+        assert worst(sessions[scenario].values()) == "SUCCESS", scenario
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
