@@ -113,7 +113,7 @@ class Audit:
     Args:
         directory: the state directory.
         content: whether arguments and answers are written down.
-        written: is told of each line that was written, and of each that could not be.
+        written: is told of each line that was written, and of each that could not be, whether it was tried or not.
         monotonic, clock: seconds, of a clock that never goes back and since the epoch.
     """
 
@@ -152,6 +152,7 @@ class Audit:
         """
         if self._has_room or self._make_room():
             return
+        self._written(False)
         raise AuditUnavailableError(
             f"the audit cannot be written ({self.path.name}: is the disk full?), and what cannot be written down is"
             " not done; try again when there is room"
