@@ -1,20 +1,50 @@
-"""The parts of the gateway, made and connected."""
+"""The parts of the gateway, made and connected: who asks whom, and who is told of what.
+
+Wiring only: each part is passed what it uses, and none is passed the whole.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from starlette.responses import JSONResponse
+from pallas_common.logs.setup import get_logger
+from pallas_gateway.access.audit import Audit, AuditUnavailableError
+from pallas_gateway.access.limits import Limiter
+from pallas_gateway.directory.control import ControlClient
+from pallas_gateway.directory.directory import Directory
+from pallas_gateway.events.log import EventLog
+from pallas_gateway.http.app import GatewayApp, Status
+from pallas_gateway.identity.in_flight import InFlight
+from pallas_gateway.identity.oidc import OidcIssuer
+from pallas_gateway.identity.principals import Principals
+from pallas_gateway.identity.sources import AgentKey
+from pallas_gateway.mcp.endpoint import Endpoint
+from pallas_gateway.process.errors import GatewayError
+from pallas_gateway.process.observing import AuditedCalls, Observed
+from pallas_gateway.process.surfaces import AllSurfaces
+from pallas_gateway.servers.management.context import Context
+from pallas_gateway.servers.management.workers import Workers
+from pallas_gateway.store.database import open_store
+from pallas_gateway.store.errors import StoreError, StoreUnavailableError
+from pallas_gateway.store.principals import TokenRecords
+from pallas_gateway.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Coroutine
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from pallas_common.protocol.gateway import GatewaySpec
     from pallas_common.secrets.values import KnownSecrets
+    from pallas_gateway.directory.mirror import Gone
+    from pallas_gateway.store.database import Store
+
+MEASURE_INTERVAL = 5.0
+
+_log = get_logger("pallas.gateway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +66,107 @@ async def open_parts(
     Raises:
         GatewayError: the store cannot be used.
     """
+    settings = spec.settings
+    metrics.open_metrics(spec.metrics_directory, spec.metrics_slot)
+    tracing.open_tracing(spec, known)
+    stack.callback(tracing.close_tracing)
+    store = await _open_store(spec)
+    stack.push_async_callback(store.close)
+    audit = Audit(spec.state_directory, content=settings.audit_content, written=metrics.count_audit_line)
+    stack.callback(audit.close)
+    log = EventLog()
+    control = ControlClient(spec.control_socket)
+    stack.push_async_callback(control.close)
+    directory = Directory(control, log.publish)
+    in_flight = InFlight()
+    principals = Principals(
+        TokenRecords(store),
+        directory.workers,
+        in_flight,
+        issuer=None if settings.oidc is None else OidcIssuer(settings.oidc),
+        anybody=settings.auth == "none",
+    )
+    endpoint = Endpoint(
+        log,
+        most_subscriptions=settings.limits.subscriptions,
+        audit=AuditedCalls(audit),
+        observe=Observed(),
+    )
+    principals.on_revoked(endpoint.revoke)
+    context = Context(directory=directory, workers=Workers())
+    state = _State(directory, audit)
+    app = GatewayApp(
+        settings,
+        principals,
+        Limiter(settings.limits),
+        in_flight,
+        endpoint=endpoint,
+        surfaces=AllSurfaces(context),
+        health=state.health,
+        routes=[],
+    )
+    return GatewayParts(
+        app=app,
+        drain=endpoint.drain,
+        background={
+            "directory": directory.run(),
+            "tokens": principals.watch(),
+            "deleted agents": _revoke_deleted(directory, principals),
+            "measures": _measure(endpoint),
+        },
+    )
 
-    async def health(scope: Scope, receive: Receive, send: Send) -> None:
-        # The other parts are connected here as they come.
-        is_health = scope["type"] == "http" and scope["path"] == "/health"
-        body: dict[str, str] = {"status": "ok"} if is_health else {}
-        await JSONResponse(body, 200 if is_health else 404)(scope, receive, send)
 
-    return GatewayParts(app=health, drain=lambda: None)
+async def _open_store(spec: GatewaySpec) -> Store:
+    try:
+        return await asyncio.to_thread(open_store, spec.store)
+    except StoreError as error:
+        raise GatewayError(str(error), permanent=not isinstance(error, StoreUnavailableError)) from error
+
+
+class _State:
+    """How it is with the gateway, in one word; never waits."""
+
+    def __init__(self, directory: Directory, audit: Audit) -> None:
+        self._directory = directory
+        self._audit = audit
+
+    def health(self) -> Status:
+        """`degraded`: what the supervisor knows may be old, or nothing can be written down."""
+        if self._directory.away is not None:
+            return "degraded"
+        try:
+            self._audit.check()
+        except AuditUnavailableError:
+            return "degraded"
+        return "ok"
+
+
+async def _revoke_deleted(directory: Directory, principals: Principals) -> None:
+    """Revoke the tokens of agents that are deleted, also of those that were while nobody looked."""
+    news: asyncio.Queue[Gone] = asyncio.Queue()
+    directory.observe_gone(news.put_nowait)
+    await directory.filled()
+    there = {AgentKey(each.name, each.uid) for each in directory.agents.values()}
+    await _tried(principals.keep_agents(there))
+    while True:
+        gone = await news.get()
+        if gone.deleted:
+            await _tried(principals.agents_deleted(AgentKey(gone.name, gone.uid)))
+
+
+async def _tried(revoking: Coroutine[None, None, None]) -> None:
+    """Do it; a store that does not answer is told, and the next start makes up for it."""
+    try:
+        await revoking
+    except StoreError as error:
+        metrics.count_store_error()
+        _log.error(f"tokens of deleted agents are not revoked yet: {error}")
+
+
+async def _measure(endpoint: Endpoint) -> None:
+    """Keep the figures that nobody tells of."""
+    while True:
+        metrics.set_subscribers(endpoint.subscriptions.subscribers)
+        metrics.look_after_files()
+        await asyncio.sleep(MEASURE_INTERVAL)

@@ -119,7 +119,9 @@ ROOMS = {
     "pallas_gateway.mcp": "events identity",
     "pallas_gateway.telemetry": "identity",
     "pallas_gateway.http": "access identity mcp",
-    "pallas_gateway.process": "",
+    "pallas_gateway.process": (
+        "access directory events http identity mcp servers.management store telemetry"
+    ),
     "pallas_gateway": "process",
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",
