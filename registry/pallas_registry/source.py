@@ -181,9 +181,9 @@ def read_configuration(
 
 
 def alone(deployment: Deployment, name: str) -> Deployment:
-    """The same deployment with one agent, without what it depends on."""
+    """The same deployment with one agent, without what it depends on, and without a gateway."""
     agent = replace(deployment.agents[name], depends_on=())
-    return replace(deployment, agents={name: agent})
+    return replace(deployment, agents={name: agent}, gateway=None)
 
 
 def _narrowed(deployment: Deployment, path: Path, only: str | None) -> Deployment:

@@ -72,10 +72,11 @@ class _Supervisor:
             f"{counted(len(engine.agents), 'agent')}, control socket {taken.socket_path}"
         )
         taken.manager.events.add(SUPERVISOR, self._name, "started", version=__version__, pid=os.getpid())
+        taken.gateway.arm()
         engine.arm(engine.agents)
         engine.start(taken.manager.sockets.refused)  # which fails, and says why: nobody could wake them
         self._notifier.send("READY=1", f"MAINPID={os.getpid()}")
-        self._keep_alive(engine)
+        self._keep_alive(engine, taken.gateway.engine)
         lag.start()
         stack.callback(lag.stop)
         await self._stopping.wait()
@@ -87,12 +88,14 @@ class _Supervisor:
         _log.info("stopping all agents")
         manager.events.add(SUPERVISOR, self._name, "stopping")
         manager.responders.retire()
+        taken.gateway.responders.retire()
         extending = asyncio.create_task(self._extend_timeout(manager.engine), name="extend time-out")
-        stopping = asyncio.create_task(manager.engine.shut_down())
+        stopping = asyncio.create_task(_stop_all(taken))
         impatient = asyncio.create_task(self._impatient.wait())
         await asyncio.wait({stopping, impatient}, return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             _log.warning("told to stop again: killing what is left")
+            taken.gateway.engine.kill_all()
             manager.engine.kill_all()
             await stopping
         impatient.cancel()
@@ -100,11 +103,13 @@ class _Supervisor:
         manager.events.close()
         await asyncio.gather(*(server.drain(DRAIN_TIMEOUT) for server in taken.servers))
         extending.cancel()
+        taken.gateway.responders.close()
         manager.responders.close()
         await manager.launcher.close()
         await manager.intake.finish()
         if self._assignment.keeper is not None:
             self._assignment.keeper.end()
+        manager.sockets.close(taken.gateway.responders.listeners)
         manager.sockets.close(manager.responders.listeners)
         forget(taken.socket_path.parent)
         _log.info("stopped")
@@ -118,16 +123,22 @@ class _Supervisor:
         self._loop.add_signal_handler(signal.SIGHUP, taken.reloading.ask)
         self._loop.add_signal_handler(signal.SIGCHLD, taken.manager.launcher.reap_adopted)
 
-    def _keep_alive(self, engine: Engine) -> None:
-        """Feed the watchdog for as long as the engine works; a loop that only turns round and round is not alive."""
+    def _keep_alive(self, *engines: Engine) -> None:
+        """Feed the watchdog for as long as the engines work; a loop that only turns round and round is not alive."""
         interval = self._notifier.watchdog_interval
         if interval is not None:
-            if engine.prove_alive():
+            if all(engine.prove_alive() for engine in engines):
                 self._notifier.send("WATCHDOG=1")
-            self._loop.call_later(interval, self._keep_alive, engine)
+            self._loop.call_later(interval, self._keep_alive, *engines)
 
     async def _extend_timeout(self, engine: Engine) -> None:
         """Agents may take as long as they are allowed to, also where that is more than the manager expects."""
         while engine.prove_alive():
             self._notifier.extend_timeout(EXTENSION)
             await asyncio.sleep(EXTENSION / 3)
+
+
+async def _stop_all(taken: SupervisorParts) -> None:
+    """Stop the gateway, through which others come, and then the agents."""
+    await taken.gateway.engine.shut_down()
+    await taken.manager.engine.shut_down()

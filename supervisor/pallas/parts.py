@@ -34,11 +34,13 @@ from pallas_supervisor.agents.changes.reload import Reloading, log_disabled
 from pallas_supervisor.agents.changes.writing import remove_leftovers
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.description.resources import ResourceDescriptions
+from pallas_supervisor.agents.gateway.gateway import KIND, Gateway, listen
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.upstreams.directory import UpstreamDirectory
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
+from pallas_supervisor.http.control.gateway import GatewayVerbs
 from pallas_supervisor.http.control.guard import GatewayRoutes
 from pallas_supervisor.http.control.peer_credentials import guarded
 from pallas_supervisor.http.control.resources import ResourceRoutes
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pallas.assignment import Assignment
+    from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.http.control.peer_credentials import Peer, Standing
     from pallas_supervisor.processes.keeper.client import Keeper
     from pallas_supervisor.sockets.systemd import Notifier
@@ -84,6 +87,7 @@ class SupervisorParts:
     """What the daemon moves."""
 
     manager: AgentManager
+    gateway: Gateway
     reloading: Reloading
     servers: list[HttpServer]
     socket_path: Path
@@ -114,6 +118,7 @@ async def take_parts(
     socket_store = SocketStore(notifier, assignment.inheritance)
     sockets = AgentSockets(deployment.agents_bind, directory, socket_store, {REGISTRY: deployment.bind})
     listeners = _listen(assignment, sockets, socket_store, stack)
+    gateway_listener = _listen_for_gateway(deployment, sockets, socket_store, stack)
     log_router = _open_log(assignment, stack)
     tracing = open_tracing(os.environ, deployment.name, log_router.secrets)
     if tracing is not None:
@@ -127,7 +132,7 @@ async def take_parts(
     log_disabled(assignment.configuration)
     socket_store.drop_unclaimed()
     await socket_store.open()
-    socket_store.keep(listeners.values())
+    socket_store.keep((*listeners.values(), *([] if gateway_listener is None else [gateway_listener])))
     public_listener = listeners.pop(REGISTRY, None)
     store = MetricsStore(directory / "metrics")
     for kept in (store.directory, store.parked):
@@ -163,9 +168,12 @@ async def take_parts(
                 yield
             finally:
                 public = () if public_listener is None else (public_listener,)
-                socket_store.keep((*public, *listeners.values()))
+                socket_store.keep((*public, *listeners.values(), *gateway.responders.listeners.values()))
 
-    moving = Moving(manager.engine, manager.drift, manager.responders, sockets, manager.observers, announced)
+    gateway = Gateway(manager, gateway_listener, socket_store, socket_path)
+    moving = Moving(
+        manager.engine, manager.drift, manager.responders, sockets, manager.observers, announced, gateway
+    )
     reloading = Reloading(manager.engine, manager.drift, moving, log_router.secrets)
     applying = Applying(manager.drift, moving, log_router.secrets)
     manager.observers.changed.add(lambda: notifier.status(manager.status.summary()))
@@ -176,13 +184,15 @@ async def take_parts(
         lambda: manager.store.collect(SHOWN),
     )
     manager.observers.transition.add(feed.follow)
-    servers = [_control_server(manager, reloading, applying, feed, socket_path, since, stack)]
+    servers = [_control_server(manager, gateway, reloading, applying, feed, socket_path, since, stack)]
     stack.callback(traces.close, manager.engine.agents)
     if public_listener is not None:
         servers.append(_public_server(manager, feed, public_listener))
     if assignment.background:
         print_nothing_more()
-    return SupervisorParts(manager=manager, reloading=reloading, servers=servers, socket_path=socket_path)
+    return SupervisorParts(
+        manager=manager, gateway=gateway, reloading=reloading, servers=servers, socket_path=socket_path
+    )
 
 
 # --- what clients and operators reach -------------------------------------------------------------------
@@ -192,6 +202,7 @@ async def take_parts(
 
 def _control_server(
     manager: AgentManager,
+    gateway: Gateway,
     reloading: Reloading,
     applying: Applying,
     feed: Feed,
@@ -233,6 +244,7 @@ def _control_server(
             manager.log_router.secrets,
         ),
         GatewayRoutes(upstreams, lambda: manager.drift.taken.state_directory),
+        GatewayVerbs(OperatorVerbs(gateway.engine), gateway.status),
     )
     listener = _control_listener(path)
     stack.callback(listener.close)
@@ -282,6 +294,16 @@ def _listen(
     stack.callback(sockets.close, dict(listeners))
     sockets.remove_leftovers(ports)
     return listeners
+
+
+def _listen_for_gateway(
+    deployment: Deployment, sockets: AgentSockets, socket_store: SocketStore, stack: contextlib.AsyncExitStack
+) -> socket.socket | None:
+    if deployment.gateway is None:
+        return None
+    listener = listen(deployment.gateway, socket_store)
+    stack.callback(sockets.close, {KIND: listener})
+    return listener
 
 
 def _open_log(assignment: Assignment, stack: contextlib.AsyncExitStack) -> LogRouter:

@@ -40,7 +40,15 @@ from pallas_supervisor.lifecycle.events import (
     Start,
     Stop,
 )
-from pallas_supervisor.lifecycle.states import Agent, Desired, SecondWorkerState, State, Transition, WorkerId
+from pallas_supervisor.lifecycle.states import (
+    Agent,
+    Desired,
+    SecondWorkerState,
+    State,
+    Transition,
+    WorkerId,
+    label,
+)
 from pallas_supervisor.lifecycle.table import step
 
 if TYPE_CHECKING:
@@ -289,7 +297,7 @@ class Engine:
 
     def _give_up_rolling(self, name: str, cause: str, message: str) -> None:
         """A restart that the operator asked for stops at the first agent that does not come up again."""
-        _log.error(f"{name}: could not be replaced: {message}", agent=name)
+        _log.error(f"{label(name)}: could not be replaced: {message}", agent=label(name))
         if cause == "operator":
             for other, agent in self.agents.items():
                 if agent.replace == cause:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_supervisor.health.document import agent_health
+from pallas_supervisor.lifecycle.states import label
 from pallas_supervisor.telemetry.process_metrics import WorkerProcess
 
 if TYPE_CHECKING:
@@ -62,7 +63,11 @@ class Facts:
     def processes(self) -> list[WorkerProcess]:
         """Every live worker: two of an agent while one takes over from another."""
         workers = self._launcher.workers.items()
-        return [WorkerProcess(owner.name, worker.pid, worker.launch_info.at) for owner, worker in workers]
+        return [
+            WorkerProcess(owner.name, worker.pid, worker.launch_info.at)
+            for owner, worker in workers
+            if owner.name == label(owner.name)
+        ]
 
     @property
     def zygote_pid(self) -> int | None:

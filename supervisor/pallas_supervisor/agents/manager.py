@@ -5,7 +5,9 @@ Wiring only: each part is passed what it uses, and none is passed the manager.
 
 from __future__ import annotations
 
+import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pallas_supervisor.agents.engine import Engine
@@ -27,18 +29,23 @@ from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.processes.launcher import Launcher
 from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS
 from pallas_supervisor.processes.pipes.intake import Intake
-from pallas_supervisor.processes.starter import LaunchContext
+from pallas_supervisor.processes.starter import WORKER_MODULE, LaunchContext
 from pallas_supervisor.processes.zygote_client import preloaded
 from pallas_supervisor.reload.source import take_over
+from pallas_supervisor.sockets.mcp_probe import until_answered
 from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.start_traces import StartTraces
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+    from pallas_common.protocol.gateway import GatewaySpec
+    from pallas_common.protocol.reports import Report
+    from pallas_common.protocol.spec import WorkerSpec
     from pallas_registry.deployment.model import Deployment
+    from pallas_supervisor.lifecycle.events import Event
     from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
     from pallas_supervisor.logs.router import LogRouter
     from pallas_supervisor.processes.linux.cgroups import Groups
@@ -47,6 +54,19 @@ if TYPE_CHECKING:
     from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.sockets.agent_sockets import AgentSockets
     from pallas_supervisor.telemetry.store import MetricsStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What is supervised beside the agents: who takes what happens to its processes, and what they are started with."""
+
+    module: str
+    """What its processes execute."""
+    prepare: Callable[[WorkerId], Awaitable[GatewaySpec]]
+    listener: Callable[[], socket.socket]
+    take: Callable[[WorkerId, Report], None]
+    post: Callable[[str, Event], None]
+    gone: Callable[[WorkerId], None]
 
 
 class AgentManager:
@@ -89,19 +109,20 @@ class AgentManager:
         self.store = store
         self.log_router = log_router
         self.traces = traces or StartTraces()
+        self.beside: dict[str, Beside] = {}
+        """What else is supervised by the same launcher, by names that no agent can have."""
         self.observers = AgentObservers()
         self.keys = StartKeys()
         self.events = EventLog(log_router.secrets)
         reports, history = WorkerReports(), HealthHistory()
         # The parts below need each other in a circle: those who call back are made first, and whom they call is looked
         # up when it happens, which is never before all are there.
-        self.intake = Intake(
-            lambda worker_id, report: self.reports_in.take(worker_id, report), log_router, self._pid
-        )
+        self.intake = Intake(self._take, log_router, self._pid)
         context = LaunchContext(
-            prepare=lambda worker_id: self.preparation.prepare(worker_id),
-            interpreter=lambda name: drift.deployment.agents[name].python,
-            listener=lambda name: self._listener(name).fileno(),
+            prepare=self._prepare,
+            interpreter=self._interpreter,
+            module=lambda name: self.beside[name].module if name in self.beside else WORKER_MODULE,
+            listener=lambda name: self._listener_of(name).fileno(),
             pipes=self.intake,
             zygote=zygote,
             groups=groups,
@@ -109,8 +130,8 @@ class AgentManager:
         )
         self.launcher = launch(
             context,
-            emit=lambda name, event: self.engine.post(name, event),
-            gone=self.observers.process_gone,
+            emit=self._emit,
+            gone=self._gone,
         )
         deployment = drift.deployment
         engine = self.engine = Engine(
@@ -152,7 +173,7 @@ class AgentManager:
             history,
             note_health=self.status.note_health,
             health_reported=self.observers.health_reported,
-            address=lambda name: sockets.address(name, drift.deployment.agents[name].port),
+            confirm=lambda name: until_answered(sockets.address(name, drift.deployment.agents[name].port)),
             secrets=log_router.secrets,
             changed=self.observers.changed,
             take_code=drift.code.take,
@@ -203,6 +224,31 @@ class AgentManager:
             events.configuration_changed,
         )
         observers.resources_changed.add(ResourceEvents(self.events).changed)
+
+    # --- what is an agent's, and what is of something beside them ----------------------------------------------
+
+    def _take(self, worker_id: WorkerId, report: Report) -> None:
+        other = self.beside.get(worker_id.name)
+        (self.reports_in.take if other is None else other.take)(worker_id, report)
+
+    async def _prepare(self, worker_id: WorkerId) -> WorkerSpec | GatewaySpec:
+        other = self.beside.get(worker_id.name)
+        return await (self.preparation.prepare(worker_id) if other is None else other.prepare(worker_id))
+
+    def _interpreter(self, name: str) -> str | None:
+        return sys.executable if name in self.beside else self.drift.deployment.agents[name].python
+
+    def _emit(self, name: str, event: Event) -> None:
+        other = self.beside.get(name)
+        (self.engine.post if other is None else other.post)(name, event)
+
+    def _gone(self, worker_id: WorkerId) -> None:
+        other = self.beside.get(worker_id.name)
+        (self.observers.process_gone if other is None else other.gone)(worker_id)
+
+    def _listener_of(self, name: str) -> socket.socket:
+        other = self.beside.get(name)
+        return self._listener(name) if other is None else other.listener()
 
     def _listener(self, name: str) -> socket.socket:
         """The agent's listening socket; one that could not be had before is tried again.

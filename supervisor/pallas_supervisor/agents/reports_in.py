@@ -21,12 +21,11 @@ from pallas_common.protocol.reports import (
 )
 from pallas_common.secrets.shortening import without_secrets
 from pallas_supervisor.lifecycle.events import BecameIdle, Ready, StartFailureReported
-from pallas_supervisor.lifecycle.states import State
+from pallas_supervisor.lifecycle.states import State, label
 from pallas_supervisor.logs.transitions import tell_inability
-from pallas_supervisor.sockets.mcp_probe import until_answered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pallas_common.protocol.reports import FileMark
     from pallas_common.secrets.values import KnownSecrets
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from pallas_supervisor.health.reports import WorkerReports
     from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
     from pallas_supervisor.monitors.reactions import Reactions
-    from pallas_supervisor.sockets.mcp_probe import Address
     from pallas_supervisor.telemetry.start_traces import StartTraces
 
 LONGEST_COMPLAINT = 2_000
@@ -52,7 +50,7 @@ class ReportsIn:
         history: where it is remembered since when an agent's health is what it is.
         note_health: notes the health of an agent in the history.
         health_reported: called when an agent has said how it is.
-        address: where an agent's worker can be reached.
+        confirm: returns once it is seen that an agent's worker answers; it is given up after the `start_timeout`.
         secrets: what no reason of a failure may show.
         changed: called when what is shown of an agent is not what it was.
         models_reported: takes the models of an agent that is ready.
@@ -68,7 +66,7 @@ class ReportsIn:
         *,
         note_health: Callable[[Agent], None],
         health_reported: Callable[[Agent], None],
-        address: Callable[[str], Address],
+        confirm: Callable[[str], Awaitable[None]],
         secrets: KnownSecrets,
         changed: Callable[[], None],
         take_code: Callable[[str, int, tuple[FileMark, ...]], None],
@@ -77,7 +75,7 @@ class ReportsIn:
         self._engine = engine
         self._monitors = monitors
         self._traces = traces
-        self._address = address
+        self._until_confirmed = confirm
         self._secrets = secrets
         self._changed = changed
         self._take_code = take_code
@@ -99,7 +97,7 @@ class ReportsIn:
             case Heartbeat(interval=interval):
                 self._monitors.beat(worker_id, interval)
             case StageReport(stage=stage):
-                _log.debug(f"{name}: {stage}", agent=name, generation=generation)
+                _log.debug(f"{label(name)}: {stage}", agent=label(name), generation=generation)
             case CodeReport(files=files):
                 self._take_code(name, generation, files)
             case ReadyReport():
@@ -149,5 +147,5 @@ class ReportsIn:
             self._probes[agent.name] = asyncio.create_task(confirming, name=f"probe {agent.name}")
 
     async def _confirm(self, name: str, generation: int) -> None:
-        await until_answered(self._address(name))
+        await self._until_confirmed(name)
         self._engine.post(name, Ready(generation))

@@ -6,12 +6,12 @@ The functions are pure; `StatusView` asks the parts for what they show.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pallas_common.times import ago
 from pallas_registry.catalogue.entries import endpoint
 from pallas_registry.resources.model import ResourceId
-from pallas_supervisor.health.document import agent_health, roll_up
+from pallas_supervisor.health.document import agent_health, roll_up, with_gateway
 from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
 from pallas_supervisor.lifecycle.states import WITH_PROCESS, Desired, SecondWorkerState, State
 
@@ -40,6 +40,19 @@ class Declared(NamedTuple):
     """Of a resource."""
 
 
+class Door(Protocol):
+    """The gateway, as far as the deployment's status has it."""
+
+    def entry(self) -> dict[str, Any] | None:
+        """What the status document says of it; None where there is none."""
+
+    def health(self) -> dict[str, Any] | None:
+        """What the document of `GET /health` says of it; None where there is none, or should be none."""
+
+    def trouble(self) -> str | None:
+        """Why it does not serve though it should, in one line."""
+
+
 class StatusView:
     """Reads the status of the agents from the parts that know it. All of a thousand agents take some 20 ms.
 
@@ -60,6 +73,7 @@ class StatusView:
         socket: Callable[[str], object],
     ) -> None:
         self._engine = engine
+        self.gateway: Door | None = None
         self.reports = reports
         self.health_history = history
         self._drift = drift
@@ -117,11 +131,15 @@ class StatusView:
             f" ({idle} idle)" if idle else ""
         )
         troubles = [f"{agent.name}: {self.why(agent.name) or agent.state}" for agent in missing[:3]]
+        if self.gateway is not None and (trouble := self.gateway.trouble()) is not None:
+            troubles.insert(0, f"gateway: {trouble}")
         return "; ".join([ready, *troubles])
 
     @property
     def is_ready(self) -> bool:
         """Whether all that should run serves, or will as soon as somebody connects."""
+        if self.gateway is not None and self.gateway.trouble() is not None:
+            return False
         return all(agent.is_available for agent in self.agents.values() if agent.desired is Desired.UP)
 
     def note_health(self, agent: Agent) -> None:
@@ -137,7 +155,16 @@ class StatusView:
                 self.note_health(agent)
             if agent.state is State.READY and (report := self.reports.health(agent)) is not None:
                 said[name] = report
-        return roll_up(agents, said, self.why, self.health_history, ago())
+        document = roll_up(agents, said, self.why, self.health_history, ago())
+        gateway = None if self.gateway is None else self.gateway.health()
+        if gateway is None:
+            return document
+        closed = gateway["status"] == "error" and self.deployment.workers_behind  # there is no other way in
+        return {
+            **document,
+            "status": with_gateway(document["status"], gateway["status"], closed),
+            "gateway": gateway,
+        }
 
     def entries(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Entries of the status document: of these agents, or of all."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_supervisor.lifecycle.exits import describe_exit
+from pallas_supervisor.lifecycle.states import label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +30,14 @@ class AgentEvents:
     Args:
         why: one line on why an agent is in its state; empty when there is nothing to say.
         health: what the status document says of an agent's health.
+        kind: of the events.
     """
 
-    def __init__(self, log: EventLog, why: Callable[[Agent], str], health: Callable[[Agent], Health]) -> None:
+    def __init__(
+        self, log: EventLog, why: Callable[[Agent], str], health: Callable[[Agent], Health], kind: str = AGENT
+    ) -> None:
         self._log = log
+        self._kind = kind
         self._why = why
         self._health = health
         self._known: dict[str, Health] = {}
@@ -109,4 +114,4 @@ class AgentEvents:
         )
 
     def _tell(self, name: str, event: str, **more: object) -> None:
-        self._log.add(AGENT, name, event, **more)
+        self._log.add(self._kind, label(name), event, **more)

@@ -87,3 +87,14 @@ def overall(wanted: list[Status]) -> Status:
     if all(status == "error" for status in wanted):
         return "error"
     return "degraded"
+
+
+def with_gateway(agents: Status, gateway: Status, closed: bool) -> Status:
+    """The health of the deployment, from that of its agents and that of its gateway.
+
+    Args:
+        closed: nobody reaches an agent.
+    """
+    if closed:
+        return "error"
+    return "degraded" if agents == "ok" and gateway != "ok" else agents

@@ -20,6 +20,11 @@ class WorkerId(NamedTuple):
     generation: int
 
 
+def label(name: str) -> str:
+    """What people read for a name: those that no agent can have, of what is supervised beside them, begin with `@`."""
+    return name.removeprefix("@")
+
+
 class State(StrEnum):
     """Where an agent's worker is in its life."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_supervisor.lifecycle.exits import describe_exit
-from pallas_supervisor.lifecycle.states import After, State
+from pallas_supervisor.lifecycle.states import After, State, label
 
 if TYPE_CHECKING:
     from pallas_common.protocol.reports import HealthReport
@@ -35,7 +35,7 @@ def _tell_state(before: Agent, after: Agent, why: str) -> None:
     if not _log.isEnabledFor(level):
         return
     fields: dict[str, object] = {
-        "agent": after.name,
+        "agent": label(after.name),
         "state": str(after.state),
         "previous": str(before.state),
         "generation": after.generation,
@@ -44,7 +44,7 @@ def _tell_state(before: Agent, after: Agent, why: str) -> None:
         fields["pid"] = after.pid
     if after.last_exit is not None and after.last_exit is not before.last_exit:
         fields["exit"] = describe_exit(after.last_exit)
-    text = f"{after.name}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
+    text = f"{label(after.name)}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
     _log.log(level, text, **fields)
 
 
@@ -65,8 +65,8 @@ def _tell_replacement(before: Agent, after: Agent) -> None:
     stage = "gone" if after.second_worker is None else str(second_worker.state)
     process = "a new worker" if generation > after.generation else "the old worker"
     _log.info(
-        f"{after.name}: {process}, generation {generation}, is {stage}",
-        agent=after.name,
+        f"{label(after.name)}: {process}, generation {generation}, is {stage}",
+        agent=label(after.name),
         generation=generation,
         replacement=stage,
     )
@@ -77,6 +77,6 @@ def tell_inability(name: str, before: HealthReport | None, report: HealthReport)
     was = before.message if before is not None and before.status == "error" else None
     now = report.message if report.status == "error" else None
     if now is not None and now != was:
-        _log.error(f"{name}: cannot answer: {now}", agent=name, health="error")
+        _log.error(f"{label(name)}: cannot answer: {now}", agent=label(name), health="error")
     elif now is None and was is not None:
-        _log.info(f"{name}: can answer again", agent=name, health=report.status)
+        _log.info(f"{label(name)}: can answer again", agent=label(name), health=report.status)

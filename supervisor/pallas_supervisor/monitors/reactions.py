@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from pallas_common.logs.setup import get_logger
 from pallas_common.sizes import describe_size
 from pallas_supervisor.lifecycle.events import KillNow, RollingRestart, Unhealthy
-from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, State, WorkerId
+from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, State, WorkerId, label
 from pallas_supervisor.monitors.heartbeats import HeartbeatMonitor
 from pallas_supervisor.monitors.memory import SOFT, MemoryMonitor, MemoryUse, Verdict
 
@@ -89,24 +89,24 @@ class Reactions:
 
     def lost(self, worker: WorkerId, message: str) -> None:
         """Its serving loop has stopped: have it killed and started again."""
-        _log.error(f"{worker.name}: {message}", agent=worker.name, generation=worker.generation)
+        _log.error(f"{label(worker.name)}: {message}", agent=label(worker.name), generation=worker.generation)
         self._engine.post(worker.name, Unhealthy(worker.generation, message))
 
     def judged(self, worker: WorkerId, verdict: Verdict, memory_use: MemoryUse) -> None:
         """It takes too much memory: have it replaced, or killed."""
         used, limit = describe_size(memory_use.used), describe_size(memory_use.limit)
         log = _log.bind(
-            agent=worker.name,
+            agent=label(worker.name),
             generation=worker.generation,
             memory=memory_use.used,
             memory_limit=memory_use.limit,
         )
         soft = f"more than {SOFT * 100:.0f} % of its memory_limit, {limit}"
         if verdict is Verdict.OVER:
-            log.error(f"{worker.name}: takes {used} and may take {limit}: killed")
+            log.error(f"{label(worker.name)}: takes {used} and may take {limit}: killed")
             self._engine.post(worker.name, KillNow(worker.generation, OUT_OF_MEMORY))
         elif verdict is Verdict.UNDERSIZED:
-            log.warning(f"{worker.name}: takes {used} from the start, {soft}: raise the limit")
+            log.warning(f"{label(worker.name)}: takes {used} from the start, {soft}: raise the limit")
         else:
-            log.warning(f"{worker.name}: takes {used}, {soft}: it is being replaced")
+            log.warning(f"{label(worker.name)}: takes {used}, {soft}: it is being replaced")
             self._engine.post(worker.name, RollingRestart("memory"))

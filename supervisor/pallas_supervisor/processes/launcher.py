@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.spec import EXIT_FAILURE
 from pallas_supervisor.lifecycle.events import Died, Event, Reaped, Spawned, SpawnFailed
-from pallas_supervisor.lifecycle.states import Exit, WorkerId
+from pallas_supervisor.lifecycle.states import Exit, WorkerId, label
 from pallas_supervisor.processes.keeper.client import Keeper
 from pallas_supervisor.processes.linux.process_tree import exists, send_signal
 from pallas_supervisor.processes.origins import Origins
@@ -162,7 +162,7 @@ class Launcher:
             self._reaper.starting.discard(worker_id)
         except Exception as error:  # noqa: BLE001 - the engine counts on an answer
             if not isinstance(error, OSError | CalledOffError):
-                _log.exception(f"{name}: cannot be started", agent=name)
+                _log.exception(f"{label(name)}: cannot be started", agent=label(name))
             self._let_go(worker_id)
             message = f"cannot be started: {error}"
             permanent = isinstance(error, _UNUSABLE_INTERPRETER)
@@ -219,4 +219,4 @@ class Launcher:
         try:
             yield
         except Exception:  # noqa: BLE001 - whatever it is, the engine waits for the event
-            _log.exception(f"{worker_id.name}: cannot be settled", agent=worker_id.name)
+            _log.exception(f"{label(worker_id.name)}: cannot be settled", agent=label(worker_id.name))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.spec import Descriptors
+from pallas_supervisor.lifecycle.states import label
 from pallas_supervisor.processes.keeper.client import KeeperError
 from pallas_supervisor.processes.linux import procfs
 from pallas_supervisor.processes.linux.process_tree import THIS_PROCESS, UNASSIGNED, ProcessParent, pidfd_of
@@ -24,11 +25,15 @@ from pallas_supervisor.processes.zygote_client import Zygote, ZygoteError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from pallas_common.protocol.gateway import GatewaySpec
     from pallas_common.protocol.spec import WorkerSpec
     from pallas_supervisor.lifecycle.states import WorkerId
     from pallas_supervisor.processes.linux.cgroups import Groups, WorkerGroup
     from pallas_supervisor.processes.pipes.intake import Intake
     from pallas_supervisor.processes.reaper import Reaper
+
+WORKER_MODULE = "pallas_worker.process.own_interpreter"
+"""Executed for an agent that names its own interpreter."""
 
 _log = get_logger("pallas.supervisor.launch")
 
@@ -41,10 +46,12 @@ class CalledOffError(Exception):
 class LaunchContext:
     """What workers are started with."""
 
-    prepare: Callable[[WorkerId], Awaitable[WorkerSpec]]
+    prepare: Callable[[WorkerId], Awaitable[WorkerSpec | GatewaySpec]]
     """Makes a worker's specification; a start begins with it, so it notes what the worker is started with."""
     interpreter: Callable[[str], str | None]
     """The agent's own interpreter, or None for ours."""
+    module: Callable[[str], str] = lambda _name: WORKER_MODULE
+    """What a process that is not forked executes."""
     listener: Callable[[str], int]
     """The descriptor of the agent's listening socket."""
     pipes: Intake
@@ -59,7 +66,7 @@ class LaunchContext:
 
 class _Start(NamedTuple):
     id: WorkerId
-    spec: WorkerSpec
+    spec: WorkerSpec | GatewaySpec
     info: LaunchInfo
 
 
@@ -119,7 +126,7 @@ class Starter:
         try:
             return self._context.groups.make(worker_id, memory_limit)
         except OSError as error:
-            _log.warning(f"{name}: starts without a control group: {error}", agent=name)
+            _log.warning(f"{label(name)}: starts without a control group: {error}", agent=label(name))
             return None
 
     async def _make(self, start: _Start) -> int:
@@ -134,12 +141,12 @@ class Starter:
                     await self._reaper.kill_unclaimed(start.id, UNASSIGNED)
                     if start.info.group is not None:
                         start.info.group.kill()
-                    _log.warning(f"{name}: {error}", agent=name)
+                    _log.warning(f"{label(name)}: {error}", agent=label(name))
         try:
             return self._execute(interpreter or sys.executable, start)
         except KeeperError as error:
             await self._reaper.kill_unclaimed(start.id)  # it may have been started
-            _log.warning(f"{name}: {error}", agent=name)
+            _log.warning(f"{label(name)}: {error}", agent=label(name))
             return self._execute(interpreter or sys.executable, start)
 
     async def _fork(self, zygote: Zygote, start: _Start) -> int:
@@ -151,7 +158,7 @@ class Starter:
     def _execute(self, interpreter: str, start: _Start) -> int:
         with self._descriptors(start) as descriptors:
             numbers = ",".join(map(str, descriptors))
-            arguments = [interpreter, "-P", "-m", "pallas_worker.process.own_interpreter", numbers]
+            arguments = [interpreter, "-P", "-m", self._context.module(start.id.name), numbers]
             environment, output = start.spec.environment, descriptors.output
             return self._context.parent.execute(arguments, environment, descriptors, output)
 
@@ -159,7 +166,7 @@ class Starter:
     def _descriptors(self, start: _Start) -> Iterator[Descriptors]:
         ours: list[int] = []
         try:
-            memory = os.memfd_create("pallas-worker")
+            memory = os.memfd_create("pallas-spec")
             ours.append(memory)
             os.write(memory, start.spec.to_json())
             listener = os.dup(self._context.listener(start.id.name))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.agent.settings import effects
-from pallas_common.protocol.gateway import gateway_urls
+from pallas_common.protocol.gateway import GatewaySettings, gateway_urls
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.model import Agent, Deployment
 
@@ -35,6 +35,8 @@ FIXED_VARIABLES = (
     "PALLAS_STATE_DIR",
 )
 """Variables that the supervisor reads at its start only; where `.env` holds them, they are fixed as well."""
+
+_OF_GATEWAY = {name: effect for name, effect in effects(fields(GatewaySettings)).items() if effect != "fixed"}
 
 _RANK: Mapping[Effect, int] = {"live": 0, "respawn": 1, "rebind": 2}
 
@@ -131,6 +133,14 @@ def _differences(old: Deployment, new: Deployment, name: str) -> dict[str, Effec
         **_changed(DEPLOYMENT_ACTIONS, old, new),
         **_changed(ACTIONS, old.agents[name], new.agents[name]),
     }
+
+
+def gateway_action(old: GatewaySettings, new: GatewaySettings) -> Effect | None:
+    """The strongest that a change of the gateway's settings asks for; None if nothing has changed."""
+    actions = _changed(_OF_GATEWAY, old, new)
+    if not actions:
+        return None
+    return max(actions.values(), key=_RANK.__getitem__)
 
 
 def _gateway_urls(deployment: Deployment) -> tuple[str, ...]:

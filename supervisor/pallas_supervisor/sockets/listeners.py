@@ -162,7 +162,7 @@ def _held_by_worker(port: int) -> bool:
 
 def _is_worker(process: psutil.Process) -> bool:
     try:
-        return process.cmdline()[0].startswith("pallas-worker")
+        return process.cmdline()[0].startswith(("pallas-worker", "pallas-gateway"))
     except (psutil.Error, IndexError):
         return True  # it has just gone
 

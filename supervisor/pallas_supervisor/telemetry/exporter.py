@@ -5,6 +5,7 @@ Knows the engine's agents; the workers' own series come in as families, those of
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -15,7 +16,7 @@ from prometheus_client import (
     ProcessCollector,
     values,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pallas_common.metrics.agent_series import Warnings
@@ -64,6 +65,35 @@ class AgentCollector(Collector):
         yield from (used, limit)
 
 
+class GatewayCollector(Collector):
+    """Whether the gateway serves, and how often it was started again; nothing where there is none."""
+
+    def __init__(self) -> None:
+        self.is_up: Callable[[], bool | None] = lambda: None
+        """None where there is no gateway."""
+        self._restarts: Counter[str] = Counter()
+
+    def count_restart(self, reason: str) -> None:
+        """Its process is started again."""
+        self._restarts[reason] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """`pallas_gateway_up`, `pallas_gateway_restarts_total`."""
+        if (is_up := self.is_up()) is None:
+            return
+        yield GaugeMetricFamily(
+            "pallas_gateway_up", "1 while the gateway serves, else 0.", value=float(is_up)
+        )
+        restarts = CounterMetricFamily(
+            "pallas_gateway_restarts",
+            "Starts of the gateway after its first one, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in self._restarts.copy().items():
+            restarts.add_metric([reason], count)
+        yield restarts
+
+
 class _OwnNames:
     """The names of the supervisor's own metrics, which no other may have."""
 
@@ -106,12 +136,18 @@ class Metrics:
     def __init__(self, facts: ScrapeFacts, merged: Callable[[], Iterable[Family]]) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.workers = WorkerProcessCollector(lambda: facts.processes, lambda name: _is_idle(facts, name))
+        self.gateway = GatewayCollector()
         self.agents = AgentLines(facts)
         """Takes what happens to agents."""
         self._merged = merged
         self._prefixes: dict[tuple[str, ...], str] = {}
         self._taken = _OwnNames()
-        for collector in (AgentCollector(facts), self.workers, ZygoteCollector(lambda: facts.zygote_pid)):
+        for collector in (
+            AgentCollector(facts),
+            self.gateway,
+            self.workers,
+            ZygoteCollector(lambda: facts.zygote_pid),
+        ):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)

@@ -14,7 +14,7 @@ from pallas_common import __version__
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.reports import FailedReport, ReadyReport, StageReport
 from pallas_common.tracing.settings import tracing_settings
-from pallas_supervisor.lifecycle.states import State
+from pallas_supervisor.lifecycle.states import State, label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class StartTraces:
         if self._tracer is None:
             return
         self._end(name, generation, "started again")
-        attributes: dict[str, str | int] = {"pallas.agent": name, "pallas.generation": generation}
+        attributes: dict[str, str | int] = {"pallas.agent": label(name), "pallas.generation": generation}
         span = self._span("agent.start", self._whole, attributes)
         self._starts[name, generation] = _Start(span, self._span("fork", span))
 

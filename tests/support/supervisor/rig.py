@@ -20,11 +20,13 @@ from pallas_supervisor.agents.changes.moving import Moving
 from pallas_supervisor.agents.changes.reload import Reloading
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.description.resources import ResourceDescriptions
+from pallas_supervisor.agents.gateway.gateway import Gateway, listen
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.upstreams.directory import UpstreamDirectory
 from pallas_supervisor.agents.verbs import OperatorVerbs
 from pallas_supervisor.http.catalogue_feed import CatalogueFeed
 from pallas_supervisor.http.control.api import control_api
+from pallas_supervisor.http.control.gateway import GatewayVerbs
 from pallas_supervisor.http.control.guard import GatewayRoutes
 from pallas_supervisor.http.control.resources import ResourceRoutes
 from pallas_supervisor.http.page.data.feed import Feed
@@ -74,6 +76,7 @@ class Rig:
     """The parts and the hands to move them."""
 
     manager: AgentManager
+    gateway: Gateway
     operations: OperatorVerbs
     reloading: Reloading
     applying: Applying
@@ -152,6 +155,7 @@ class Rig:
                 manager.log_router.secrets,
             ),
             GatewayRoutes(self.upstreams(), lambda: self.directory),
+            GatewayVerbs(OperatorVerbs(self.gateway.engine), self.gateway.status),
         )
 
     def upstreams(self) -> UpstreamDirectory:
@@ -214,15 +218,24 @@ async def rig(
         directory=str(directory),
         launch=lambda _context, **_: cast("Launcher", world),
     )
-    moving = Moving(manager.engine, manager.drift, manager.responders, sockets, manager.observers)
+    store = SocketStore(Notifier({}), Inheritance())
+    door = None if deployment.gateway is None else listen(deployment.gateway, store)
+    gateway = Gateway(manager, door, store, directory / "control.sock")
+    moving = Moving(
+        manager.engine, manager.drift, manager.responders, sockets, manager.observers, gateway=gateway
+    )
     reloading = Reloading(manager.engine, manager.drift, moving, manager.log_router.secrets)
     applying = Applying(manager.drift, moving, manager.log_router.secrets)
     try:
         async with asyncio.timeout(60.0):
-            yield Rig(manager, OperatorVerbs(manager.engine), reloading, applying, world, directory, lines)
+            operations = OperatorVerbs(manager.engine)
+            yield Rig(manager, gateway, operations, reloading, applying, world, directory, lines)
     finally:
         manager.responders.close()
         manager.engine.close()
+        gateway.responders.close()
+        gateway.engine.close()
+        close_listeners(gateway.responders.listeners.values())
         close_listeners(listeners.values())
         await asyncio.sleep(0)
     assert not world.broken

@@ -93,12 +93,16 @@ ROOMS = {
         "events health lifecycle logs monitors processes processes.linux processes.pipes reload sockets "
         "sockets.unserved telemetry"
     ),
-    "pallas_supervisor.agents.changes": "agents lifecycle reload sockets sockets.unserved",
+    "pallas_supervisor.agents.gateway": (
+        "agents events health lifecycle logs monitors processes.linux reload sockets sockets.unserved"
+    ),
+    "pallas_supervisor.agents.changes": "agents agents.gateway lifecycle reload sockets sockets.unserved",
     "pallas_supervisor.agents.description": "agents health lifecycle logs reload",
     "pallas_supervisor.agents.upstreams": "agents health lifecycle reload sockets",
     "pallas_supervisor.http.page.data": "agents health lifecycle telemetry",
     "pallas_supervisor.http.control": (
-        "agents agents.changes agents.description agents.upstreams events http.page.data logs reload sockets telemetry"
+        "agents agents.changes agents.description agents.gateway agents.upstreams events http.page.data logs reload "
+        "sockets telemetry"
     ),
     "pallas_supervisor.http.page.view": "http.page.data lifecycle",
     "pallas_supervisor.http.page": "http.page.data http.page.view",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pallas_registry.deployment.model import Deployment
     from pallas_registry.source import Configuration
     from pallas_supervisor.agents.engine import Engine
+    from pallas_supervisor.agents.gateway.gateway import Gateway
     from pallas_supervisor.agents.observers import AgentObservers
     from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.reload.plan import Plan
@@ -43,6 +44,7 @@ class Moving:
         sockets: the agents' listening sockets.
         agent_sockets: opens those of new agents.
         around: entered for each change, and left when it is over.
+        gateway: moves with the agents.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Moving:
         agent_sockets: AgentSockets,
         observers: AgentObservers,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
+        gateway: Gateway | None = None,
     ) -> None:
         self._engine = engine
         self._drift = drift
@@ -60,6 +63,7 @@ class Moving:
         self._agent_sockets = agent_sockets
         self._observers = observers
         self.around = around
+        self._gateway = gateway
         self.turn = asyncio.Lock()
         """Held by whoever changes something, from the moment on at which it looks at what there is."""
 
@@ -95,9 +99,14 @@ class Moving:
         with ExitStack() as opened_for_nothing:
             opened = self._open(plan, newest.deployment)
             opened_for_nothing.callback(close_listeners, opened.values())
+            door = None if self._gateway is None else self._gateway.open_for(newest.deployment)
+            if door is not None:
+                opened_for_nothing.callback(door.close)
             if keep is not None:
                 await keep()
             await self._stop(plan, newest.deployment)
+            if self._gateway is not None:
+                await self._gateway.leave(newest.deployment)
             if keep is None:
                 self._refuse_at_the_end()  # meanwhile; nothing may be started any more
             elif self._engine.shutting_down:
@@ -106,6 +115,8 @@ class Moving:
         for name in plan.removed:
             self._observers.agent_removed(name)
         self._observers.configuration_changed(before, newest)
+        if self._gateway is not None:
+            self._gateway.move(before.deployment.gateway, door)
         self._observers.resources_changed(before, newest, "reload" if keep is None else "request")
         await self._apply(plan, newest.deployment, opened)
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.agents.status import StatusView
     from pallas_supervisor.agents.verbs import Goal, OperatorVerbs
     from pallas_supervisor.events.log import EventLog
+    from pallas_supervisor.http.control.gateway import GatewayVerbs
     from pallas_supervisor.http.control.guard import GatewayRoutes
     from pallas_supervisor.http.control.requests import Verb
     from pallas_supervisor.http.control.resources import ResourceRoutes
@@ -76,6 +77,7 @@ def control_api(
     feed: Feed,
     resources: ResourceRoutes,
     gateway: GatewayRoutes,
+    gateway_verbs: GatewayVerbs,
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
     api = _ControlApi(status, drift, events, operations, reloading, age)
@@ -93,6 +95,7 @@ def control_api(
             Route("/v1/reload", api.reload, methods=["POST"]),
             Route("/v1/upstreams", gateway.upstreams),
             Route("/v1/operator-token", gateway.operator_token, methods=["POST"]),
+            Route("/v1/gateway/{verb}", gateway_verbs.post, methods=["POST"]),
             Route("/v1/logs", logs.get),
             Route("/v1/agents/{name}", describe.agent),
             Route("/v1/configuration", describe.configuration),
@@ -179,6 +182,7 @@ class _ControlApi:
             "supervisor": supervisor,
             "configuration": self._drift.document(),
             "agents": self._status.entries(names),
+            "gateway": None if self._status.gateway is None else self._status.gateway.entry(),
             "events": self._events.position._asdict(),
         }
         return JSONResponse(document)

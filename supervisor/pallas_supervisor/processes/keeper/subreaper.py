@@ -45,7 +45,8 @@ MOST_DESCRIPTORS = 32
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
-_WORKER = b"pallas-worker "
+_WORKERS = (b"pallas-worker ", b"pallas-gateway ")
+_TITLE = max(map(len, _WORKERS))
 _INTERVALS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 
 
@@ -220,7 +221,7 @@ def _children() -> list[int]:
 def _is_worker(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
-            return file.read(len(_WORKER)) == _WORKER
+            return file.read(_TITLE).startswith(_WORKERS)
     except OSError:
         return False
 

@@ -13,6 +13,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_common.protocol.gateway import GATEWAY_NAME
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.processes.linux.posix_spawn import execute
 
@@ -23,6 +24,7 @@ OWNER_VARIABLE = "PALLAS_WORKER"
 """Environment variable of a worker and all that it executes: `agent/generation`."""
 
 _WORKER_TITLE = re.compile(rb"pallas-worker ([^ ]+) (\d+) ")
+_GATEWAY_TITLE = re.compile(rb"pallas-gateway (\d+) ")
 _ZYGOTE_TITLE = b"pallas-zygote"
 _TITLES = b"pallas-"
 _PR_SET_CHILD_SUBREAPER = 36
@@ -67,6 +69,8 @@ def owner_of(pid: int) -> WorkerId | None:
         title = (process / "cmdline").read_bytes()
         if (bears := _WORKER_TITLE.match(title)) is not None:
             return WorkerId(bears[1].decode(), int(bears[2]))
+        if (of_gateway := _GATEWAY_TITLE.match(title)) is not None:
+            return WorkerId(GATEWAY_NAME, int(of_gateway[1]))
         if title.startswith(_ZYGOTE_TITLE):
             return UNASSIGNED
         for entry in (process / "environ").read_bytes().split(b"\0"):

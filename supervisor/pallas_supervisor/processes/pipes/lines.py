@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.records import parse_record
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.reports import decode_report
+from pallas_supervisor.lifecycle.states import label
 from pallas_supervisor.logs.attribution import Writer, attributed, raw_record
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class LineTaker:
         if record is None:
             self._put_raw(source, line)
         else:
-            self._router.put(source.id.name, attributed(record, self._writer(source), time.time()))
+            self._router.put(label(source.id.name), attributed(record, self._writer(source), time.time()))
 
     def take_output(self, source: LineSource, line: bytes) -> None:
         """Take a line that was printed."""
@@ -102,8 +103,10 @@ class LineTaker:
         self.unreadable[name] += 1
         source.unreadable += 1
         if source.unreadable == 1:
-            text = f"{name}: its worker wrote what cannot be read ({why}); more of that is only counted"
-            _log.warning(text, exc_info=defect, agent=name)
+            text = (
+                f"{label(name)}: its worker wrote what cannot be read ({why}); more of that is only counted"
+            )
+            _log.warning(text, exc_info=defect, agent=label(name))
 
     def refill(self, source: LineSource) -> bool:
         """Whether the worker may have a line more by now."""
@@ -122,17 +125,17 @@ class LineTaker:
         if source.dropped:
             name, dropped = source.id.name, source.dropped
             self.lost[name] += dropped
-            text = f"{name}: {dropped} log lines dropped, more than {LINES_PER_SECOND} a second came"
-            _log.warning(text, agent=name, dropped=dropped)
+            text = f"{label(name)}: {dropped} log lines dropped, more than {LINES_PER_SECOND} a second came"
+            _log.warning(text, agent=label(name), dropped=dropped)
             source.dropped = 0
 
     def _put_raw(self, source: LineSource, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip("\r")
-        self._router.put(source.id.name, raw_record(text, self._writer(source), time.time()))
+        self._router.put(label(source.id.name), raw_record(text, self._writer(source), time.time()))
 
     def _writer(self, source: LineSource) -> Writer:
         self.learn_pid(source)
-        return Writer(*source.id, source.pid)
+        return Writer(label(source.id.name), source.id.generation, source.pid)
 
     def _admit(self, source: LineSource, line: bytes) -> bool:
         """Spend some of the worker's allowance, which refills by the second; a long line counts as several."""

@@ -57,6 +57,7 @@ class UnavailableResponders:
         why: one line on why an agent is in its state.
         outlives: whether a socket is there for the next supervisor, too: it must not be shut down.
         wanted: called when a connection waits for an agent that is idle.
+        what: how an agent is called in answers.
     """
 
     def __init__(
@@ -66,9 +67,11 @@ class UnavailableResponders:
         why: Callable[[str], str],
         outlives: Callable[[socket.socket], bool],
         wanted: Callable[[str], None],
+        what: Callable[[str], str] = "agent {}".format,
     ) -> None:
         self._engine = engine
         self._why = why
+        self._what = what
         self._outlives = outlives
         self.listeners = listeners
         self._responders: dict[str, UnavailableResponder] = {}
@@ -171,4 +174,4 @@ class UnavailableResponders:
             retry_after = max(math.ceil(agent.retry_at - self._engine.now()), 1)
         elif agent.state not in (State.STOPPED, State.FAILED):
             retry_after = 1
-        return Unavailable(f"agent {name} is {agent.state}" + (f": {why}" if why else ""), retry_after)
+        return Unavailable(f"{self._what(name)} is {agent.state}" + (f": {why}" if why else ""), retry_after)
