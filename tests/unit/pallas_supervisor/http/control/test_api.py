@@ -77,6 +77,7 @@ def test_the_status_document(tmp_path: Path) -> None:
             "supervisor",
             "configuration",
             "agents",
+            "gateway",
             "events",
         }
         assert document["events"] == bench.rig.manager.events.position._asdict()
