@@ -20,7 +20,7 @@ from pallas_common.protocol.reports import (
     Report,
     StageReport,
 )
-from pallas_supervisor.agents import reports_in as module
+from pallas_supervisor.agents import manager as module
 from pallas_supervisor.lifecycle.events import Stop
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.sockets.listeners import open_listeners
