@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.access.audit import Audit, AuditUnavailableError
 from pallas_gateway.access.limits import Limiter
+from pallas_gateway.directory import topics
 from pallas_gateway.directory.control import ControlClient
 from pallas_gateway.directory.directory import Directory
 from pallas_gateway.events.log import EventLog
 from pallas_gateway.http.app import GatewayApp, Status
+from pallas_gateway.http.resources import resource_routes
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.oidc import OidcIssuer
 from pallas_gateway.identity.principals import Principals
@@ -25,6 +27,7 @@ from pallas_gateway.process.errors import GatewayError
 from pallas_gateway.process.observing import AuditedCalls, Observed
 from pallas_gateway.process.surfaces import AllSurfaces
 from pallas_gateway.servers.management.context import Context
+from pallas_gateway.servers.management.resources import PRESETS
 from pallas_gateway.servers.management.workers import Workers
 from pallas_gateway.store.database import open_store
 from pallas_gateway.store.errors import StoreError, StoreUnavailableError
@@ -103,7 +106,7 @@ async def open_parts(
         endpoint=endpoint,
         surfaces=AllSurfaces(context),
         health=state.health,
-        routes=[],
+        routes=resource_routes(control, audit),
     )
     return GatewayParts(
         app=app,
@@ -111,6 +114,7 @@ async def open_parts(
         background={
             "directory": directory.run(),
             "tokens": principals.watch(),
+            "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": _revoke_deleted(directory, principals),
             "measures": _measure(endpoint),
         },

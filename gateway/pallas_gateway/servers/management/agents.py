@@ -19,6 +19,7 @@ from pallas_gateway.servers.management.content.documents import (
     agent_record,
     agent_state,
 )
+from pallas_gateway.servers.management.context import no_such_agent
 from pallas_registry.resources.documents import read_resources
 
 if TYPE_CHECKING:
@@ -170,10 +171,12 @@ async def _write(
         )
     except ControlError as error:
         raise ToolError("supervisor_away", str(error)) from None
+    if answer.status == 404:
+        raise no_such_agent(name)
     if answer.status not in _OK:
         message = str(answer.document.get("error") or f"refused with HTTP status {answer.status}")
         problems = tuple(_said(answer.document.get("problems") or ()))
-        word = {404: "agent_not_found", 409: "conflict", 422: "invalid_spec", 507: "not_kept"}
+        word = {409: "conflict", 422: "invalid_spec", 507: "not_kept"}
         raise ToolError(word.get(answer.status, "refused"), message, details=problems)
 
 

@@ -1,0 +1,485 @@
+"""The management server on a real control API, with stubs as workers: tools and resources, within one's rights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from pallas_common.protocol.gateway import AgentUpstream
+from pallas_gateway.directory import topics
+from pallas_gateway.identity.grants import parse_grant
+from pallas_gateway.identity.principal import Principal
+from pallas_gateway.mcp.errors import AGENT_NOT_FOUND, INVALID_PARAMS, TENANT_NOT_FOUND
+from pallas_gateway.mcp.surface import ClientRequest, InsufficientScopeError, McpError
+from pallas_gateway.servers.management import asking
+from pallas_gateway.servers.management.context import Context
+from pallas_gateway.servers.management.resources import RESOURCES, TEMPLATES
+from pallas_gateway.servers.management.surface import ManagementSurface
+from pallas_gateway.servers.management.tools import TOOLS
+from pallas_gateway.servers.management.workers import Workers
+from support.gateway.mirror import Bench, on_bench
+from support.supervisor.control_socket import on_socket
+from support.supervisor.declared import agent, document, file, open_llm
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+type Json = dict[str, Any]
+
+SPEC: Json = {"description": "It greets", "llm": "open", "systemPrompt": "Greet."}
+
+
+def person(*grants: str, name: str = "ada") -> Principal:
+    return Principal(id=f"id of {name}", name=name, role="human", grants=tuple(map(parse_grant, grants)))
+
+
+EVERYTHING = person("*")
+
+
+@dataclass
+class Door:
+    """The management server as different people see it."""
+
+    bench: Bench
+    context: Context
+    told: list[Json] = field(default_factory=list)
+
+    def surface(self, who: Principal = EVERYTHING) -> ManagementSurface:
+        return ManagementSurface(self.context, who)
+
+    def request(self, who: Principal, **params: Any) -> ClientRequest:
+        async def notify(message: Json) -> None:
+            self.told.append(message)
+
+        return ClientRequest(
+            principal=who,
+            era="sessions",
+            version="2025-11-25",
+            id=1,
+            method="",
+            params=params,
+            body=b"",
+            headers={},
+            session=None,
+            request_id="request-1",
+            notify=notify,
+        )
+
+    async def call(
+        self, tool: str, who: Principal = EVERYTHING, meta: Json | None = None, **arguments: Any
+    ) -> Json:
+        """The structured result of a call."""
+        request = self.request(who, _meta=meta or {})
+        result = await self.surface(who).call_tool(tool, arguments, request)
+        [content] = result["content"]
+        assert json.loads(content["text"]) == result["structuredContent"]
+        assert result["isError"] == (result["structuredContent"].get("status") == "error")
+        found: Json = result["structuredContent"]
+        return found
+
+    async def read(self, uri: str, who: Principal = EVERYTHING) -> Any:
+        [content] = (await self.surface(who).read(uri, self.request(who)))["contents"]
+        assert (content["uri"], content["mimeType"]) == (uri, "application/json")
+        return json.loads(content["text"])
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALLAS_STATE_DIR", str(tmp_path / "state"))
+
+
+def on_door(tmp_path: Path, do: Callable[[Door], Awaitable[None]]) -> None:
+    async def run(bench: Bench) -> None:
+        await bench.rig.applying.apply([file("a.yaml", open_llm())], "root")
+        await do(Door(bench, Context(directory=bench.directory, workers=Workers())))
+
+    on_bench(tmp_path, run)
+
+
+def names(documents: list[Json]) -> list[str]:
+    return [each["name"] for each in documents]
+
+
+def test_an_agent_is_made_changed_and_deleted(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        made = (await door.call("agents_create", name="greeter", spec=SPEC))["agent"]
+        assert (made["name"], made["owner"], made["state"], made["model"]) == (
+            "greeter",
+            "ada",
+            "idle",
+            "openai.m",
+        )
+        assert made["spec"]["systemPrompt"] == "Greet."
+        assert names((await door.call("agents_list"))["agents"]) == ["library", "research", "greeter"]
+        twice = await door.call("agents_create", name="greeter", spec=SPEC)
+        assert twice["error"]["type"] == "conflict"
+        changed = await door.call(
+            "agents_update",
+            name=made["uid"],
+            spec={**SPEC, "description": "It waves"},
+            resource_version=made["resource_version"],
+        )
+        assert changed["agent"]["description"] == "It waves"
+        late = await door.call(
+            "agents_update", name="greeter", spec=SPEC, resource_version=made["resource_version"]
+        )
+        assert late["error"]["type"] == "conflict"
+        assert (await door.call("agents_delete", name="greeter"))["deleted"] == "greeter"
+        assert names((await door.call("agents_list"))["agents"]) == ["library", "research"]
+        with pytest.raises(McpError) as gone:
+            await door.call("agents_delete", name="greeter")
+        assert gone.value.code == AGENT_NOT_FOUND
+
+    on_door(tmp_path, do)
+
+
+def test_what_is_wrong_is_said_with_its_field(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        for arguments, field_ in (
+            ({"name": "x"}, None),
+            ({"name": 1, "spec": {}}, "name"),
+            ({"name": "x", "spec": {}, "more": 1}, None),
+            ({"name": "x", "spec": {"descripton": "It"}}, "spec"),
+            ({"name": "a b", "spec": SPEC}, "spec"),
+        ):
+            found = await door.call("agents_create", **arguments)
+            assert found["status"] == "error", arguments
+            assert found["error"].get("field") == field_, found
+        assert (
+            "descripton"
+            in (await door.call("agents_create", name="x", spec={"descripton": "It"}))["error"]["message"]
+        )
+        both = await door.call("ask_agent", name="a", agent_uri="a", prompt="?")
+        assert both["error"]["field"] == "agent_uri"
+        missing = await door.call("agents_create", name="x", spec={**SPEC, "llm": "absent"})
+        assert missing["error"]["type"] == "invalid_spec"
+        file_agent = await door.call("agents_delete", name="research")
+        assert "agents.yaml" in file_agent["error"]["message"]
+
+    on_door(tmp_path, do)
+
+
+def test_lists_have_what_may_be_used_and_calls_ask_again(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        viewer = person("view:agents:library")
+        assert names(await door.surface(viewer).tools()) == ["agents_list"]
+        assert names((await door.call("agents_list", viewer))["agents"]) == ["library"]
+        assert names(await door.surface(person("run:agents:x")).tools()) == ["ask_agent"]
+        assert names(await door.surface().tools()) == [tool.name for tool in TOOLS]
+        assert await door.surface(person()).tools() == []
+        with pytest.raises(InsufficientScopeError, match="delete:agents"):
+            await door.call("agents_delete", viewer, name="library")
+        deleter = person("delete:agents:x", "view:agents:library")
+        with pytest.raises(InsufficientScopeError, match="delete:agents:library"):
+            await door.call("agents_delete", deleter, name="library")
+        with pytest.raises(McpError) as hidden:
+            await door.call("agents_delete", deleter, name="research")
+        with pytest.raises(McpError) as absent:
+            await door.call("agents_delete", deleter, name="nowhere")
+        assert str(hidden.value).replace("research", "nowhere") == str(absent.value)
+        with pytest.raises(McpError) as unknown:
+            await door.call("agents_fly")
+        assert unknown.value.code == INVALID_PARAMS
+        for make in (door.surface(person()).resources, door.surface(person("run:agents")).templates):
+            with pytest.raises(InsufficientScopeError, match="view:agents"):
+                await make()
+
+    on_door(tmp_path, do)
+
+
+def test_an_agent_token_has_nothing_here(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        who = Principal(id="w", name="w", role="agent", agent="library", grants=(parse_grant("*"),))
+        surface = door.surface(who)
+        assert await surface.tools() == []
+        for tool in TOOLS:
+            with pytest.raises(McpError):
+                await surface.call_tool(tool.name, {}, door.request(who))
+        with pytest.raises(InsufficientScopeError):
+            await surface.resources()
+        assert not any(surface.may_subscribe(each.uri) for each in RESOURCES)
+
+    on_door(tmp_path, do)
+
+
+@pytest.mark.parametrize(
+    ("spec", "grants", "scope"),
+    [
+        (SPEC, ("create:agents:x",), "run:resources:llm/open"),
+        (SPEC, ("create:agents:x", "run:resources:llm/open"), None),
+        (SPEC, ("create:resources:agent/x", "run:resources:llm/*"), None),
+        ({**SPEC, "run": {"env": {"A": "b"}}}, ("create:agents", "run:resources"), "edit:code"),
+        ({**SPEC, "run": {"python": "/bin/sh"}}, ("create:agents", "run:resources"), "edit:code"),
+        (
+            {**SPEC, "run": {"depends_on": ["library"]}},
+            ("create:agents", "run:resources"),
+            "run:agents:library",
+        ),
+        ({**SPEC, "project": "p"}, ("create:agents", "run:resources:llm/open"), "run:projects:p"),
+    ],
+)
+def test_writing_takes_the_rights_on_what_is_named(
+    tmp_path: Path, spec: Json, grants: tuple[str, ...], scope: str | None
+) -> None:
+    async def do(door: Door) -> None:
+        who = person(*grants)
+        if scope is None:
+            assert (await door.call("agents_create", who, name="x", spec=spec))["status"] == "success"
+            return
+        with pytest.raises(InsufficientScopeError) as refused:
+            await door.call("agents_create", who, name="x", spec=spec)
+        assert str(refused.value.permission) == scope
+        assert "x" not in door.bench.directory.agents
+
+    on_door(tmp_path, do)
+
+
+def test_agents_are_started_stopped_and_restarted(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        rig = door.bench.rig
+
+        def is_starting(name: str) -> bool:
+            return door.bench.directory.agents[name].state == "starting"
+
+        async def came_up(*agents: str) -> None:
+            for name in agents:
+                await door.bench.until(partial(is_starting, name))
+                rig.come_up(name)
+
+        [started, _] = await asyncio.gather(
+            door.call("agents_start", name="research"), came_up("library", "research")
+        )
+        assert started["agents"][-1]["state"] == "running"
+        needed = await door.call("agents_stop", name="library")
+        assert needed["error"]["message"].startswith("library is needed by research")
+        narrow = person("edit:agents:library", "view:agents:library")
+        hidden = await door.call("agents_stop", narrow, name="library")
+        assert "research" not in json.dumps(hidden)
+        hidden = await door.call("agents_stop", narrow, name="library", cascade=True)
+        assert "research" not in json.dumps(hidden)
+        assert door.bench.directory.agents["research"].state == "ready"
+
+    on_door(tmp_path, do)
+
+
+@asynccontextmanager
+async def worker(door: Door, name: str, answer: Callable[[Json, Request], Any]) -> AsyncIterator[None]:
+    """A worker that answers chat completions so, on a unix socket."""
+
+    async def complete(request: Request) -> JSONResponse:
+        found = answer(await request.json(), request)
+        status, body = (
+            found if isinstance(found, tuple) else (200, await found if asyncio.iscoroutine(found) else found)
+        )
+        return JSONResponse(body, status)
+
+    path = door.bench.path.with_name("worker.sock")
+    door.bench.upstreams[name] = AgentUpstream(
+        name=name, uid=None, port=None, socket=str(path), key="the key"
+    )
+    await door.bench.directory.refresh()
+    async with on_socket(Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])]), path):
+        yield
+
+
+def completion(text: str) -> Json:
+    return {
+        "choices": [{"message": {"content": text}}],
+        "pallas": {"type": "turn", "usage": [{"model": "m-1"}]},
+    }
+
+
+def test_an_agent_is_asked(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        asked: list[Json] = []
+
+        def answer(body: Json, request: Request) -> Json:
+            asked.append(
+                {**body, "key": request.headers.get("pallas-key"), "id": request.headers["x-request-id"]}
+            )
+            return completion("Hello")
+
+        who = person("run:agents:library")
+        async with worker(door, "library", answer):
+            ways: tuple[Json, ...] = (
+                {"name": "library"},
+                {"agent_uri": "library"},
+                {"agent_uri": "agentlet://library"},
+            )
+            for said in ways:
+                found = await door.call(
+                    "ask_agent", who, prompt="Hi", tenant_id="default", user_id="ada", **said
+                )
+                assert found == {
+                    "status": "success",
+                    "response": {"answer": "Hello"},
+                    "trace_id": "request-1",
+                    "model": "m-1",
+                }
+            assert asked[0] == {
+                "model": "library",
+                "messages": [{"role": "user", "content": "Hi"}],
+                "key": None,
+                "id": "request-1",
+            }
+            await door.call("ask_agent", who, prompt="Hi", name="library", model="small", session_id="s 1")
+            assert asked[-1]["model_override"] == "small"
+            assert asked[-1]["key"] == "the key"
+            assert asked[-1]["metadata"] == {"conversation_id": "s 1"}
+        with pytest.raises(McpError) as tenant:
+            await door.call("ask_agent", who, prompt="Hi", name="library", tenant_id="other")
+        assert tenant.value.code == TENANT_NOT_FOUND
+        user = await door.call("ask_agent", who, prompt="Hi", name="library", user_id="eve")
+        assert user["error"]["field"] == "user_id"
+        with pytest.raises(McpError) as unknown:
+            await door.call("ask_agent", who, prompt="Hi", name="research")
+        assert unknown.value.code == AGENT_NOT_FOUND
+        away = await door.call("ask_agent", who, prompt="Hi", name="library")
+        assert away["error"]["type"] == "agent_unreachable"
+
+    on_door(tmp_path, do)
+
+
+def test_a_created_agent_answers_by_its_schema(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        prompt = "You count words.\nAll of them."
+        schema = {"type": "object", "properties": {"words": {"type": "integer"}}, "required": ["words"]}
+        # There is no default_model here: the model is what the supervisor would say.
+        found = await door.call(
+            "create_agent", agent_name="counter", description=prompt, output_schema=schema
+        )
+        assert found == {
+            "status": "success",
+            "agent_uri": "agentlet://user/ada/counter",
+            "message": "Agent created successfully",
+        }, found
+        assert (await door.read("my-agents://list"))[0]["fully_qualified_name"] == "counter"
+        assert await door.read("my-agents://list", person("*", name="eve")) == []
+        agentlet = await door.read("agentlet://user/ada/counter")
+        assert (agentlet["description"], agentlet["short_description"]) == (prompt, "You count words.")
+        assert agentlet["output_schema"] == schema
+        async with worker(door, "counter", lambda *_: completion('{"words": 2}')):
+            answer = await door.call("ask_agent", agent_uri=found["agent_uri"], prompt="a b")
+            assert answer["response"] == {"words": 2}
+        with pytest.raises(McpError):
+            await door.call("ask_agent", agent_uri="agentlet://user/eve/counter", prompt="a b")
+
+    on_door(tmp_path, do)
+
+
+def test_progress_is_told_and_a_failure_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def do(door: Door) -> None:
+        async def slow() -> Json:
+            async with asyncio.timeout(10):
+                while not door.told:  # noqa: ASYNC110 - told by the code that is tested
+                    await asyncio.sleep(0.005)
+            return completion("At last")
+
+        monkeypatch.setattr(asking, "PROGRESS_INTERVAL", 0.01)
+        async with worker(door, "library", lambda *_: slow()):
+            found = await door.call("ask_agent", name="library", prompt="Hi", meta={"progressToken": "t"})
+        assert found["response"] == {"answer": "At last"}
+        assert door.told[0]["method"] == "notifications/progress"
+        assert door.told[0]["params"]["progressToken"] == "t"
+        busy = {"error": {"message": "the agent is busy", "code": "agent_busy"}}
+        async with worker(door, "library", lambda *_: (429, busy)):
+            found = await door.call("ask_agent", name="library", prompt="Hi")
+        assert found["error"] == {"type": "agent_busy", "message": "the agent is busy"}
+
+    on_door(tmp_path, do)
+
+
+def test_every_resource_and_template_can_be_read(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        assert [each["uri"] for each in await door.surface().resources()] == [each.uri for each in RESOURCES]
+        assert [each["uriTemplate"] for each in await door.surface().templates()] == [
+            each.uri for each in TEMPLATES
+        ]
+        assert names(await door.read("resource://agents/list")) == ["library", "research"]
+        info = await door.read("resource://agents/library/info")
+        assert (info["name"], info["created_at"], info["spec"]["description"]) == (
+            "library",
+            None,
+            "The agent library",
+        )
+        assert (await door.read("resource://agents/library/state"))["state"] == "suspended"
+        snapshot = await door.read("resource://agents/research/snapshot")
+        assert (snapshot["agent"]["name"], snapshot["mcp"]) == ("research", [])
+        assert {"assistant", "extractor", "reviewer"} <= set(
+            names(await door.read("resource://presets/list"))
+        )
+        container = await door.read("resource://container.info")
+        assert container["python"]["version"].startswith("3.")
+        system = [each["fully_qualified_name"] for each in await door.read("system-agents://list")]
+        assert system[:2] == ["library", "research"]
+        assert "preset/assistant" in system
+        assert (await door.read("agentlet://library"))["fully_qualified_name"] == "library"
+        for uri in (
+            "resource://compositor_meta/state/git",
+            "resource://compositor_meta/state/git?agent=library",
+        ):
+            with pytest.raises(McpError) as nothing:
+                await door.read(uri)
+            assert nothing.value.code == INVALID_PARAMS
+        for uri in (
+            "resource://agents/nobody/info",
+            "resource://agents/",
+            "file:///etc/passwd",
+            "agentlet://user/a/b",
+        ):
+            with pytest.raises(McpError):
+                await door.read(uri)
+
+    on_door(tmp_path, do)
+
+
+def test_one_reads_completes_and_hears_of_what_one_may_view(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        who = person("view:agents:library")
+        surface = door.surface(who)
+        assert names(await door.read("resource://agents/list", who)) == ["library"]
+        for template in TEMPLATES:
+            uri = template.uri.replace("{agent_id}", "research").replace(
+                "{server}{?agent}", "s?agent=research"
+            )
+            uri = uri.replace("{uri}", "research")
+            with pytest.raises(McpError):
+                await door.read(uri, who)
+            assert not surface.may_subscribe(uri), uri
+            assert surface.may_subscribe(uri.replace("research", "library")), uri
+        assert all(surface.may_subscribe(each.uri) for each in RESOURCES)
+        assert not door.surface(person("run:agents")).may_subscribe("resource://agents/list")
+        assert surface.topic("resource://agents/library/state") == topics.agent_state("library")
+        ref = {"type": "ref/resource", "uri": "resource://agents/{agent_id}/info"}
+        for value, found in (("l", ["library"]), ("", ["library"]), ("r", [])):
+            answer = await surface.complete(ref, {"name": "agent_id", "value": value}, door.request(who))
+            assert answer["completion"]["values"] == found
+
+    on_door(tmp_path, do)
+
+
+def test_presets_of_the_project_are_there_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def do(door: Door) -> None:
+        folder = tmp_path / "presets"
+        await asyncio.to_thread(folder.mkdir)
+        await asyncio.to_thread(
+            (folder / "a.yaml").write_text, agent("mine") + "\n---\n" + document("llm", "l")
+        )
+        await asyncio.to_thread((folder / "bad.yaml").write_text, "kind: [")
+        await asyncio.to_thread((folder / "card.md").write_text, "---\nname: card\n---\nHello")
+        found = {each["name"]: each["kind"] for each in await door.read("resource://presets/list")}
+        assert (found["card"], found["bad"], found["assistant"]) == ("card", "error", "agent")
+
+    on_door(tmp_path, do)
