@@ -50,6 +50,7 @@ class Context:
 
     async def watch_presets(self, publish: Callable[..., None], *changed: Topic) -> None:
         """Tell of changes of the project's presets until this is cancelled."""
+        await self.directory.filled()
         known = await asyncio.to_thread(self.presets.signature, self.project_directory)
         while True:
             await asyncio.sleep(LOOK_INTERVAL)
