@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common import __version__
 from pallas_common.logs.own_loggers import own_logger
-from pallas_registry.catalogue.entries import endpoint, page_url
+from pallas_registry.catalogue.entries import page_url, published_url
 from pallas_registry.environment.variables import logs_to_stderr
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import State
@@ -104,7 +104,7 @@ class Views:
         return AgentView(
             name=agent.name,
             state=str(agent.state),
-            url=endpoint(self._status.deployment.host, deployed.port) or "",
+            url=published_url(self._status.deployment, deployed) or "",
             desired=str(agent.desired),
             health=health,
             message=message,

@@ -25,7 +25,7 @@ class AgentStatus(TypedDict):
     pid: int | None
     port: int | None
     url: NotRequired[str | None]
-    """Where clients reach it; None without a port."""
+    """Where clients reach it, by the gateway or by its own port; None without either."""
     socket: NotRequired[str | None]
     """Path of the unix socket that it listens on; None with a port."""
     restarts: int

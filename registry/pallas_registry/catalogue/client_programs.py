@@ -60,6 +60,53 @@ async def ask(url, message):
 
 message = " ".join(sys.argv[1:]) or "Hello"
 {calls}"""
+_WITH_TOKEN = (
+    ("import asyncio\n", "import asyncio\nimport os\n"),
+    ('"send_message"', '"chat"'),
+)
+_PYTHON_WITH_TOKEN = (
+    *_WITH_TOKEN,
+    (
+        "from mcp import Client\n",
+        "import httpx2\nfrom mcp import Client\nfrom mcp.client.streamable_http import streamable_http_client\n",
+    ),
+    (
+        "    async with Client(url) as client:\n",
+        (
+            '    headers = {{"Authorization": f"Bearer {{os.environ[\'PALLAS_TOKEN\']}}"}}\n'
+            "    http = httpx2.AsyncClient(headers=headers, timeout=600)\n"
+            "    async with http, Client(streamable_http_client(url, http_client=http)) as client:\n"
+        ),
+    ),
+)
+_PYTHON_V1_WITH_TOKEN = (
+    *_WITH_TOKEN,
+    ("from mcp import ClientSession\n", "import httpx\nfrom mcp import ClientSession\n"),
+    (
+        "    async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as session:\n",
+        (
+            '    headers = {{"Authorization": f"Bearer {{os.environ[\'PALLAS_TOKEN\']}}"}}\n'
+            "    http = httpx.AsyncClient(headers=headers, timeout=600)\n"
+            "    async with (\n"
+            "        http,\n"
+            "        streamable_http_client(url, http_client=http) as (read, write, _),\n"
+            "        ClientSession(read, write) as session,\n"
+            "    ):\n"
+        ),
+    ),
+)
+_TYPESCRIPT_WITH_TOKEN = (
+    ('"send_message"', '"chat"'),
+    (
+        "  await client.connect(new StreamableHTTPClientTransport(new URL(url)));\n",
+        (
+            "  const headers = {{ Authorization: `Bearer ${{process.env.PALLAS_TOKEN}}` }};\n"
+            "  const requestInit = {{ headers }};\n"
+            "  await client.connect(new StreamableHTTPClientTransport(new URL(url), {{ requestInit }}));\n"
+        ),
+    ),
+)
+"""What is otherwise in a program that shows a token, to the gateway."""
 _TYPESCRIPT = """\
 {imports}
 
@@ -92,26 +139,36 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/
 import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";"""
 
 
-def python_program(endpoints: Endpoints) -> str:
-    """A program for `mcp` 2."""
-    return _python(_PYTHON, endpoints)
+def python_program(endpoints: Endpoints, *, token: bool = False) -> str:
+    """A program for `mcp` 2; with the `token` of the environment, for agents of a gateway."""
+    return _python(_changed(_PYTHON, _PYTHON_WITH_TOKEN if token else ()), endpoints)
 
 
-def python_program_v1(endpoints: Endpoints) -> str:
-    """A program for `mcp` 1."""
-    return _python(_PYTHON_V1, endpoints)
+def python_program_v1(endpoints: Endpoints, *, token: bool = False) -> str:
+    """A program for `mcp` 1, likewise."""
+    return _python(_changed(_PYTHON_V1, _PYTHON_V1_WITH_TOKEN if token else ()), endpoints)
 
 
-def typescript_program(endpoints: Endpoints) -> str:
-    """A program for `@modelcontextprotocol/client`, which is release 2 of the SDK."""
-    return _typescript(endpoints, imports=_IMPORTS, schema="", type="")
+def typescript_program(endpoints: Endpoints, *, token: bool = False) -> str:
+    """A program for `@modelcontextprotocol/client`, which is release 2 of the SDK, likewise."""
+    return _typescript(endpoints, token=token, imports=_IMPORTS, schema="", type="")
 
 
-def typescript_program_v1(endpoints: Endpoints) -> str:
-    """A program for `@modelcontextprotocol/sdk`, which is release 1."""
+def typescript_program_v1(endpoints: Endpoints, *, token: bool = False) -> str:
+    """A program for `@modelcontextprotocol/sdk`, which is release 1, likewise."""
     return _typescript(
-        endpoints, imports=_IMPORTS_V1, schema="\n      undefined,", type=' as CallToolResult["content"]'
+        endpoints,
+        token=token,
+        imports=_IMPORTS_V1,
+        schema="\n      undefined,",
+        type=' as CallToolResult["content"]',
     )
+
+
+def _changed(template: str, changes: Iterable[tuple[str, str]]) -> str:
+    for before, after in changes:
+        template = template.replace(before, after, 1)
+    return template
 
 
 def _python(template: str, endpoints: Endpoints) -> str:
@@ -124,7 +181,7 @@ def _python(template: str, endpoints: Endpoints) -> str:
     return template.format(agents=agents, calls=calls)
 
 
-def _typescript(endpoints: Endpoints, **parts: str) -> str:
+def _typescript(endpoints: Endpoints, *, token: bool, **parts: str) -> str:
     if len(endpoints) == 1:
         agents = f"const url = {json.dumps(endpoints[0][1])};"
         calls = "console.log(await ask(url, message));"
@@ -135,7 +192,8 @@ def _typescript(endpoints: Endpoints, **parts: str) -> str:
             "  console.log(`${name}: ${await ask(url, message)}`);\n"
             "}"
         )
-    return _TYPESCRIPT.format(agents=agents, calls=calls, patience=PATIENCE * 1000, **parts)
+    template = _changed(_TYPESCRIPT, _TYPESCRIPT_WITH_TOKEN if token else ())
+    return template.format(agents=agents, calls=calls, patience=PATIENCE * 1000, **parts)
 
 
 def _table(endpoints: Iterable[tuple[str, str]], indent: str, string: Callable[[str], str]) -> str:

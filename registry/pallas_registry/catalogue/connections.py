@@ -21,6 +21,7 @@ from pallas_registry.catalogue.client_programs import (
     typescript_program,
     typescript_program_v1,
 )
+from pallas_registry.catalogue.entries import is_of_gateway, tool_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +75,10 @@ def reach_note(endpoints: Endpoints) -> str | None:
 
 
 def _claude_code(endpoints: Endpoints) -> Connection:
-    commands = [_shell("claude", "mcp", "add", "--transport", "http", *endpoint) for endpoint in endpoints]
+    commands = [
+        _shell("claude", "mcp", "add", "--transport", "http", *endpoint) + _header_option(endpoint.url)
+        for endpoint in endpoints
+    ]
     return Connection(
         "Claude Code",
         (
@@ -84,13 +88,18 @@ def _claude_code(endpoints: Endpoints) -> Connection:
         (
             "With `--scope user` the command adds it to all your projects.",
             "`claude mcp list` shows whether Claude Code is connected.",
+            *_token_note(endpoints),
         ),
     )
 
 
 def _claude_desktop(endpoints: Endpoints) -> Connection:
     servers = {
-        name: {"command": "npx", "args": ["-y", "mcp-remote", url, *_allow_http(url)]}
+        name: {
+            "command": "npx",
+            "args": ["-y", "mcp-remote", url, *_allow_http(url), *(_OF_REMOTE if is_of_gateway(url) else ())],
+            **({"env": {"PALLAS_AUTHORIZATION": "Bearer YOUR_TOKEN"}} if is_of_gateway(url) else {}),
+        }
         for name, url in endpoints
     }
     return Connection(
@@ -105,12 +114,13 @@ def _claude_desktop(endpoints: Endpoints) -> Connection:
             "The file takes programs, not URLs: mcp-remote is one that passes messages on. It needs Node.js.",
             "A custom connector (Settings, Connectors) is called from Anthropic's servers, not from your machine.",
             _MERGE,
+            *(["In `env`, put your token in place of `YOUR_TOKEN`."] if _by_gateway(endpoints) else []),
         ),
     )
 
 
 def _cursor(endpoints: Endpoints) -> Connection:
-    servers = {name: {"url": url} for name, url in endpoints}
+    servers = {name: {"url": url, **_headers(url, "${env:PALLAS_TOKEN}")} for name, url in endpoints}
     return Connection(
         "Cursor",
         (
@@ -119,21 +129,26 @@ def _cursor(endpoints: Endpoints) -> Connection:
                 _json({"mcpServers": servers}),
             ),
         ),
-        (_MERGE,),
+        (_MERGE, *_token_note(endpoints)),
     )
 
 
 def _vscode(endpoints: Endpoints) -> Connection:
-    servers = {name: {"type": "http", "url": url} for name, url in endpoints}
+    servers = {
+        name: {"type": "http", "url": url, **_headers(url, "${input:pallas-token}")}
+        for name, url in endpoints
+    }
+    asked = {"inputs": [_ASKED]} if _by_gateway(endpoints) else {}
     commands = [
         _shell("code", "--add-mcp", json.dumps({"name": name, **settings}))
         for name, settings in servers.items()
+        if "headers" not in settings
     ]
     return Connection(
         "VS Code",
         (
-            Snippet("Put into .vscode/mcp.json in your workspace:", _json({"servers": servers})),
-            Snippet("Or, for all your workspaces, run:", "\n".join(commands)),
+            Snippet("Put into .vscode/mcp.json in your workspace:", _json({**asked, "servers": servers})),
+            *([Snippet("Or, for all your workspaces, run:", "\n".join(commands))] if commands else []),
         ),
         (_MERGE.replace("mcpServers", "servers"), "The tools are there in the chat's agent mode."),
     )
@@ -142,20 +157,28 @@ def _vscode(endpoints: Endpoints) -> Connection:
 def _inspector(endpoints: Endpoints) -> Connection:
     inspector = ("npx", "-y", "@modelcontextprotocol/inspector")
     page = [_shell(*inspector, "--transport", "http", "--server-url", url) for _, url in endpoints]
-    call = ("--method", "tools/call", "--tool-name", "send_message", "--tool-arg", "message=Hello")
-    terminal = [_shell(*inspector, "--cli", url, "--transport", "http", *call) for _, url in endpoints]
+    terminal = [
+        _shell(*inspector, "--cli", url, "--transport", "http", *_call(url)) + _header_option(url)
+        for _, url in endpoints
+    ]
     return Connection(
         "MCP Inspector",
         (
             Snippet("Run, to look at it in a browser:", "\n".join(page)),
             Snippet("Or, to call it from the terminal:", "\n".join(terminal)),
         ),
-        ("It needs Node.js 22.19 or newer.",),
+        (
+            "It needs Node.js 22.19 or newer.",
+            *(["In the browser, the token goes below *Authentication*."] if _by_gateway(endpoints) else []),
+            *_token_note(endpoints),
+        ),
     )
 
 
 def _fast_agent(endpoints: Endpoints) -> Connection:
-    servers = {name: {"transport": "http", "url": url} for name, url in endpoints}
+    servers = {
+        name: {"transport": "http", "url": url, **_headers(url, "${PALLAS_TOKEN}")} for name, url in endpoints
+    }
     text = yaml.safe_dump({"mcp": {"servers": servers}}, sort_keys=False, width=10_000)
     names = ", ".join(json.dumps(name) for name in servers)
     return Connection(
@@ -167,6 +190,8 @@ def _fast_agent(endpoints: Endpoints) -> Connection:
         (
             "If the caller is an agent of this deployment, name the others in its `depends_on`: they start first then.",
             "Where the file has `mcp: servers:` already, add the entries there.",
+            *_token_note(endpoints),
+            *([_AGENTS_OWN] if _by_gateway(endpoints) else []),
         ),
     )
 
@@ -174,27 +199,38 @@ def _fast_agent(endpoints: Endpoints) -> Connection:
 def _python(endpoints: Endpoints) -> Connection:
     return Connection(
         "Python SDK",
-        (
-            Snippet("Put into ask.py (pip install 'mcp>=2'):", python_program(endpoints)),
-            Snippet("Or, with release 1 of the SDK (pip install 'mcp<2'):", python_program_v1(endpoints)),
+        _programs(
+            endpoints,
+            ("Put into ask.py (pip install 'mcp>=2'):", python_program),
+            ("Or, with release 1 of the SDK (pip install 'mcp<2'):", python_program_v1),
         ),
-        ("Run it: python ask.py 'What can you do?'",),
+        ("Run it: python ask.py 'What can you do?'", *_token_note(endpoints)),
     )
 
 
 def _typescript(endpoints: Endpoints) -> Connection:
     return Connection(
         "TypeScript SDK",
-        (
-            Snippet(
-                "Put into ask.mts (npm install @modelcontextprotocol/client):", typescript_program(endpoints)
-            ),
-            Snippet(
+        _programs(
+            endpoints,
+            ("Put into ask.mts (npm install @modelcontextprotocol/client):", typescript_program),
+            (
                 "Or, with release 1 of the SDK (npm install @modelcontextprotocol/sdk):",
-                typescript_program_v1(endpoints),
+                typescript_program_v1,
             ),
         ),
-        ("Run it with Node.js 22.18 or newer: node ask.mts 'What can you do?'",),
+        ("Run it with Node.js 22.18 or newer: node ask.mts 'What can you do?'", *_token_note(endpoints)),
+    )
+
+
+def _programs(endpoints: Endpoints, *releases: tuple[str, Callable[..., str]]) -> tuple[Snippet, ...]:
+    """A program for each release of an SDK; where some agents want a token and others do not, for both kinds."""
+    kinds = [[each for each in endpoints if is_of_gateway(each.url) == wanted] for wanted in (False, True)]
+    return tuple(
+        Snippet(lead, program(kind, token=token))
+        for token, kind in zip((False, True), kinds, strict=True)
+        if kind
+        for lead, program in releases
     )
 
 
@@ -222,7 +258,48 @@ _MERGE = "Where the file exists already, add the entries to its `mcpServers`."
 
 
 def _http_servers(endpoints: Endpoints) -> str:
-    return _json({"mcpServers": {name: {"type": "http", "url": url} for name, url in endpoints}})
+    servers = {
+        name: {"type": "http", "url": url, **_headers(url, "${PALLAS_TOKEN}")} for name, url in endpoints
+    }
+    return _json({"mcpServers": servers})
+
+
+_ASKED = {"type": "promptString", "id": "pallas-token", "description": "Token of Pallas", "password": True}
+"""What VS Code asks for once, and keeps among its secrets."""
+
+_OF_REMOTE = ("--header", "Authorization:${PALLAS_AUTHORIZATION}")
+"""Without a space, at which Claude Desktop cuts arguments on some systems."""
+
+_AGENTS_OWN = (
+    "An agent of this deployment needs no token of yours: leave `headers` out, and it shows its own."
+)
+
+
+def _by_gateway(endpoints: Endpoints) -> bool:
+    return any(is_of_gateway(endpoint.url) for endpoint in endpoints)
+
+
+def _token_note(endpoints: Endpoints) -> tuple[str, ...]:
+    """Where the token comes from that goes with these URLs."""
+    if not _by_gateway(endpoints):
+        return ()
+    return ("`pallasctl token create` makes the token that PALLAS_TOKEN stands for.",)
+
+
+def _headers(url: str, token: str) -> dict[str, dict[str, str]]:
+    """What a client has to send besides, as a part of its settings."""
+    return {"headers": {"Authorization": f"Bearer {token}"}} if is_of_gateway(url) else {}
+
+
+def _header_option(url: str) -> str:
+    """The same on a command line; the shell puts the token in."""
+    return ' --header "Authorization: Bearer $PALLAS_TOKEN"' if is_of_gateway(url) else ""
+
+
+def _call(url: str) -> tuple[str, ...]:
+    """A first call of the agent, on the Inspector's command line."""
+    tool = tool_of(url)
+    return ("--method", "tools/call", "--tool-name", tool, "--tool-arg", "message=Hello")
 
 
 def _json(document: object) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
+from urllib.parse import urlsplit
 
 from pallas_common.protocol.agent.llm import model_name
 from pallas_common.times import rfc3339
@@ -26,6 +27,17 @@ SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schem
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 PUBLISHER_PROVIDED = "io.modelcontextprotocol.registry/publisher-provided"
 
+OF_GATEWAY = "/mcp/agents/"
+"""Path of the gateway below which each agent is a server of its own."""
+
+AUTHORIZATION = {
+    "name": "Authorization",
+    "description": "`Bearer` and a token of this deployment's gateway",
+    "isRequired": True,
+    "isSecret": True,
+}
+"""The header that a client has to send to the gateway (KeyValueInput of the schema)."""
+
 type Document = dict[str, Any]
 
 
@@ -40,6 +52,27 @@ def endpoint(host: str, port: int | None) -> str | None: ...
 def endpoint(host: str, port: int | None) -> str | None:
     """Where clients reach an agent; None for one without a port."""
     return None if port is None else f"{_origin(host, port)}/mcp"
+
+
+def published_url(deployment: Deployment, agent: Agent) -> str | None:
+    """Where others reach the agent: its own port, or the gateway where there is none or it is not for them.
+
+    None for an agent without a port where there is no gateway.
+    """
+    gateway = deployment.gateway
+    if gateway is not None and (agent.port is None or deployment.workers_behind):
+        return f"{gateway.public_url}{OF_GATEWAY}{agent.name}"
+    return endpoint(deployment.host, agent.port)
+
+
+def is_of_gateway(url: str) -> bool:
+    """Whether a published URL is one of the gateway, which wants a token and calls its tool `chat`."""
+    return urlsplit(url).path.startswith(OF_GATEWAY)
+
+
+def tool_of(url: str) -> str:
+    """The tool that asks the agent at a published URL."""
+    return "chat" if is_of_gateway(url) else "send_message"
 
 
 def page_url(deployment: Deployment) -> str:
@@ -69,8 +102,11 @@ def server_document(
     }
     if agent.icon is not None:
         document["icons"] = [{"src": agent.icon, "sizes": ["any"]}]
-    if (url := endpoint(deployment.host, agent.port)) is not None:
-        document["remotes"] = [{"type": "streamable-http", "url": url}]
+    if (url := published_url(deployment, agent)) is not None:
+        remote: Document = {"type": "streamable-http", "url": url}
+        if deployment.gateway is not None and deployment.gateway.auth == "token" and is_of_gateway(url):
+            remote["headers"] = [AUTHORIZATION]
+        document["remotes"] = [remote]
     if capabilities is not None:
         published: Document = {} if model is None else {"model": model_name(model)}
         published |= {

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pallas_common.times import ago
-from pallas_registry.catalogue.entries import endpoint
+from pallas_registry.catalogue.entries import published_url
 from pallas_registry.resources.model import ResourceId
 from pallas_supervisor.health.document import agent_health, roll_up, with_gateway
 from pallas_supervisor.lifecycle.exits import describe_exit, describe_seconds
@@ -183,7 +183,7 @@ class StatusView:
         return agent_status(
             agent,
             port=deployed.port,
-            url=endpoint(self.deployment.host, deployed.port),
+            url=published_url(self.deployment, deployed),
             socket=self._socket(agent.name) if deployed.port is None else None,
             depends_on=deployed.depends_on,
             message=message,
@@ -260,7 +260,7 @@ def agent_status(
     """One entry of the status document.
 
     Args:
-        url: where clients reach the agent; None without a port.
+        url: where clients reach the agent; None if it has neither a port nor a gateway.
         socket: path of the unix socket that it listens on in place of a port.
         age: seconds that the agent has been in its state.
         start: when its worker is started.

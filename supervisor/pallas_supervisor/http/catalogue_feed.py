@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pallas_registry.catalogue.entries import Catalogue, server_entry
+from pallas_registry.catalogue.entries import Catalogue, published_url, server_entry
 
 if TYPE_CHECKING:
     from pallas_common.protocol.agent.llm import ModelCapabilities
@@ -44,10 +44,12 @@ class CatalogueFeed:
         if self._of is not self._drift.taken:
             self._of = self._drift.taken
             self._known.clear()
-        agents = self._of.deployment.agents
+        deployment = self._of.deployment
         listed = (
-            name for name in self._status.listed() if agents[name].port is not None
-        )  # the others have no URL
+            name
+            for name in self._status.listed()
+            if published_url(deployment, deployment.agents[name]) is not None
+        )
         self._catalogue.update([self._entry(self._of, name, now) for name in listed], now)
 
     def _entry(self, taken: Configuration, name: str, now: datetime) -> Document:

@@ -66,7 +66,7 @@ def connect(client: str | None, agent: str | None) -> None:
         return
     document: StatusDocument = control().get("/v1/status")
     chosen = _choose(document["agents"], agent)
-    agents = [entry for entry in chosen if entry.get("socket") is None]
+    agents = [entry for entry in chosen if entry.get("socket") is None or entry.get("url")]
     if not agents:
         message, details = _no_address(chosen)
         raise Failure(message, details=details)

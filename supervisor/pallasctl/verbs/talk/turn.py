@@ -12,6 +12,7 @@ from pallas_common.problems import no_such_agent
 from pallas_control.mcp.client import Endpoint, call
 from pallas_control.mcp.errors import BusyError, CallError, ConnectionLostError, UnavailableError
 from pallas_control.mcp.messages import Answer, Progress
+from pallas_registry.catalogue.entries import is_of_gateway
 from pallasctl.failures import NoSuchAgent
 from pallasctl.options import control
 
@@ -64,7 +65,7 @@ def find(agent: str) -> Target:
     url, path = entry.get("url"), entry.get("socket")
     if path is not None:
         url = "http://localhost/mcp"  # the name is for the Host header alone
-    elif url is None:
+    elif url is None or is_of_gateway(url):  # on this machine, its port needs no token
         url = f"http://localhost:{entry['port']}/mcp"
     return Target(agent, Endpoint(url, is_local=True, socket=path), _note(entry))
 

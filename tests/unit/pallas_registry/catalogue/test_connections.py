@@ -101,3 +101,47 @@ def test_every_snippet_says_what_to_do_with_it_and_can_be_pasted(client: str) ->
         assert snippet.text.isascii()
         assert "research" in snippet.text or HOME.url in snippet.text
     assert all(note.endswith((".", "'")) for note in found.notes)
+
+
+GATEWAY = Endpoint("jarvis", "https://agents.example.com/mcp/agents/jarvis")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_goes_to_the_gateway_has_a_token_and_nothing_else_has(client: str) -> None:
+    for endpoint in (HOME, AWAY):
+        made = connection(client, [endpoint])
+        said = "".join((*(snippet.text for snippet in made.snippets), *made.notes))
+        assert not re.search(r"(?i)token|authorization|\"chat\"", said)
+    made = connection(client, [GATEWAY])
+    for snippet in made.snippets:
+        assert GATEWAY.url in snippet.text or "servers=" in snippet.text
+        assert "send_message" not in snippet.text
+    assert "Authorization" in made.snippets[0 if client != "inspector" else 1].text
+    assert any("YOUR_TOKEN" in note or "pallasctl token create" in note for note in made.notes) or (
+        client == "vscode"
+    )
+
+
+@pytest.mark.parametrize("client", ["claude-desktop", "cursor", "vscode"])
+def test_of_several_those_of_the_gateway_have_a_token(client: str) -> None:
+    document = json.loads(texts(client, HOME, GATEWAY)[0])
+    servers = document[SERVERS_OF_FILES[client]]
+    assert "Authorization" in json.dumps(servers["jarvis"])
+    assert "Authorization" not in json.dumps(servers["research"])
+
+
+def test_the_shell_puts_the_token_in() -> None:
+    for client, at in (("claude-code", 0), ("inspector", 1)):
+        words = shlex.split(texts(client, GATEWAY)[at])
+        assert words[-2:] == ["--header", "Authorization: Bearer $PALLAS_TOKEN"]
+
+
+@pytest.mark.parametrize("client", ["python", "typescript"])
+def test_programs_show_the_token_to_the_gateway_alone(client: str) -> None:
+    found = texts(client, HOME, GATEWAY)
+    assert ["PALLAS_TOKEN" in text for text in found] == [False, False, True, True]
+    assert [GATEWAY.url in text for text in found] == [False, False, True, True]
+    assert [HOME.url in text for text in found] == [True, True, False, False]
+    if client == "python":
+        for text in found:
+            compile(text, "ask.py", "exec")

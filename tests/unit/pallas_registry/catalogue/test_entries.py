@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
+from typing import Any
 
 import jsonschema
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from pallas_common.problems import ConfigurationError
 from pallas_common.protocol.agent.llm import ModelCapabilities
+from pallas_common.protocol.gateway import GatewaySettings
 from pallas_registry.catalogue.entries import (
     OFFICIAL,
     PUBLISHER_PROVIDED,
@@ -194,3 +197,41 @@ def test_times_are_published_in_utc(zone: dt.timezone) -> None:
     whole = deployment("a")
     entry = server_entry(whole, whole.agents["a"], None, None, NOON.astimezone(zone))
     assert entry["_meta"][OFFICIAL]["updatedAt"] == "2026-03-12T12:00:00Z"
+
+
+BEHIND = GatewaySettings(bind="0.0.0.0", public_url="https://agents.example.com", workers="behind")
+
+
+def remotes(settings: GatewaySettings | None, port: int | None = 8201) -> Any:
+    whole = deployment("jarvis", gateway=settings)
+    agent = replace(whole.agents["jarvis"], port=port)
+    return server_document(whole, agent, None, None).get("remotes")
+
+
+def test_behind_a_gateway_its_urls_are_published_with_the_header_that_they_want() -> None:
+    by_gateway = {
+        "type": "streamable-http",
+        "url": "https://agents.example.com/mcp/agents/jarvis",
+        "headers": [
+            {
+                "name": "Authorization",
+                "description": "`Bearer` and a token of this deployment's gateway",
+                "isRequired": True,
+                "isSecret": True,
+            }
+        ],
+    }
+    own = {"type": "streamable-http", "url": "http://my-host.example.com:8201/mcp"}
+    assert remotes(BEHIND) == remotes(BEHIND, None) == [by_gateway]
+    beside = replace(BEHIND, workers="open")
+    assert remotes(beside) == [own]
+    assert remotes(beside, None) == [by_gateway], "an agent without a port is reached by the gateway"
+    assert remotes(None) == [own]
+    assert remotes(None, None) is None
+    without_tokens = [{key: value for key, value in by_gateway.items() if key != "headers"}]
+    assert remotes(replace(BEHIND, auth="none")) == without_tokens
+
+
+def test_entries_of_a_gateway_fit_the_schema() -> None:
+    for entry in entries("jarvis", gateway=BEHIND):
+        VALIDATOR.validate(entry["server"])

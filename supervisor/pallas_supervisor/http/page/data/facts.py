@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pallas_registry.catalogue.entries import endpoint
+from pallas_registry.catalogue.entries import published_url
 from pallas_supervisor.health.document import agent_health, overall
 from pallas_supervisor.http.page.data.history import Count, together
 from pallas_supervisor.http.page.data.samples import Totals
@@ -222,7 +222,7 @@ class Gatherer:
         return AgentFacts(
             name=name,
             title=deployed.title,
-            url=endpoint(status.deployment.host, deployed.port),
+            url=published_url(status.deployment, deployed),
             serves=_serves(deployed, said),
             model=(said.model if said is not None else None) or declared.model,
             project=declared.project,
