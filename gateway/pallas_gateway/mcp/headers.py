@@ -6,9 +6,9 @@ read bodies; a request whose headers and body disagree is refused, because the t
 
 from __future__ import annotations
 
+import base64
+import importlib
 from typing import TYPE_CHECKING, Any
-
-from mcp.shared.inbound import decode_header_value, validate_mcp_param_headers
 
 from pallas_gateway.mcp.errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, UNSUPPORTED_VERSION
 from pallas_gateway.mcp.surface import McpError
@@ -40,6 +40,8 @@ SINGLE = frozenset(
     {VERSION, SESSION, METHOD, NAME, "content-type", "content-length", "last-event-id", "authorization"}
 )
 """Headers of which a second one would be read by some and not by others."""
+
+_ENCODED = "=?base64?"
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that end here: nobody further on gets them."""
@@ -168,9 +170,27 @@ def check_parameters(headers: Mapping[str, str], schema: Json, arguments: Mappin
     Raises:
         McpError: they do not.
     """
-    rejected = validate_mcp_param_headers(schema, arguments, headers)
+    # Few tools have such a schema, and the SDK takes half a second and 40 MiB to import.
+    rejected = importlib.import_module("mcp.shared.inbound").validate_mcp_param_headers(
+        schema, arguments, headers
+    )
     if rejected is not None:
         raise McpError(rejected.code, rejected.message)
+
+
+def decode_header_value(value: str) -> str | None:
+    """What a header says, which has base64 where it could not be written as it is; None for base64 that is none.
+
+    2026-07-28, Streamable HTTP, Value Encoding: `=?base64?…?=`, of UTF-8, in its one canonical form.
+    """
+    if not (value.startswith(_ENCODED) and value.endswith("?=")):
+        return value
+    payload = value[len(_ENCODED) : -2].encode()
+    try:
+        decoded = base64.b64decode(payload, validate=True)
+        return decoded.decode() if base64.b64encode(decoded) == payload else None
+    except ValueError:
+        return None
 
 
 def negotiated(requested: str) -> str:
