@@ -22,10 +22,12 @@ from pallas_gateway.http.errors import HEADERS, ApiError, Refusals, error
 from pallas_gateway.http.places import METADATA, NoSuchPlaceError, place_of, resource_metadata
 from pallas_gateway.http.requests import ADMITTED
 from pallas_gateway.identity.bearer import bearer_token
-from pallas_gateway.identity.errors import InvalidTokenError, MissingTokenError
+from pallas_gateway.identity.errors import AuthenticationError, InvalidTokenError, MissingTokenError
 from pallas_gateway.mcp.admitted import Admitted
 from pallas_gateway.mcp.errors import LIMIT_EXCEEDED
-from pallas_gateway.mcp.surface import McpError
+from pallas_gateway.mcp.surface import InsufficientScopeError, McpError
+from pallas_gateway.telemetry import metrics, tracing
+from pallas_gateway.telemetry.current import CURRENT, Current
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -120,10 +122,16 @@ class GatewayApp:
         answer = _Answer(send, _request_id(scope))
         try:
             principal = await self._who(scope)
-            leave = self._limiter.enter(principal)
+            leave_place = self._limiter.enter(principal)
         except Exception as raised:  # noqa: BLE001 - whatever it is, it is answered
+            if (reason := _reason(raised)) is not None:
+                metrics.count_denied(reason)
             await answer.refuse(self._refusals.of(raised, scope["path"]), scope, receive)
             return
+        counted = _Counted(leave_place)
+        leave = counted.opens_stream
+        here = Current(_surface(place, principal))
+        token = CURRENT.set(here)
         try:
             admitted = self._admitted(scope, principal, answer.request_id, leave)
             scope = {
@@ -136,7 +144,9 @@ class GatewayApp:
                 principal, answer, self._do(scope, receive, answer.send, admitted, place), scope, receive
             )
         finally:
-            leave()
+            CURRENT.reset(token)
+            counted.end()
+            metrics.count_request(here.surface, principal.role, here.outcome or answer.outcome)
 
     async def _who(self, scope: Scope) -> Principal:
         try:
@@ -153,6 +163,7 @@ class GatewayApp:
             try:
                 self._limiter.subscribe(principal)
             except LimitExceededError as error:
+                metrics.count_denied(error.kind)
                 data = {"type": "limit_exceeded", "retry_after_ms": round(error.retry_after * 1000)}
                 raise McpError(LIMIT_EXCEEDED, str(error), data) from None
 
@@ -179,8 +190,9 @@ class GatewayApp:
             return
         if scope["method"] not in MCP_METHODS:
             raise HTTPException(405, headers={"allow": ", ".join(MCP_METHODS)})
-        surface = self._surfaces.at(place, admitted.principal)
-        await self._endpoint(scope, receive, send, admitted, surface)
+        with tracing.inbound_trace(admitted.headers):
+            surface = self._surfaces.at(place, admitted.principal)
+            await self._endpoint(scope, receive, send, admitted, surface)
 
     async def _until_revoked(
         self, principal: Principal, answer: _Answer, doing: Awaitable[None], scope: Scope, receive: Receive
@@ -209,6 +221,8 @@ class GatewayApp:
             self._in_flight.leave(principal, end)
 
     async def _fail(self, answer: _Answer, raised: Exception, scope: Scope, receive: Receive) -> None:
+        if isinstance(raised, InsufficientScopeError) and not answer.status:
+            metrics.count_denied("scope")
         if isinstance(raised, NoSuchPlaceError):
             raised = ApiError(404, "not_found", str(raised) or "there is nothing here")
         if isinstance(raised, HTTPException):
@@ -220,6 +234,31 @@ class GatewayApp:
 
 
 _TYPES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
+class _Counted:
+    """A request in the limits and in the metrics: until it is over, or known to be a stream."""
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+        self._is_stream = False
+        metrics.add_in_flight(1)
+
+    def opens_stream(self) -> None:
+        """It holds no place any more."""
+        if not self._is_stream:
+            self._is_stream = True
+            self._leave()
+            metrics.add_in_flight(-1)
+            metrics.add_stream(1)
+
+    def end(self) -> None:
+        """It is over."""
+        if self._is_stream:
+            metrics.add_stream(-1)
+        else:
+            self._leave()
+            metrics.add_in_flight(-1)
 
 
 class _Answer:
@@ -244,6 +283,13 @@ class _Answer:
             self._is_whole = not message.get("more_body", False)
         await self._send(message)
 
+    @property
+    def outcome(self) -> str:
+        """How it went, as far as HTTP says."""
+        if not self._is_whole:
+            return "cancelled"
+        return {403: "denied", 429: "limited"}.get(self.status, "ok" if self.status < 400 else "error")
+
     async def refuse(self, refusal: Response, scope: Scope, receive: Receive) -> None:
         """Send this instead of what was meant; what has begun is only ended."""
         if not self.status:
@@ -253,6 +299,25 @@ class _Answer:
 
 
 _COMMON = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+
+def _surface(place: Place | None, principal: Principal) -> str:
+    """What is asked, for metrics."""
+    if place is None:
+        return "api"
+    if place.kind == "role":
+        return "compositor" if principal.role == "agent" else "management"
+    return place.kind
+
+
+def _reason(raised: Exception) -> str | None:
+    """Why somebody is not let in, for metrics; None for what is our own failure."""
+    match raised:
+        case AuthenticationError():
+            return raised.reason
+        case LimitExceededError():
+            return raised.kind
+    return None
 
 
 def _request_id(scope: Scope) -> str:
