@@ -29,8 +29,8 @@ class Permission(NamedTuple):
     """Of the thing; None asks for all things of the kind."""
 
     def __str__(self) -> str:
-        """`run:agents:jarvis`."""
-        return ":".join(filter(None, self))
+        """`run:agents:jarvis`; `*` for administration."""
+        return "*" if self == ADMINISTRATION else ":".join(filter(None, self))
 
 
 class Grant(NamedTuple):
@@ -62,6 +62,10 @@ class Grant(NamedTuple):
 
 EVERYTHING = Grant("*", "*")
 """All that a human may have."""
+
+
+ADMINISTRATION = Permission("*", "*")  # type: ignore[arg-type]
+"""What only the grant `*` covers: tokens, and the audit."""
 
 
 def parse_grant(text: str) -> Grant:

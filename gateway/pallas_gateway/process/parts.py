@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
@@ -18,6 +19,7 @@ from pallas_gateway.directory.directory import Directory
 from pallas_gateway.events.log import EventLog
 from pallas_gateway.http.app import GatewayApp, Status
 from pallas_gateway.http.resources import resource_routes
+from pallas_gateway.http.tokens import TokenRoutes
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.oidc import OidcIssuer
 from pallas_gateway.identity.principals import Principals
@@ -31,6 +33,7 @@ from pallas_gateway.servers.management.resources import PRESETS
 from pallas_gateway.servers.management.workers import Workers
 from pallas_gateway.store.database import open_store
 from pallas_gateway.store.errors import StoreError, StoreUnavailableError
+from pallas_gateway.store.operator import ensure_operator_token
 from pallas_gateway.store.principals import TokenRecords
 from pallas_gateway.telemetry import metrics, tracing
 
@@ -73,8 +76,8 @@ async def open_parts(
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot)
     tracing.open_tracing(spec, known)
     stack.callback(tracing.close_tracing)
-    store = await _open_store(spec)
-    stack.push_async_callback(store.close)
+    store = await _open_store(spec, stack)
+    records = TokenRecords(store)
     audit = Audit(spec.state_directory, content=settings.audit_content, written=metrics.count_audit_line)
     stack.callback(audit.close)
     log = EventLog()
@@ -83,7 +86,7 @@ async def open_parts(
     directory = Directory(control, log.publish)
     in_flight = InFlight()
     principals = Principals(
-        TokenRecords(store),
+        records,
         directory.workers,
         in_flight,
         issuer=None if settings.oidc is None else OidcIssuer(settings.oidc),
@@ -98,6 +101,13 @@ async def open_parts(
     principals.on_revoked(endpoint.revoke)
     context = Context(directory=directory, workers=Workers())
     state = _State(directory, audit)
+    token_routes = TokenRoutes(
+        store,
+        audit,
+        changed=principals.recheck,
+        find_agent=lambda name: _agent_key(directory, name),
+        directory=Path(spec.state_directory),
+    )
     app = GatewayApp(
         settings,
         principals,
@@ -106,7 +116,7 @@ async def open_parts(
         endpoint=endpoint,
         surfaces=AllSurfaces(context),
         health=state.health,
-        routes=resource_routes(control, audit),
+        routes=[*resource_routes(control, audit), *token_routes.routes()],
     )
     return GatewayParts(
         app=app,
@@ -121,11 +131,21 @@ async def open_parts(
     )
 
 
-async def _open_store(spec: GatewaySpec) -> Store:
+async def _open_store(spec: GatewaySpec, stack: contextlib.AsyncExitStack) -> Store:
+    """The store, with a token of the operator and without what nobody asks for any more."""
     try:
-        return await asyncio.to_thread(open_store, spec.store)
+        store = await asyncio.to_thread(open_store, spec.store)
+        stack.push_async_callback(store.close)
+        await ensure_operator_token(store, Path(spec.state_directory))
+        await TokenRecords(store).forget_old()
     except StoreError as error:
         raise GatewayError(str(error), permanent=not isinstance(error, StoreUnavailableError)) from error
+    return store
+
+
+def _agent_key(directory: Directory, name: str) -> AgentKey | None:
+    found = directory.agents.get(name)
+    return None if found is None else AgentKey(found.name, found.uid)
 
 
 class _State:

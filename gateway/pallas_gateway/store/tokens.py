@@ -256,6 +256,15 @@ def revoke_all_of_agent(connection: Connection, *, tenant: str, agent: str, uid:
     return ids
 
 
+def revoke_made_by(connection: Connection, *, tenant: str, maker: str) -> int:
+    """Revoke the tokens in whose rows that stands as what made them; how many they were."""
+    wanted = and_(TOKENS.c.tenant == tenant, TOKENS.c.created_by == maker, TOKENS.c.revoked.is_(None))
+    changed = connection.execute(update(TOKENS).where(wanted).values(revoked=now())).rowcount
+    if changed:
+        count_change(connection, tenant, TOPIC)
+    return changed
+
+
 def agents(connection: Connection, tenant: str) -> set[tuple[str, str | None]]:
     """The agents, name and uid, for which there are tokens that are not revoked."""
     wanted = and_(TOKENS.c.tenant == tenant, TOKENS.c.agent.is_not(None), TOKENS.c.revoked.is_(None))

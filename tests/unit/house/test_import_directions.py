@@ -122,7 +122,7 @@ ROOMS = {
     "pallas_gateway.servers.management": ("access directory events identity mcp servers.management.content"),
     "pallas_gateway.mcp": "events identity",
     "pallas_gateway.telemetry": "identity",
-    "pallas_gateway.http": "access directory identity mcp telemetry",
+    "pallas_gateway.http": "access directory identity mcp store telemetry",
     "pallas_gateway.process": (
         "access directory events http identity mcp servers.management store telemetry"
     ),
