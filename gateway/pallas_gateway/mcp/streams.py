@@ -90,6 +90,8 @@ async def listen(
         subscriber = subscriptions.subscriber(request.principal.id, may_be_told(surface))
     except TooManySubscriptionsError as error:
         raise too_many(error) from None
+    meta: Json = {META_SUBSCRIPTION: request.id}
+    ended = wire.answer(request.id, stateless_result(request.method, {"_meta": meta}, surface))
     try:
         honoured: Json = {}
         for flag, kind in kinds.items():
@@ -102,7 +104,6 @@ async def listen(
                 subscribe_to_resource(subscriptions, subscriber, surface, uri)
             if heard:
                 honoured["resourceSubscriptions"] = heard
-        meta: Json = {META_SUBSCRIPTION: request.id}
         acknowledged = wire.notification(
             "notifications/subscriptions/acknowledged", {"notifications": honoured, "_meta": meta}
         )
@@ -115,8 +116,12 @@ async def listen(
                 break
             else:
                 await _wait(subscriber, reply, left)
-        result = stateless_result(request.method, {"_meta": meta}, surface)
-        await reply.message(wire.answer(request.id, result))
+        await reply.message(ended)
+    except asyncio.CancelledError:
+        # A revoked token ends its requests at once; that this was meant can still be said.
+        if subscriber.ended == "revoked" and reply.started:
+            await reply.message(ended)
+        raise
     finally:
         subscriber.end("left")
 

@@ -101,6 +101,7 @@ class ToySurface:
                 yield piece
                 self.waiting.set()
                 await self.release.wait()
+                self.release.clear()
         finally:
             self.closed.set()
 
