@@ -62,6 +62,7 @@ def cost(kind: str) -> str:
 
 CALLS = "pallas_send_message_total"
 TOKENS = "pallas_llm_tokens_total"
+AUDIT = "pallas_gateway_audit_lines_total"
 DOWN_IS_RED = (
     (
         "thresholds",
@@ -279,6 +280,83 @@ ROWS = (
                 ),
                 12,
                 "s",
+            ),
+        ),
+    ),
+    Row(
+        "Gateway",
+        (
+            Panel(
+                "Up",
+                "state-timeline",
+                ((f"pallas_gateway_up{{{ALL}}}", "gateway"),),
+                6,
+                options=DOWN_IS_RED,
+                help="`pallasctl gateway status` says why it is not. Nothing where there is no gateway.",
+            ),
+            Panel(
+                "Requests a second",
+                "timeseries",
+                (
+                    (
+                        rate("pallas_gateway_requests_total", ALL, "surface, outcome"),
+                        "{{surface}} {{outcome}}",
+                    ),
+                ),
+                6,
+            ),
+            Panel(
+                "Not let in, a second",
+                "timeseries",
+                ((rate("pallas_gateway_access_denied_total", ALL, "reason"), "{{reason}}"),),
+                6,
+                help="No, a wrong or a damaged token; too little scope; a limit.",
+            ),
+            Panel(
+                "Store and audit that failed",
+                "timeseries",
+                (
+                    (
+                        f"sum(increase(pallas_gateway_store_errors_total{{{ALL}}}[$__rate_interval]))",
+                        "store",
+                    ),
+                    (
+                        f"sum(increase({AUDIT}{{{ALL}, outcome='failed'}}[$__rate_interval]))",
+                        "audit",
+                    ),
+                ),
+                6,
+            ),
+            Panel(
+                "p95 of a relayed call",
+                "timeseries",
+                ((quantile(0.95, "pallas_gateway_relay_duration_seconds", ALL, "server"), "{{server}}"),),
+                8,
+                "s",
+            ),
+            Panel(
+                "Relayed calls that failed, a second",
+                "timeseries",
+                (
+                    (
+                        rate(
+                            "pallas_gateway_relay_duration_seconds_count", f'{ALL}, outcome="error"', "server"
+                        ),
+                        "{{server}}",
+                    ),
+                ),
+                8,
+            ),
+            Panel(
+                "Open",
+                "timeseries",
+                (
+                    (f"pallas_gateway_requests_in_flight{{{ALL}}}", "requests"),
+                    (f"pallas_gateway_subscribers{{{ALL}}}", "subscribers"),
+                    (f"pallas_gateway_streams{{{ALL}}}", "streams"),
+                    (f"pallas_gateway_upstream_connections{{{ALL}}}", "connections to servers and workers"),
+                ),
+                8,
             ),
         ),
     ),
