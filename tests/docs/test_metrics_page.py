@@ -38,6 +38,8 @@ def supervisor(directory: Path) -> str:
     facts.processes = [WorkerProcess("research", os.getpid(), 1.0)]
     metrics = Metrics(facts, store.families)
     metrics.agents.observe_start("research", 1.0)
+    metrics.gateway.is_up = lambda: True
+    metrics.gateway.count_restart("crash")
     return metrics.render("")[0].decode()
 
 
