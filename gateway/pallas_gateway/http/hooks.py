@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from pallas_gateway.mcp.admitted import AuditedCall, Outcome
     from pallas_gateway.mcp.surface import ClientRequest
 
-_OUTCOMES: dict[Outcome, lines.Outcome] = {"ok": "ok", "denied": "denied", "cancelled": "cancelled"}
+_OUTCOMES: dict[Outcome, lines.Outcome] = {
+    "ok": "ok",
+    "denied": "denied",
+    "limited": "denied",
+    "cancelled": "cancelled",
+}
 """All others are errors."""
 
 

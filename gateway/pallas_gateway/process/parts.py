@@ -9,7 +9,9 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.access.audit import Audit, AuditUnavailableError
 from pallas_gateway.access.limits import Limiter
@@ -18,6 +20,8 @@ from pallas_gateway.directory.control import ControlClient
 from pallas_gateway.directory.directory import Directory
 from pallas_gateway.events.log import EventLog
 from pallas_gateway.http.app import GatewayApp, Status
+from pallas_gateway.http.audit import audit_routes
+from pallas_gateway.http.hooks import CallAudit, Observer
 from pallas_gateway.http.resources import resource_routes
 from pallas_gateway.http.tokens import TokenRoutes
 from pallas_gateway.identity.in_flight import InFlight
@@ -26,7 +30,6 @@ from pallas_gateway.identity.principals import Principals
 from pallas_gateway.identity.sources import AgentKey
 from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.errors import GatewayError
-from pallas_gateway.process.observing import AuditedCalls, Observed
 from pallas_gateway.process.surfaces import AllSurfaces
 from pallas_gateway.servers.management.context import Context
 from pallas_gateway.servers.management.resources import PRESETS
@@ -95,8 +98,8 @@ async def open_parts(
     endpoint = Endpoint(
         log,
         most_subscriptions=settings.limits.subscriptions,
-        audit=AuditedCalls(audit),
-        observe=Observed(),
+        audit=CallAudit(audit),
+        observe=Observer(),
     )
     principals.on_revoked(endpoint.revoke)
     context = Context(directory=directory, workers=Workers())
@@ -116,10 +119,11 @@ async def open_parts(
         endpoint=endpoint,
         surfaces=AllSurfaces(context),
         health=state.health,
-        routes=[*resource_routes(control, audit), *token_routes.routes()],
+        routes=[*resource_routes(control, audit), *token_routes.routes(), *audit_routes(audit.path)],
     )
+    hosts = Hosts([*spec.allowed_hosts, urlsplit(settings.public_url).hostname or ""])
     return GatewayParts(
-        app=app,
+        app=HostGuard(app, lambda: hosts),
         drain=endpoint.drain,
         background={
             "directory": directory.run(),

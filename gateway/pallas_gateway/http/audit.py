@@ -1,0 +1,110 @@
+"""`GET /api/v1/audit`: what was done, for whoever may everything."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from pallas_common.problems import quoted
+from pallas_common.times import rfc3339
+from pallas_gateway.access.audit_reader import MOST_LINES, Filter, following, newest
+from pallas_gateway.access.predicate import may
+from pallas_gateway.http.errors import ApiError
+from pallas_gateway.http.requests import admitted_of
+from pallas_gateway.identity.grants import ADMINISTRATION
+from pallas_gateway.mcp.surface import InsufficientScopeError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+PATH = "/api/v1/audit"
+MEDIA_TYPE = "application/x-ndjson"
+DEFAULT_COUNT = 100
+LONGEST_VALUE = 400
+
+_PARAMETERS = ("n", "since", "principal", "action", "outcome", "follow")
+
+
+def audit_routes(path: Path) -> list[Route]:
+    """The route of the audit.
+
+    Args:
+        path: of the file that is written now.
+    """
+
+    async def read(request: Request) -> Response:
+        admitted = admitted_of(request)
+        if not may(admitted.principal, ADMINISTRATION):
+            raise InsufficientScopeError(ADMINISTRATION)
+        query = {name: _value(request, name) for name in _parameters(request)}
+        count = _count(query.get("n"))
+        wanted = Filter(
+            since=_since(query.get("since")),
+            principal=query.get("principal"),
+            action=query.get("action"),
+            outcome=query.get("outcome"),
+        )
+        if query.get("follow", "0") not in ("", "0", "false"):
+            admitted.opens_stream()
+            return StreamingResponse(_followed(path, count, wanted), media_type=MEDIA_TYPE)
+        try:
+            found = await asyncio.to_thread(newest, path, count, wanted)
+        except OSError as error:
+            raise ApiError(503, "unavailable", f"the audit cannot be read: {error.strerror}") from error
+        return Response(b"".join(map(_line, found)), media_type=MEDIA_TYPE)
+
+    return [Route(PATH, read, methods=["GET"])]
+
+
+async def _followed(path: Path, count: int, wanted: Filter) -> AsyncIterator[bytes]:
+    async for line in following(path, count, wanted):
+        yield _line(line)
+
+
+def _line(line: dict[str, object]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _parameters(request: Request) -> list[str]:
+    names = list(request.query_params)
+    if unknown := [name for name in names if name not in _PARAMETERS]:
+        known = ", ".join(_PARAMETERS)
+        raise ApiError(400, "invalid", f"no such parameter: {quoted(unknown[0])}; there are {known}")
+    return names
+
+
+def _value(request: Request, name: str) -> str:
+    values = request.query_params.getlist(name)
+    if len(values) > 1 or len(values[0]) > LONGEST_VALUE:
+        raise ApiError(400, "invalid", "is there twice, or too long", field=name)
+    return values[0]
+
+
+def _count(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_COUNT
+    if not (text.isascii() and text.isdecimal() and len(text) < 9):
+        raise ApiError(400, "invalid", f"a whole number up to {MOST_LINES}", field="n")
+    return int(text)
+
+
+def _since(text: str | None) -> str | None:
+    """The time as lines have it; without a zone it is in UTC."""
+    if text is None:
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=dt.UTC)
+        return rfc3339(moment, "microseconds")
+    except (ValueError, OverflowError):
+        message = "a time as 2026-03-12T10:00:00Z"
+        raise ApiError(400, "invalid", message, field="since") from None
