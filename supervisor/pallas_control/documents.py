@@ -46,6 +46,30 @@ class AgentStatus(TypedDict):
     """Source files that have changed since."""
 
 
+class GatewayStatus(TypedDict):
+    """The gateway in the status document."""
+
+    state: str
+    desired: Literal["up", "down"]
+    pid: int | None
+    bind: str
+    port: int
+    url: str
+    """Where it listens."""
+    public_url: str
+    """By which clients reach it."""
+    workers: Literal["open", "behind"]
+    restarts: int
+    failures: int
+    max_failures: int
+    since: str
+    health: str
+    message: str
+    last_exit: str | None
+    generation: int
+    resident_memory: int | None
+
+
 class SupervisorStatus(TypedDict):
     """The supervisor in the status document."""
 
@@ -83,6 +107,8 @@ class StatusDocument(TypedDict):
     supervisor: SupervisorStatus
     configuration: NotRequired[FilesStatus]
     agents: list[AgentStatus]
+    gateway: NotRequired[GatewayStatus | None]
+    """None: the deployment has none."""
     events: NotRequired[EventPosition]
 
 
@@ -102,6 +128,13 @@ class VerbDocument(TypedDict):
 
     done: bool
     agents: list[AgentStatus]
+
+
+class GatewayVerbDocument(TypedDict):
+    """What start, stop and restart of the gateway answer."""
+
+    done: bool
+    gateway: GatewayStatus
 
 
 class ChangedAgent(TypedDict):

@@ -31,6 +31,7 @@ VERBS: Mapping[str, str] = {
     "top": "pallasctl.verbs.state.top",
     "cat": "pallasctl.verbs.configuration.cat",
     "reload": "pallasctl.verbs.configuration.reload",
+    "gateway": "pallasctl.verbs.gateway.command",
     "check": "pallasctl.verbs.configuration.check",
     "apply": "pallasctl.verbs.resources.apply",
     "get": "pallasctl.verbs.resources.get",

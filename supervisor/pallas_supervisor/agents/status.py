@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pallas_common.protocol.agent.settings import StartPolicy
+    from pallas_common.protocol.reports import Status
     from pallas_registry.deployment.model import Agent as DeployedAgent
     from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.agents.engine import Engine
@@ -156,15 +157,17 @@ class StatusView:
             if agent.state is State.READY and (report := self.reports.health(agent)) is not None:
                 said[name] = report
         document = roll_up(agents, said, self.why, self.health_history, ago())
+        if self.gateway is None or (gateway := self.gateway.health()) is None:
+            return document
+        return {**document, "status": self.with_gateway(document["status"]), "gateway": gateway}
+
+    def with_gateway(self, agents: Status) -> Status:
+        """The health of the deployment, from that of its agents."""
         gateway = None if self.gateway is None else self.gateway.health()
         if gateway is None:
-            return document
+            return agents
         closed = gateway["status"] == "error" and self.deployment.workers_behind  # there is no other way in
-        return {
-            **document,
-            "status": with_gateway(document["status"], gateway["status"], closed),
-            "gateway": gateway,
-        }
+        return with_gateway(agents, gateway["status"], closed=closed)
 
     def entries(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Entries of the status document: of these agents, or of all."""

@@ -89,7 +89,7 @@ def overall(wanted: list[Status]) -> Status:
     return "degraded"
 
 
-def with_gateway(agents: Status, gateway: Status, closed: bool) -> Status:
+def with_gateway(agents: Status, gateway: Status, *, closed: bool) -> Status:
     """The health of the deployment, from that of its agents and that of its gateway.
 
     Args:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from pallas_registry.source import Configuration
 
+KEEPS_ENVIRONMENT = "SPT_NOENV"
+"""Has setproctitle leave what the kernel shows of the environment: by that, the process is known as the deployment's."""
+
 STORE_FILE = "gateway.db"
 """Of the store that is used where none is named, in the state directory."""
 
@@ -55,6 +58,7 @@ def gateway_spec(
     environment = worker_environment(environ, {})
     environment[OWNER_VARIABLE] = f"{GATEWAY_NAME}/{generation}"
     environment[DIRECTORY_VARIABLE] = str(control_socket.parent)
+    environment[KEEPS_ENVIRONMENT] = "1"
     named = urlsplit(settings.public_url).hostname
     hosts = (*deployment.hosts, *((named,) if named else ()))
     return GatewaySpec(

@@ -46,7 +46,7 @@ DEFAULT_COUNT = 100
     "kinds",
     multiple=True,
     metavar="KIND",
-    help="Only of this kind: agent, configuration, supervisor.",
+    help="Only of this kind: agent, gateway, configuration, supervisor.",
 )
 @output_option("text", "json")
 @socket_option
@@ -118,14 +118,14 @@ def event_line(event: Mapping[str, Any], names: AgentNames) -> str:
 def _said(event: Mapping[str, Any]) -> str:
     word = one_line(str(event["event"]))
     match event["kind"], event["event"]:
-        case "agent", "state":
+        case "agent" | "gateway", "state":
             return _with(_changed(event, "state", STATE_COLOURS) + _process(event), event)
-        case "agent", "health":
+        case "agent" | "gateway", "health":
             return _with("health " + _changed(event, "health", HEALTH_COLOURS), event)
-        case "agent", "replacement":
+        case "agent" | "gateway", "replacement":
             stage = one_line(str(event.get("replacement")))
             return f"second worker {stage}{_process(event)}"
-        case "agent", "restart":
+        case "agent" | "gateway", "restart":
             return f"restart ({one_line(str(event.get('reason')))})"
         case "agent", "added" | "removed" | "changed":
             return f"{word} by a reload"

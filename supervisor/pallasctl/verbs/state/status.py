@@ -26,13 +26,14 @@ from pallasctl.text import (
     paint,
     table,
 )
+from pallasctl.verbs.gateway.status import line_of
 from pallasctl.verbs.state.readiness import count_ready, is_available, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pallas_control.client import Control
-    from pallas_control.documents import AgentStatus, StatusDocument
+    from pallas_control.documents import AgentStatus, GatewayStatus, StatusDocument
 
 STALE = "*"
 """Follows the state of an agent whose worker was started with an older configuration or with older code."""
@@ -93,15 +94,17 @@ def status(
         _watch(ctx, asked, document, agents, states, fold=fold, wide=output == "wide")
         return
     shown = listed(chosen, states, fold=fold and output != "json" and is_terminal())
+    door = None if agents else document.get("gateway")
     if output == "json":
         click.echo(terminal_json({**document, "agents": shown}))
     else:
         if shown or not chosen or output == "wide":
             click.echo(_render(document, shown, datetime.now(UTC), wide=output == "wide"))
-        for line in (*_notes(document, chosen), *_folded(chosen, shown, states)):
+        for line in (*_door(door), *_notes(document, chosen), *_folded(chosen, shown, states)):
             click.echo(line)
     due = chosen if agents else [agent for agent in chosen if agent["desired"] == "up"]
-    if not all(is_available(agent) for agent in due):
+    closed = door is not None and door["desired"] == "up" and door["state"] != "ready"
+    if closed or not all(is_available(agent) for agent in due):
         ctx.exit(EXIT_NOT_RUNNING)
 
 
@@ -138,7 +141,11 @@ def _watch(
         moment = paint(f"{now.astimezone():%H:%M:%S}", "dim")
         summary = f"{_summary(newest, now)}; {count_ready(chosen)}  {moment}"
         header, *rows = _table(agents, now, wide=wide, fit=False).split("\n")
-        notes = [*_notes(newest, chosen), *_folded(chosen, agents, states)]
+        notes = [
+            *_door(None if names else newest.get("gateway")),
+            *_notes(newest, chosen),
+            *_folded(chosen, agents, states),
+        ]
         return Picture([summary, "", header], rows, ["", *notes] if notes else [])
 
     try:
@@ -208,6 +215,12 @@ def _message(agent: AgentStatus, now: datetime) -> Cell:
         age = format_duration((now - datetime.fromisoformat(agent["since"])).total_seconds())
         return Cell(f"idle for {age}; starts when somebody connects", "dim")
     return Cell(one_line(agent["message"]))
+
+
+def _door(gateway: GatewayStatus | None) -> Iterator[str]:
+    """The gateway, which is no agent."""
+    if gateway is not None:
+        yield line_of(gateway)
 
 
 def _folded(

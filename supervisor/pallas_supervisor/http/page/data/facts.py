@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_registry.catalogue.entries import published_url
 from pallas_supervisor.health.document import agent_health, overall
@@ -88,6 +88,17 @@ class Look:
     error: str | None
 
 
+class GatewayFacts(NamedTuple):
+    """What is shown of the gateway."""
+
+    state: str
+    health: str
+    url: str
+    """By which clients reach it."""
+    why: str
+    """One line on why it is in its state; empty when there is nothing to say."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentFacts:
     """All of them, and what they share."""
@@ -99,6 +110,8 @@ class DeploymentFacts:
     samples: Samples
     looks: Mapping[tuple[str, str], Look] = field(default_factory=dict)
     """By kind (server, provider) and name."""
+    gateway: GatewayFacts | None = None
+    """None where there is none."""
 
     @property
     def wanted(self) -> int:
@@ -189,14 +202,22 @@ class Gatherer:
                     kept[name] = known
             agents.append(known[2])
         self._kept = kept
+        health = overall([agent.health for agent in agents if agent.wanted])
         return DeploymentFacts(
             name=status.deployment.name,
-            health=overall([agent.health for agent in agents if agent.wanted]),
+            health=status.with_gateway(health),
+            gateway=self._gateway(),
             agents=tuple(agents),
             trend=together(agent.trend for agent in agents),
             samples=samples,
             looks=looks_of(reports, status.health_history),
         )
+
+    def _gateway(self) -> GatewayFacts | None:
+        entry = None if self._status.gateway is None else self._status.gateway.entry()
+        if entry is None:
+            return None
+        return GatewayFacts(entry["state"], entry["health"], entry["public_url"], entry["message"])
 
     def _agent(
         self,

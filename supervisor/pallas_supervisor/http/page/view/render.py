@@ -91,6 +91,7 @@ def view(facts: DeploymentFacts, build: str) -> Html:
         _status(facts),
         _trouble(facts),
         _tiles(facts),
+        _gateway(facts),
         _agents(facts),
         _dependencies(facts),
         _models(facts.samples),
@@ -101,6 +102,23 @@ def view(facts: DeploymentFacts, build: str) -> Html:
         data_connect=connect_stamp(facts),
         data_poll=POLL_WHILE_MOVING if moving else POLL,
         tabindex=-1,
+    )
+
+
+def _gateway(facts: DeploymentFacts) -> Html | None:
+    """Where all agents are reached, and whether it serves."""
+    if (gateway := facts.gateway) is None:
+        return None
+    shown = gateway.health if gateway.state == "ready" else gateway.state
+    return _section(
+        "Gateway",
+        tag(
+            "p",
+            word(shown),
+            join(" ", tag("code", f"{gateway.url}/mcp"), " "),
+            tag("span", gateway.why, class_="why") if gateway.why else None,
+        ),
+        id="gateway",
     )
 
 

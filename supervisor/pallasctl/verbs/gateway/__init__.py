@@ -1,0 +1,1 @@
+"""gateway: the process through which all agents are reached."""

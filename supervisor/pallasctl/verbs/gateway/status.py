@@ -1,0 +1,69 @@
+"""The verb `gateway status`: whether the gateway serves, where, and why not.
+
+Knows its entry of the status document and how people read it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from pallas_common.terminal_text import terminal_json
+from pallas_control.errors import ControlError
+from pallasctl.failures import EXIT_NOT_RUNNING, Failure, StatusUnknown
+from pallasctl.options import control, output_option, socket_option
+from pallasctl.text import HEALTH_COLOURS, STATE_COLOURS, format_duration, format_size, one_line, paint
+
+if TYPE_CHECKING:
+    from pallas_control.documents import GatewayStatus, StatusDocument
+
+NONE = "this deployment has no gateway; `gateway: {}` in agents.yaml and `pallasctl reload` turn it on"
+
+
+@click.command()
+@output_option("text", "json")
+@socket_option
+@click.pass_context
+def status(ctx: click.Context, *, output: str) -> None:
+    """Show whether the gateway serves, where, and why not.
+
+    Exit status: 0 it is ready, 1 there is none, 3 it is not ready, 4 unknown, as no supervisor answers.
+    """
+    try:
+        document: StatusDocument = control().get("/v1/status")
+    except ControlError as error:
+        raise StatusUnknown(error.message, details=error.details) from error
+    if (gateway := document.get("gateway")) is None:
+        raise Failure(NONE)
+    if output == "json":
+        click.echo(terminal_json(gateway))
+    else:
+        for line in _lines(gateway, datetime.now(UTC)):
+            click.echo(line)
+    if gateway["state"] != "ready":
+        ctx.exit(EXIT_NOT_RUNNING)
+
+
+def line_of(gateway: GatewayStatus) -> str:
+    """Its state in a line."""
+    state = paint(gateway["state"], STATE_COLOURS.get(gateway["state"]))
+    process = f" (pid {gateway['pid']})" if gateway["pid"] is not None else ""
+    message = f": {one_line(gateway['message'])}" if gateway["message"] else ""
+    return f"gateway: {state}{process} at {one_line(gateway['public_url'])}{message}"
+
+
+def _lines(gateway: GatewayStatus, now: datetime) -> list[str]:
+    age = format_duration((now - datetime.fromisoformat(gateway["since"])).total_seconds())
+    health = paint(gateway["health"], HEALTH_COLOURS.get(gateway["health"]))
+    facts = {
+        "health": health,
+        "since": age,
+        "listens": f"{gateway['bind']} port {gateway['port']}",
+        "agents": "behind it" if gateway["workers"] == "behind" else "reached on their own ports as well",
+        "memory": format_size(gateway["resident_memory"]),
+        "starts": f"{gateway['generation']}, {gateway['restarts']} of them again",
+        "last exit": one_line(gateway["last_exit"] or "-"),
+    }
+    return [line_of(gateway), *(f"  {name + ':':<10} {said}" for name, said in facts.items())]
