@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pallas_registry.source import Configuration
 
 KEEPS_ENVIRONMENT = "SPT_NOENV"
-"""Has setproctitle leave what the kernel shows of the environment, by which the process is known as the deployment's."""
+"""Has setproctitle leave what the kernel shows of the environment, by which the process is found."""
 
 STORE_FILE = "gateway.db"
 """Of the store that is used where none is named, in the state directory."""
