@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pallas_check.findings import Finding
+from pallas_common.protocol.gateway import GATEWAY_NAME
 from pallas_control.client import Control
 from pallas_control.errors import ControlError
 from pallas_control.locate import living_sockets
@@ -46,13 +47,17 @@ def machine_findings(
             findings.append(Finding(problem=_namesake(deployment, status, places), cause="machine"))
     held = set(_ports(status)) if own and status is not None else set[int]()
     ports = {REGISTRY: deployment.registry_port, **_agent_ports(deployment)}
+    binds = {REGISTRY: deployment.bind}
+    if (gateway := deployment.gateway) is not None:
+        ports[GATEWAY_NAME], binds[GATEWAY_NAME] = gateway.port, gateway.bind
     for purpose, port in ports.items():
-        bind = deployment.bind if purpose == REGISTRY else deployment.agents_bind
-        if port in held or (message := _taken(bind, purpose, port)) is None:
+        bind = binds.get(purpose, deployment.agents_bind)
+        if port in held or (message := _taken(bind, purpose.removeprefix("@"), port)) is None:
             continue
         what, _, remedy = message.rpartition("; ")
-        if purpose == REGISTRY:
-            problem = places.of_deployment("registry_port", what or remedy, remedy if what else "")
+        if purpose in binds:
+            key = "registry_port" if purpose == REGISTRY else "gateway"
+            problem = places.of_deployment(key, what or remedy, remedy if what else "")
             findings.append(Finding(problem=problem, cause="machine"))
         else:
             problem = places.of_agent(purpose, ("port",), what or remedy, remedy if what else "")
@@ -111,5 +116,8 @@ def _ports(status: Mapping[str, Any]) -> Iterator[int]:
     for agent in agents if isinstance(agents, list) else ():
         if isinstance(agent, dict) and isinstance(port := agent.get("port"), int):
             yield port
+    gateway = status.get("gateway")
+    if isinstance(gateway, dict) and isinstance(port := gateway.get("port"), int):
+        yield port
     if isinstance(url := status.get("url"), str) and (port := urlsplit(url).port) is not None:
         yield port

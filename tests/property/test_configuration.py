@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pallas_common.problems import MOST_PROBLEMS, ConfigurationError, Problem
 from pallas_common.secrets.values import secrets_in
-from pallas_registry.deployment import agent_entry, agents_file
+from pallas_registry.deployment import agent_entry, agents_file, gateway_section
 from pallas_registry.deployment.agent_entry import Look
 from pallas_registry.deployment.agents_file import parse_deployment
 from pallas_registry.deployment.model import Deployment
@@ -148,7 +148,10 @@ SCALARS = st.one_of(
     st.dates(),
     st.text(max_size=6),
     st.sampled_from(
-        ["a", "b", "none", "always", "512MiB", "https://example.com/", "agents.a", "0.0.0.0", "${A}"]
+        [
+            *("a", "b", "none", "always", "512MiB", "https://example.com/", "agents.a", "0.0.0.0", "${A}"),
+            *("sqlite:a", "postgresql://a:b@c/d", "run:agents:a", "behind", "https://[::1", "http://a:b@c"),
+        ]
     ),
 )
 TREES = st.recursive(
@@ -156,7 +159,13 @@ TREES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from([*agents_file.KEYS, *agent_entry.KEYS, "a", "b"]) | st.text(max_size=3),
+            st.sampled_from(
+                [
+                    *(*agents_file.KEYS, *agent_entry.KEYS, "a", "b"),
+                    *(*gateway_section.KEYS, *gateway_section.LIMIT_KEYS, *gateway_section.OIDC_KEYS),
+                ]
+            )
+            | st.text(max_size=3),
             inner,
             max_size=6,
         )

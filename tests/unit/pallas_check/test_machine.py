@@ -87,3 +87,28 @@ def test_another_deployment_of_the_same_name(tmp_path: Path, environ: dict[str, 
         "agents.yaml:1: name: demo is running already, as process 99, from /srv/agents.yaml in /srv; "
         "give one of the two another name, or set PALLAS_RUNTIME_DIR"
     )
+
+
+def test_the_gateways_port_is_looked_at_where_it_will_listen(
+    tmp_path: Path, environ: dict[str, str], held: int
+) -> None:
+    write(tmp_path, *free_ports(2))
+    path = tmp_path / "agents.yaml"
+    path.write_text(f"{path.read_text()}gateway:\n  port: {held}\n")
+    [text], _ = found(tmp_path, environ)
+    assert text.startswith(f"agents.yaml:8: gateway: port {held} (gateway) is taken by ")
+    path.write_text(f"{path.read_text()}  bind: 127.0.0.9\n")
+    assert found(tmp_path, environ) == ([], False)
+
+
+def test_the_gateways_port_is_its_own_while_it_runs(
+    tmp_path: Path, environ: dict[str, str], held: int
+) -> None:
+    write(tmp_path, *free_ports(2))
+    path = tmp_path / "agents.yaml"
+    path.write_text(f"{path.read_text()}gateway:\n  port: {held}\n")
+    where = {"file": str(path), "directory": str(tmp_path)}
+    document = {**status(agent("one")), **where, "gateway": {"port": held}}
+    (tmp_path / "run").mkdir()
+    with serve(tmp_path / "run" / "control.sock", {"/v1/status": (200, document)}):
+        assert found(tmp_path, environ) == ([], True)
