@@ -137,7 +137,7 @@ class Door:
         )
         return Answer(answer.status_code, answered(answer, message["id"]), answer.headers)
 
-    def tool(self, name: str, **arguments: Any) -> Answer:
+    def tool(self, name: str, /, **arguments: Any) -> Answer:
         """Call a tool."""
         return self.ask("tools/call", name=name, arguments=arguments)
 

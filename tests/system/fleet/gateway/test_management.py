@@ -53,7 +53,7 @@ def test_an_agent_lives_by_mcp_alone(fleet: Fleet, era: Era) -> None:
     assert restarted["generation"] >= 2
     assert structured(human.tool("ask_agent", agent_uri=made["uri"], prompt="Again"))["response"]
     snapshot = json.loads(human.read("resource://agents/parrot/snapshot").text)
-    assert snapshot["model"] == "passthrough"
+    assert snapshot["model"] == "fast-agent.passthrough"
     assert structured(human.tool("agents_delete", name="parrot"))["deleted"] == "parrot"
     assert [each["name"] for each in json.loads(human.read("resource://agents/list").text)] == ["echo"]
     assert human.tool("ask_agent", name="parrot", prompt="?").code == -32953
@@ -75,9 +75,9 @@ def test_rights_count_in_mcp_and_rest(fleet: Fleet) -> None:
     assert 'scope="delete:agents"' in refused.headers["www-authenticate"]
     assert viewer.rest("GET", "/resources/agent/echo").json()["metadata"]["name"] == "echo"
     assert viewer.rest("GET", "/resources/llm").status_code == 403
-    human = door(fleet)
+    human = door(fleet, make_token(fleet, "editor", "*"))
     body = {"apiVersion": "pallas/v1", "kind": "agent", "metadata": {"name": "rested"}, "spec": SPEC}
     assert human.rest("PUT", "/resources/agent/rested", json=body).status_code == 201
-    assert human.rest("GET", "/resources/agent/rested").json()["metadata"]["owner"] == "operator"
+    assert human.rest("GET", "/resources/agent/rested").json()["metadata"]["owner"] == "editor"
     assert viewer.rest("GET", "/resources/agent/rested").status_code == 404
     assert human.rest("DELETE", "/resources/agent/rested").status_code == 200
