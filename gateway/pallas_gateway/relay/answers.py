@@ -1,0 +1,88 @@
+"""What servers answer over HTTP: one message, or an event stream of several; and how it goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pallas_common.problems import shortened
+from pallas_control.mcp.errors import CallError
+from pallas_control.mcp.event_stream import EventStream
+from pallas_gateway.relay import adapting
+from pallas_gateway.relay.http.errors import LateError, RelayError, WrongAnswerError
+from pallas_gateway.relay.http.pool import LARGEST_ANSWER
+from pallas_gateway.relay.model import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from pallas_gateway.relay.http.connection import Response
+    from pallas_gateway.relay.model import Call, Json
+
+TIMED_OUT = -32955
+NOT_ANSWERED = -32603
+_ENDLESS = 1 << 62
+_INVALID_REQUEST = -32600
+_CHARACTERS = 300
+
+
+def whole(response: Response) -> Json:
+    """The message of an answer that is no stream.
+
+    Raises:
+        WrongAnswerError: it has none; the status is said.
+    """
+    body = response.body or b""
+    if response.content_type == "application/json":
+        message = adapting.parse(body)
+        if adapting.is_response(message):
+            return message
+    if response.status >= 400:
+        said = shortened(" ".join(body[:4000].decode("utf-8", "replace").split()), _CHARACTERS)
+        raise WrongAnswerError(
+            f"it refused with HTTP status {response.status}" + (f": {said}" if said else "")
+        )
+    raise WrongAnswerError(f"its answer with HTTP status {response.status} is no message of MCP")
+
+
+async def events(response: Response, *, endless: bool = False) -> AsyncGenerator[bytes]:
+    """The data of each event of a stream. Closing it closes the stream.
+
+    Raises:
+        RelayError: it broke off, or is more than is taken; one that is `endless` may have any number of them.
+    """
+    limits = (_ENDLESS, _ENDLESS) if endless else ()
+    parser = EventStream(LARGEST_ANSWER, *limits)
+    pieces = response.pieces()
+    try:
+        async for piece in pieces:
+            try:
+                for data in parser.feed(piece):
+                    if data:
+                        yield data
+            except CallError as error:
+                raise WrongAnswerError(str(error)) from None
+    finally:
+        response.abandon()
+
+
+def event(data: bytes) -> bytes:
+    """A message as an event. JSON has line ends only where they mean nothing."""
+    if b"\n" in data or b"\r" in data:
+        data = data.replace(b"\r", b" ").replace(b"\n", b" ")
+    return b"event: message\ndata: " + data + b"\n\n"
+
+
+def answer(call: Call, message: Json, as_it_came: bytes | None, status: int) -> Answer:
+    """One message for the client of `call`."""
+    return Answer(
+        status=status if call.era == "stateless" and 400 <= status < 500 else 200,
+        content_type="application/json",
+        body=adapting.dumped(message) if as_it_came is None else as_it_came,
+        is_error=adapting.is_failure(message),
+    )
+
+
+def failed(call: Call, error: RelayError) -> Json:
+    """The response that says so, where an answer has begun already."""
+    code = TIMED_OUT if isinstance(error, LateError) else NOT_ANSWERED
+    return {"jsonrpc": "2.0", "id": call.id, "error": {"code": code, "message": str(error)}}

@@ -1,0 +1,111 @@
+"""The lists of a server: read page by page, bounded in number and size, and checked for what others rely on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pallas_common.logs.setup import get_logger
+from pallas_common.problems import quoted
+from pallas_gateway.relay.http.errors import WrongAnswerError
+from pallas_gateway.relay.model import ServerError
+
+if TYPE_CHECKING:
+    from pallas_gateway.relay.model import Json, Link, ListName
+
+_log = get_logger("pallas.gateway.relay")
+
+MOST_PAGES = 100
+MOST_ENTRIES = 2_000
+MOST_BYTES = 8 * 1024 * 1024
+"""Of one list as JSON."""
+LONGEST_NAME = 200
+"""Characters of a tool's or prompt's name."""
+LONGEST_URI = 4_000
+LIST_TIMEOUT = 30.0
+"""Seconds for each page."""
+_METHOD_NOT_FOUND = -32601
+
+
+class _List(NamedTuple):
+    method: str
+    field: str
+    """Of the result."""
+    key: str
+    """What an entry is called by."""
+    capability: str
+    changed: str
+
+
+LISTS: Final[dict[ListName, _List]] = {
+    "tools": _List("tools/list", "tools", "name", "tools", "notifications/tools/list_changed"),
+    "prompts": _List("prompts/list", "prompts", "name", "prompts", "notifications/prompts/list_changed"),
+    "resources": _List(
+        "resources/list", "resources", "uri", "resources", "notifications/resources/list_changed"
+    ),
+    "templates": _List(
+        "resources/templates/list",
+        "resourceTemplates",
+        "uriTemplate",
+        "resources",
+        "notifications/resources/list_changed",
+    ),
+}
+
+
+async def read_list(link: Link, name: ListName) -> list[Json]:
+    """All entries of one list that can be used, in the server's order.
+
+    Raises:
+        RelayError, ServerError: it cannot be read, or does not end.
+    """
+    kind = LISTS[name]
+    found: dict[str, Json] = {}
+    size = 0
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(MOST_PAGES):
+        params: Json = {} if cursor is None else {"cursor": cursor}
+        try:
+            result = await link.request(kind.method, params, timeout=LIST_TIMEOUT)
+        except ServerError as error:
+            if error.code == _METHOD_NOT_FOUND:  # it has resources, and no templates
+                return []
+            raise
+        entries = result.get(kind.field)
+        if not isinstance(entries, list):
+            raise WrongAnswerError(f"its answer to {kind.method} has no list of {kind.field}")
+        for entry in entries:
+            key = _usable(name, kind, entry)
+            if key is None or key in found:
+                continue
+            size += len(json.dumps(entry))
+            found[key] = entry
+            if len(found) > MOST_ENTRIES or size > MOST_BYTES:
+                raise WrongAnswerError(
+                    f"it has more {name} than are taken ({MOST_ENTRIES}, {MOST_BYTES // 1024**2} MiB)"
+                )
+        cursor = result.get("nextCursor")
+        if cursor is None:
+            return list(found.values())
+        if not isinstance(cursor, str) or cursor in seen or len(cursor) > LONGEST_URI:
+            raise WrongAnswerError(f"its pages of {name} do not end")
+        seen.add(cursor)
+    raise WrongAnswerError(f"its {name} have more than {MOST_PAGES} pages")
+
+
+def _usable(name: ListName, kind: _List, entry: Any) -> str | None:
+    """What the entry is called, or None if it cannot be shown."""
+    if not isinstance(entry, dict):
+        return None
+    key = entry.get(kind.key)
+    longest = LONGEST_NAME if kind.key == "name" else LONGEST_URI
+    if not isinstance(key, str) or not key or len(key) > longest or not key.isprintable():
+        _log.warning(f"one of its {name} has no usable {kind.key} and is left out")
+        return None
+    if name == "tools" and not isinstance(entry.get("inputSchema"), dict):
+        _log.warning(f"the tool {quoted(key)} has no input schema and is left out")
+        return None
+    if name in ("resources", "templates") and not isinstance(entry.get("name"), str):
+        entry["name"] = key  # which clients take for granted
+    return key

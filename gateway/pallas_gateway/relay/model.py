@@ -1,0 +1,100 @@
+"""What the relay takes and gives: a call, its answer, a server's state and lists. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+type Json = dict[str, Any]
+
+Era = Literal["sessions", "stateless"]
+"""As in `mcp/surface.py`: with `initialize`, up to 2025-11-25; each request by itself, from 2026-07-28 on."""
+
+SESSIONS_VERSION = "2025-11-25"
+STATELESS_VERSION = "2026-07-28"
+
+State = Literal["initializing", "running", "failed"]
+
+ListName = Literal["tools", "prompts", "resources", "templates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request of a client that goes on to a server."""
+
+    method: str
+    params: Mapping[str, Any]
+    """The client's, with the server's own name in them."""
+    id: int | str
+    era: Era
+    """What the client speaks."""
+    timeout: float | None
+    """Seconds until the whole answer is there."""
+    tool_headers: Mapping[str, str] = field(default_factory=dict)
+    """`Mcp-Param-…`, for servers of 2026-07-28."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What goes back to the client: one JSON-RPC response, or an event stream that ends with one."""
+
+    status: int
+    content_type: str
+    body: bytes | AsyncIterator[bytes]
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a server says of itself."""
+
+    era: Era
+    version: str
+    capabilities: Json
+    info: Json
+    instructions: str | None
+
+
+class ServerError(Exception):
+    """The server answered with an error of JSON-RPC."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+type Heard = Callable[[str, Json], None]
+"""Takes a notification of a server: its method and its params."""
+
+
+class Link(Protocol):
+    """A connection to one server, of whatever transport."""
+
+    transport: str
+
+    async def open(self) -> Opened:
+        """Connect and agree on an era.
+
+        Raises:
+            RelayError, ServerError: it cannot be.
+        """
+
+    async def request(self, method: str, params: Json, *, timeout: float) -> Json:
+        """The result of a request of our own; raises as `open` does."""
+
+    async def relay(self, call: Call) -> Answer:
+        """The answer to a client's request; raises RelayError where there is none."""
+
+    async def watch(self, uris: frozenset[str], heard: Heard) -> None:
+        """Hear of changes; returns only where the server cannot tell of any.
+
+        Raises:
+            LostError: the server has ended that, or the connection broke off.
+        """
+
+    async def close(self) -> None:
+        """End it, and all that came of it."""

@@ -1,0 +1,240 @@
+"""One server of MCP as the gateway knows it: its state, its lists, and that both stay true while it is used."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from pallas_common.logs.setup import get_logger
+from pallas_common.problems import shortened
+from pallas_gateway.relay.http.errors import LostError, NoConnectionError, RelayError
+from pallas_gateway.relay.lists import LISTS, read_list
+from pallas_gateway.relay.model import ServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pallas_gateway.relay.model import Answer, Call, Json, Link, ListName, Opened, State
+
+_log = get_logger("pallas.gateway.relay")
+
+FIRST_PAUSE = 0.1
+"""Seconds before a server that has been lost is tried again."""
+SHORTEST_PAUSE = 1.0
+"""Seconds before the try after that; each pause is twice the one before."""
+LONGEST_PAUSE = 60.0
+LOOK_INTERVAL = 60.0
+"""Seconds between two looks at the lists of a server that does not tell when they change."""
+_LONGEST_REASON = 500
+
+type Changed = Callable[[Upstream, ListName | str], None]
+"""Told which list, `state`, or the URI of which resource has changed."""
+
+
+class Upstream:
+    """A server behind a link, opened and watched from `start` to `close`.
+
+    Args:
+        name: for messages.
+        changed: called at each change, in the loop.
+    """
+
+    def __init__(self, name: str, link: Link, changed: Changed) -> None:
+        self.name = name
+        self.state: State = "initializing"
+        self.since = time.time()
+        self.reason: str | None = None
+        self.opened: Opened | None = None
+        self.used = time.monotonic()
+        self._link = link
+        self._changed = changed
+        self._lists: dict[ListName, list[Json]] = {name: [] for name in LISTS}
+        self._settled = asyncio.Event()
+        self._again = asyncio.Event()
+        self._stale: set[ListName] = set()
+        self._uris: dict[str, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def transport(self) -> str:
+        """`http`, `stdio`, `sse`."""
+        return self._link.transport
+
+    def start(self) -> None:
+        """Begin to connect. Harmless when it was called before."""
+        self.used = time.monotonic()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"upstream {self.name}")
+
+    def listed(self, name: ListName) -> list[Json]:
+        """What is known of a list: the last that was seen, none before the first time, and of a failed server."""
+        return self._lists[name] if self.state != "failed" else []
+
+    async def settled(self) -> None:
+        """Wait until it is known whether the server is there."""
+        self.start()
+        await self._settled.wait()
+
+    async def relay(self, call: Call) -> Answer:
+        """The answer to a call of a client; of a server that is being opened, after that.
+
+        Raises:
+            RelayError, ServerError: there is none.
+        """
+        self.start()
+        if not self._settled.is_set():
+            async with asyncio.timeout(call.timeout):
+                await self._settled.wait()
+        if self.state == "failed":
+            self._again.set()
+            raise NoConnectionError(f"the server {self.name} cannot be used: {self.reason}")
+        try:
+            return await self._link.relay(call)
+        except NoConnectionError:
+            self._again.set()
+            raise
+
+    def follow(self, uri: str) -> None:
+        """Hear of changes of a resource; counted, to be ended by `unfollow`."""
+        self.start()
+        self._uris[uri] = self._uris.get(uri, 0) + 1
+        if self._uris[uri] == 1:
+            self._again.set()
+
+    def unfollow(self, uri: str) -> None:
+        """The end of one `follow`."""
+        if uri in self._uris:
+            self._uris[uri] -= 1
+            if not self._uris[uri]:
+                del self._uris[uri]
+
+    @property
+    def followed(self) -> bool:
+        """Whether somebody has subscribed to something of it."""
+        return bool(self._uris)
+
+    async def close(self) -> None:
+        """End it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._settled.set()
+        await self._link.close()
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            begun = time.monotonic()
+            try:
+                await self._open()
+                await self._watch()
+            except (RelayError, ServerError, ValueError, OSError) as error:
+                # A stream that ends is no failure yet: whether the server is there the next try tells.
+                if not (isinstance(error, LostError) and self.state == "running"):
+                    self._say("failed", str(error))
+            except Exception as error:  # noqa: BLE001 - one that is not understood ends no other
+                _log.exception(f"the server {self.name} cannot be followed")
+                self._say("failed", f"it is not understood ({type(error).__name__})")
+            self._settled.set()
+            if time.monotonic() - begun > LONGEST_PAUSE:
+                pause = FIRST_PAUSE
+            await self._rest(pause)
+            pause = min(max(pause * 2, SHORTEST_PAUSE), LONGEST_PAUSE)
+
+    async def _rest(self, pause: float) -> None:
+        """Wait before the next try: one that somebody waits for comes sooner, but not at once each time."""
+        pause *= random.uniform(0.75, 1.25)  # noqa: S311 - no secret
+        await asyncio.sleep(min(pause, SHORTEST_PAUSE))
+        self._again.clear()
+        if pause > SHORTEST_PAUSE:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause - SHORTEST_PAUSE):
+                    await self._again.wait()
+
+    async def _open(self) -> None:
+        self.opened = await self._link.open()
+        for name in LISTS:
+            await self._read(name)
+        self._say("running", None)
+        self._settled.set()
+
+    async def _watch(self) -> None:
+        """Follow the server until it is lost."""
+        while True:
+            uris = frozenset(self._uris)
+            self._again.clear()
+            watching = asyncio.ensure_future(self._link.watch(uris, self._hear))
+            try:
+                while uris == frozenset(self._uris):
+                    await self._news(watching)
+                    kinds = set(self._stale)
+                    if watching.done():
+                        watching.result()
+                        kinds = set(LISTS)  # it does not tell
+                    self._stale.clear()
+                    for name in LISTS:
+                        if name in kinds:
+                            await self._read(name)
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+
+    async def _news(self, watching: asyncio.Future[None]) -> None:
+        """Wait until something has changed, or the lists of one that does not tell are old."""
+        waking = asyncio.ensure_future(self._again.wait())
+        waiting: set[asyncio.Future[Any]] = {waking} if watching.done() else {waking, watching}
+        try:
+            timeout = LOOK_INTERVAL if watching.done() else None
+            await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waking.cancel()
+        self._again.clear()
+
+    def _hear(self, method: str, params: Json) -> None:
+        """Take a notification of the server."""
+        if method == "notifications/resources/updated":
+            uri = params.get("uri")
+            if isinstance(uri, str) and any(uri.startswith(followed) for followed in self._uris):
+                self._changed(self, uri)
+            return
+        for name, one in LISTS.items():
+            if method == one.changed:
+                self._stale.add(name)
+                self._again.set()
+
+    async def _read(self, name: ListName) -> None:
+        assert self.opened is not None
+        if LISTS[name].capability not in self.opened.capabilities:
+            return
+        found = await read_list(self._link, name)
+        if found != self._lists[name]:
+            self._lists[name] = found
+            if self.state == "running":
+                self._changed(self, name)
+
+    def _say(self, state: State, reason: str | None) -> None:
+        reason = None if reason is None else shortened(reason, _LONGEST_REASON)
+        if (state, reason) == (self.state, self.reason):
+            return
+        if state == "failed":
+            _log.warning(f"the server {self.name} cannot be used: {reason}")
+        elif self.state == "failed":
+            _log.info(f"the server {self.name} is there again")
+        if state != self.state:
+            self.since = time.time()
+        self.state, self.reason = state, reason
+        self._changed(self, "state")
+
+    def describe(self) -> dict[str, Any]:
+        """The server's record, for the resources that tell of it."""
+        return {
+            "state": self.state,
+            "since": self.since,
+            "error": self.reason,
+            "transport": self.transport,
+            "era": self.opened.version if self.opened is not None else None,
+            "tools": len(self.listed("tools")),
+        }
