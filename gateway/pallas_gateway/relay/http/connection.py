@@ -114,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._over = True
         self._paused = False
         self._draining = False
+        self._held = False
         self._reusable = True
         self._idle = IDLE
         self._idle_since = 0.0
@@ -155,7 +156,8 @@ class Connection(asyncio.Protocol):
             self.abort()
             raise
         finally:
-            self._answer = None
+            if self._answer is answer:  # else the connection has gone on to the next request already
+                self._answer = None
 
     async def next_piece(self) -> bytes:
         """What has come of a stream since the last time; nothing at its end."""
@@ -163,6 +165,7 @@ class Connection(asyncio.Protocol):
             if self._failure is not None:
                 raise self._failure
             if self._over:
+                self._release()
                 return b""
             self._waiting = self._loop.create_future()
             await self._waiting
@@ -184,10 +187,12 @@ class Connection(asyncio.Protocol):
         """Close it if its answer is not over."""
         if not self._over and not self._draining:
             self.abort()
+        self._release()
 
     def finish(self) -> None:
         """Nobody reads on, but the end of the stream is near: take it, so that the connection can be kept."""
         if self._over:
+            self._release()
             return
         self._draining = True
         self._pieces.clear()
@@ -333,7 +338,15 @@ class Connection(asyncio.Protocol):
         if not self._reusable:
             self._close()
         self._idle_since = self._loop.time()
-        self._done(self)
+        self._held = True
+        if not self._streamed or self._draining:
+            self._release()
+
+    def _release(self) -> None:
+        """Give it back, once whoever reads has seen the end: the next request would take what is left."""
+        if self._held:
+            self._held = False
+            self._done(self)
 
     def _fail(self, error: RelayError) -> None:
         self._reusable = False

@@ -144,7 +144,7 @@ class Pool:
                     return made
         context = tls_context() if endpoint.is_tls else None
         _, connected = await self._loop.create_connection(
-            self._made, endpoint.host, endpoint.port, ssl=context, happy_eyeballs_delay=0.25
+            self._made, endpoint.host, endpoint.port, ssl=context
         )
         return connected
 
@@ -163,6 +163,7 @@ class Pool:
             self._free.append(connection)
         else:
             self._open.discard(connection)
+            connection.abort()
         self._give_back()
 
     def _give_back(self) -> None:
