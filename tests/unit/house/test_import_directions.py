@@ -128,8 +128,8 @@ ROOMS = {
         "access directory events http identity mcp servers.management store telemetry"
     ),
     "pallas_gateway": "process",
-    "pallas_gateway.relay.http": "",
-    "pallas_gateway.relay": "relay.http",
+    "pallas_gateway.servers.relay.http": "",
+    "pallas_gateway.servers.relay": "servers.relay.http",
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",
     "pallas_worker.interface": "",

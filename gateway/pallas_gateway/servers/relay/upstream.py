@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
-from pallas_gateway.relay.http.errors import LostError, NoConnectionError, RelayError
-from pallas_gateway.relay.lists import LISTS, read_list
-from pallas_gateway.relay.model import ServerError
+from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, RelayError
+from pallas_gateway.servers.relay.lists import LISTS, read_list
+from pallas_gateway.servers.relay.model import ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pallas_gateway.relay.model import Answer, Call, Json, Link, ListName, Opened, State
+    from pallas_gateway.servers.relay.model import Answer, Call, Json, Link, ListName, Opened, State
 
 _log = get_logger("pallas.gateway.relay")
 
