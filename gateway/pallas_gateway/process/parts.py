@@ -31,6 +31,7 @@ from pallas_gateway.identity.sources import AgentKey
 from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.errors import GatewayError
 from pallas_gateway.process.surfaces import AllSurfaces
+from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.management.context import Context
 from pallas_gateway.servers.management.resources import PRESETS
 from pallas_gateway.servers.management.workers import Workers
@@ -117,7 +118,7 @@ async def open_parts(
         Limiter(settings.limits),
         in_flight,
         endpoint=endpoint,
-        surfaces=AllSurfaces(context),
+        surfaces=AllSurfaces(context, mounts),
         health=state.health,
         routes=[*resource_routes(control, audit), *token_routes.routes(), *audit_routes(audit.path)],
     )
@@ -131,6 +132,7 @@ async def open_parts(
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": _revoke_deleted(directory, principals),
             "measures": _measure(endpoint),
+            "servers": mounts.upstreams.run(),
         },
     )
 

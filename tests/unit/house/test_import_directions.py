@@ -130,6 +130,9 @@ ROOMS = {
     "pallas_gateway": "process",
     "pallas_gateway.servers.relay.http": "",
     "pallas_gateway.servers.relay": "servers.relay.http",
+    "pallas_gateway.servers.compositor": (
+        "access directory events identity mcp servers.relay servers.relay.http"
+    ),
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",
     "pallas_worker.interface": "",

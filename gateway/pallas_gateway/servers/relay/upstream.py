@@ -49,14 +49,20 @@ class Upstream:
         self.reason: str | None = None
         self.opened: Opened | None = None
         self.used = time.monotonic()
+        self.waited_for = False
         self._link = link
         self._changed = changed
         self._lists: dict[ListName, list[Json]] = {name: [] for name in LISTS}
         self._settled = asyncio.Event()
         self._again = asyncio.Event()
         self._stale: set[ListName] = set()
-        self._uris: dict[str, int] = {}
+        self._uris: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what it is, or has been waited for once."""
+        return self.waited_for or self._settled.is_set()
 
     @property
     def transport(self) -> str:
@@ -97,19 +103,12 @@ class Upstream:
             self._again.set()
             raise
 
-    def follow(self, uri: str) -> None:
-        """Hear of changes of a resource; counted, to be ended by `unfollow`."""
+    def follow(self, uri: str, most: int) -> None:
+        """Hear of changes of a resource from now on; of the first `most` that are asked for."""
         self.start()
-        self._uris[uri] = self._uris.get(uri, 0) + 1
-        if self._uris[uri] == 1:
+        if uri not in self._uris and len(self._uris) < most:
+            self._uris.add(uri)
             self._again.set()
-
-    def unfollow(self, uri: str) -> None:
-        """The end of one `follow`."""
-        if uri in self._uris:
-            self._uris[uri] -= 1
-            if not self._uris[uri]:
-                del self._uris[uri]
 
     @property
     def followed(self) -> bool:

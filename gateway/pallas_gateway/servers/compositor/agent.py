@@ -1,0 +1,113 @@
+"""The compositor of one agent: its servers, the agents that it may run, and its own resources."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pallas_gateway.directory import topics
+from pallas_gateway.events.topics import Topic
+from pallas_gateway.servers.compositor.composed import Composed, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pallas_gateway.directory.directory import Directory
+    from pallas_gateway.identity.principal import Principal
+    from pallas_gateway.mcp.surface import ClientRequest, Relayed
+    from pallas_gateway.servers.compositor.mounts import Mount, Mounts
+
+type Json = dict[str, Any]
+
+META = "resource://compositor_meta/state/"
+JSON = "application/json"
+
+
+class AgentCompositor(Composed):
+    """What an agent's own token sees at `/mcp`."""
+
+    def __init__(self, mounts: Mounts, directory: Directory, principal: Principal) -> None:
+        assert principal.agent is not None
+        super().__init__(mounts, directory, principal, f"agent/{principal.agent}")
+        self._name = principal.agent
+        self._session = f"resource://agents/{self._name}/session/state"
+        self._state = f"resource://agents/{self._name}/mcp/state"
+
+    async def mounts(self) -> list[Mount]:
+        """The agent's servers, and its own patterns."""
+        upstream = await self._directory.upstream(self._name)
+        if upstream is None:
+            self._patterns = ()
+            return []
+        self._patterns = upstream.tools
+        return self._shared.of(self._owner, upstream.servers)
+
+    def callees(self) -> Iterable[str]:
+        """All others."""
+        return [name for name in self._directory.agents if name != self._name]
+
+    async def resources(self) -> list[Json]:
+        """Its own before those of servers."""
+        own = [
+            {"uri": self._session, "name": "session state", "mimeType": JSON},
+            {"uri": self._state, "name": "servers and their state", "mimeType": JSON},
+        ]
+        mounts = await self._known()
+        own += [
+            {"uri": META + mount.name, "name": f"state of {mount.name}", "mimeType": JSON} for mount in mounts
+        ]
+        return own + [each for each in await super().resources() if not self._is_own(each["uri"])]
+
+    async def templates(self) -> list[Json]:
+        """Likewise."""
+        own = {"uriTemplate": META + "{server}", "name": "state of a server", "mimeType": JSON}
+        return [own, *(each for each in await super().templates() if each["uriTemplate"] != own["uriTemplate"])]
+
+    async def read(self, uri: str, request: ClientRequest) -> Json | Relayed:
+        """Its own, or a server's."""
+        if not self._is_own(uri):
+            return await super().read(uri, request)
+        content: Any = None
+        if uri == self._session:
+            content = self._session_state()
+        else:
+            mounts = await self.mounts()
+            records = [{"name": mount.name, **mount.upstream.describe()} for mount in mounts]
+            if uri == self._state:
+                content = records
+            else:
+                name = uri.removeprefix(META)
+                content = next((record for record in records if record["name"] == name), None)
+        if content is None:
+            raise unknown("resource", uri)
+        return {"contents": [{"uri": uri, "mimeType": JSON, "text": json.dumps(content)}]}
+
+    def may_subscribe(self, uri: str) -> bool:
+        """Whether it is the agent's own, or a server's."""
+        return self._is_own(uri) or super().may_subscribe(uri)
+
+    def topic(self, uri: str) -> Topic:
+        """What changes when the resource does."""
+        if uri == self._session:
+            return topics.agent_state(self._name)
+        if uri == self._state:
+            return Topic("mcp/state", self._owner)
+        if uri.startswith(META):
+            return Topic(f"server state {uri.removeprefix(META)}", self._owner)
+        return super().topic(uri)
+
+    def _is_own(self, uri: str) -> bool:
+        return uri in (self._session, self._state) or uri.startswith(META)
+
+    def _session_state(self) -> Json | None:
+        record = self._directory.agent(self._name)
+        if record is None:
+            return None
+        return {
+            "agent": self._name,
+            "state": record.state,
+            "health": record.health,
+            "since": record.since,
+            "generation": record.generation,
+            "message": record.message,
+        }

@@ -1,0 +1,202 @@
+"""The servers of one agent or project with their names before those of their tools, and who follows them."""
+
+from __future__ import annotations
+
+import asyncio
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
+
+from pallas_gateway.events.topics import Topic
+from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, TIMED_OUT
+from pallas_gateway.mcp.surface import McpError, Relayed
+from pallas_gateway.servers.relay.http.errors import LateError, RelayError
+from pallas_gateway.servers.relay.model import Call, ServerError
+from pallas_gateway.servers.relay.upstreams import Upstreams
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
+    from pallas_gateway.mcp.surface import ClientRequest
+    from pallas_gateway.servers.relay.model import Answer, ListName
+    from pallas_gateway.servers.relay.upstream import Upstream
+
+type Json = dict[str, Any]
+
+FIRST_WAIT = 1.5
+"""Seconds that the first list waits for servers that are not known yet, for all of them at once."""
+SEPARATOR = "__"
+CHAT = "chat"
+_AGENT = "agent-"
+
+CHAT_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "description": "What to say to the agent."},
+        "images": {
+            "type": "array",
+            "description": "Images attached to this turn only. Requires a vision-capable model.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "data": {"type": "string", "description": "The image, base64."},
+                    "mime_type": {"type": "string"},
+                },
+                "required": ["data", "mime_type"],
+            },
+        },
+    },
+    "required": ["message"],
+}
+
+
+class Mount(NamedTuple):
+    """A server by its name in a compositor."""
+
+    name: str
+    upstream: Upstream
+
+
+class Mounts:
+    """What all compositors share.
+
+    Args:
+        publish: of the event log.
+        tool_timeout: seconds for a relayed call of a tool.
+    """
+
+    def __init__(self, publish: Callable[..., None], tool_timeout: float) -> None:
+        self._publish = publish
+        self._timeout = tool_timeout
+        self._owners: dict[Upstream, set[tuple[str, str]]] = {}
+        self._last: dict[str, list[Mount]] = {}
+        self.upstreams = Upstreams(self._changed)
+
+    def of(self, owner: str, servers: Iterable[ServerUpstream]) -> list[Mount]:
+        """The servers of an owner, `agent/x` or `project/p`, which hears of their changes from now on."""
+        mounts = [Mount(server.name, self.upstreams.server(server)) for server in servers]
+        if mounts != self._last.get(owner):
+            for before in self._last.get(owner, ()):
+                self._owners.get(before.upstream, set()).discard((owner, before.name))
+            for mount in mounts:
+                self._owners.setdefault(mount.upstream, set()).add((owner, mount.name))
+            self._owners = {upstream: owners for upstream, owners in self._owners.items() if owners}
+            self._last[owner] = mounts
+        return mounts
+
+    def last(self, owner: str) -> list[Mount]:
+        """The servers of an owner as they were last asked for."""
+        return self._last.get(owner, [])
+
+    async def known(self, mounts: Iterable[Mount]) -> None:
+        """Wait for those of which nothing is known yet, but not long."""
+        new = [mount.upstream for mount in mounts if not mount.upstream.is_settled]
+        if new:
+            tasks = [asyncio.ensure_future(each.settled()) for each in new]
+            await asyncio.wait(tasks, timeout=FIRST_WAIT)
+            for task in tasks:
+                task.cancel()
+            for each in new:
+                each.waited_for = True
+
+    async def call(
+        self, mount: Mount, method: str, params: Json, request: ClientRequest, tool: Json | None = None
+    ) -> Relayed:
+        """The answer of a server to what the client asks."""
+        headers: dict[str, str] = {}
+        if tool is not None and "x-mcp-header" in str(tool["inputSchema"]):
+            headers = mcp_param_headers(x_mcp_header_map(tool["inputSchema"]), params.get("arguments") or {})
+        call = Call(
+            method=method,
+            params=params,
+            id=request.id,
+            era=request.era,
+            timeout=self._timeout,
+            tool_headers=headers,
+        )
+        return await answered(mount.upstream.relay(call), f"the server {mount.name}")
+
+    async def chat(self, agent: AgentUpstream, arguments: Mapping[str, Any], request: ClientRequest) -> Relayed:
+        """The answer of an agent's worker, which takes as long as it does."""
+        unknown = set(arguments) - {"message", "images"}
+        if unknown or not isinstance(arguments.get("message"), str):
+            raise McpError(INVALID_PARAMS, "chat takes `message`, a text, and `images`", {"type": "invalid"})
+        params = dict(request.params) | {"name": "send_message", "arguments": dict(arguments)}
+        call = Call(method="tools/call", params=params, id=request.id, era=request.era, timeout=None)
+        return await answered(self.upstreams.worker(agent).relay(call), f"the agent {agent.name}")
+
+    def _changed(self, upstream: Upstream, what: str) -> None:
+        changed: set[Topic] = set()
+        for owner, name in self._owners.get(upstream, ()):
+            if what == "state":
+                changed |= {Topic(kind, owner) for kind in ("tools", "prompts", "resources")}
+                changed |= {Topic("mcp/state", owner), Topic(f"server state {name}", owner)}
+            elif what in ("tools", "prompts", "resources", "templates"):
+                changed.add(Topic("resources" if what == "templates" else what, owner))
+                changed |= {Topic("mcp/state", owner), Topic(f"server state {name}", owner)}
+            else:
+                changed.add(Topic(what, owner))
+        self._publish(*sorted(changed))
+
+
+def entries(mounts: Iterable[Mount], name: ListName) -> list[Json]:
+    """The entries of a list of all servers, named as they are here."""
+    return [
+        entry | {"name": f"{mount.name}{SEPARATOR}{entry['name']}"}
+        for mount in mounts
+        for entry in mount.upstream.listed(name)
+    ]
+
+
+def find(mounts: Iterable[Mount], list_name: ListName, name: str) -> tuple[Mount, Json] | None:
+    """The server and the entry that a name stands for here."""
+    for mount in mounts:
+        prefix = mount.name + SEPARATOR
+        if name.startswith(prefix):
+            own = name.removeprefix(prefix)
+            for entry in mount.upstream.listed(list_name):
+                if entry["name"] == own:
+                    return mount, entry
+    return None
+
+
+def allowed(name: str, patterns: tuple[str, ...] | None) -> bool:
+    """Whether an agent may call that tool, by its own patterns."""
+    return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def chat_tool(name: str, description: str) -> Json:
+    """The tool that asks an agent."""
+    return {"name": name, "description": description, "inputSchema": CHAT_SCHEMA}
+
+
+def chat_name(agent: str) -> str:
+    """What it is called in a compositor."""
+    return f"{_AGENT}{agent}{SEPARATOR}{CHAT}"
+
+
+def agent_of(name: str) -> str | None:
+    """The agent whose chat a tool is."""
+    if name.startswith(_AGENT) and name.endswith(SEPARATOR + CHAT):
+        return name.removeprefix(_AGENT).removesuffix(SEPARATOR + CHAT)
+    return None
+
+
+async def answered(asking: Awaitable[Answer], who: str) -> Relayed:
+    """What comes of a call, and the client's error where nothing does."""
+    try:
+        answer = await asking
+    except (LateError, TimeoutError) as error:
+        raise McpError(TIMED_OUT, f"{who} has not answered: {error}", {"type": "timeout"}) from None
+    except RelayError as error:
+        raise McpError(INTERNAL_ERROR, f"{who} has not answered: {error}", {"type": "unreachable"}) from None
+    except ServerError as error:
+        raise McpError(error.code, str(error)) from None
+    return Relayed(
+        status=answer.status,
+        content_type=answer.content_type,
+        body=answer.body,
+        is_error=answer.is_error,
+    )

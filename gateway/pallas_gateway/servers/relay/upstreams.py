@@ -1,0 +1,119 @@
+"""All servers that are in use: one connection for equal definitions, opened when first needed, dropped when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
+from pallas_gateway.servers.relay.http.errors import NoConnectionError
+from pallas_gateway.servers.relay.http_link import HttpLink
+from pallas_gateway.servers.relay.upstream import Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
+    from pallas_gateway.servers.relay.model import Answer, Call, Heard, Json, Link, Opened
+
+IDLE = 600.0
+"""Seconds without use after which a connection is dropped."""
+SWEEP_INTERVAL = 30.0
+
+
+class Upstreams:
+    """The servers and workers that calls go to.
+
+    Args:
+        changed: told of each change of a server, as `upstream.Changed` says.
+    """
+
+    def __init__(self, changed: Callable[[Upstream, str], None]) -> None:
+        self._changed = changed
+        self._servers: dict[str, Upstream] = {}
+        self._workers: dict[tuple[int | None, str | None], HttpLink] = {}
+
+    def server(self, server: ServerUpstream) -> Upstream:
+        """The server of that definition."""
+        key = json.dumps([server.name, dict(server.settings)], sort_keys=True, default=str)
+        upstream = self._servers.get(key)
+        if upstream is None:
+            upstream = Upstream(server.name, link_of(server.settings), self._changed)
+            self._servers[key] = upstream
+        upstream.start()
+        return upstream
+
+    def worker(self, agent: AgentUpstream) -> HttpLink:
+        """The way to an agent; nothing is sent before it is called, so that nobody is woken."""
+        key = (agent.port, agent.socket)
+        link = self._workers.get(key)
+        if link is None:
+            endpoint = parse_endpoint(f"http://127.0.0.1:{agent.port or 80}/mcp", {}, socket=agent.socket)
+            self._workers[key] = link = HttpLink(endpoint, stateless=True)
+        return link
+
+    async def run(self) -> None:
+        """Drop what is not used, until this is cancelled; then all."""
+        try:
+            while True:
+                await asyncio.sleep(SWEEP_INTERVAL)
+                await self.sweep(time.monotonic() - IDLE)
+        finally:
+            await self.close()
+
+    async def sweep(self, before: float) -> None:
+        """Drop what was last used before that moment of the monotonic clock, and is not followed."""
+        for key, upstream in list(self._servers.items()):
+            if upstream.used < before and not upstream.followed:
+                del self._servers[key]
+                await upstream.close()
+
+    async def close(self) -> None:
+        """Drop all."""
+        servers, self._servers = list(self._servers.values()), {}
+        workers, self._workers = list(self._workers.values()), {}
+        await asyncio.gather(*(each.close() for each in (*servers, *workers)), return_exceptions=True)
+
+
+def link_of(settings: Mapping[str, Any]) -> Link:
+    """The link that settings of a server ask for; one that cannot be made says why when it is opened."""
+    transport = settings.get("transport", "stdio")
+    if transport != "http":
+        return Impossible(
+            str(transport), f"the gateway cannot relay to servers of transport `{transport}`: use `http`"
+        )
+    try:
+        headers = settings.get("headers") or {}
+        endpoint = parse_endpoint(str(settings.get("url")), {name: str(headers[name]) for name in headers})
+    except ValueError as error:
+        return Impossible("http", str(error))
+    timeout = settings.get("read_timeout_seconds")
+    return HttpLink(endpoint, read_timeout=None if timeout is None else float(timeout))
+
+
+class Impossible:
+    """A server that cannot be reached by its settings."""
+
+    def __init__(self, transport: str, reason: str) -> None:
+        self.transport = transport
+        self._reason = reason
+
+    async def open(self) -> Opened:
+        """Say why."""
+        raise NoConnectionError(self._reason)
+
+    async def request(self, method: str, params: Json, *, timeout: float) -> Json:
+        """Say why."""
+        raise NoConnectionError(self._reason)
+
+    async def relay(self, call: Call) -> Answer:
+        """Say why."""
+        raise NoConnectionError(self._reason)
+
+    async def watch(self, uris: frozenset[str], heard: Heard) -> None:
+        """There is nothing to hear."""
+
+    async def close(self) -> None:
+        """There is nothing to end."""
