@@ -42,8 +42,6 @@ class AllSurfaces:
             is_there = place.name in directory.agents
             if is_there and may(principal, Permission("run", "agents", place.name)):
                 return AgentServer(self._mounts, directory, principal, place.name)
-        elif place.name in directory.projects and may(
-            principal, Permission("view", "projects", place.name)
-        ):
+        elif place.name in directory.projects and may(principal, Permission("view", "projects", place.name)):
             return ProjectServer(self._mounts, directory, principal, place.name)
         raise NoSuchPlaceError("there is no such server")

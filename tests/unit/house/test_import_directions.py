@@ -125,7 +125,7 @@ ROOMS = {
     "pallas_gateway.telemetry": "identity",
     "pallas_gateway.http": "access directory identity mcp store telemetry",
     "pallas_gateway.process": (
-        "access directory events http identity mcp servers.management store telemetry"
+        "access directory events http identity mcp servers.compositor servers.management store telemetry"
     ),
     "pallas_gateway": "process",
     "pallas_gateway.servers.relay.http": "",

@@ -61,7 +61,10 @@ class AgentCompositor(Composed):
     async def templates(self) -> list[Json]:
         """Likewise."""
         own = {"uriTemplate": META + "{server}", "name": "state of a server", "mimeType": JSON}
-        return [own, *(each for each in await super().templates() if each["uriTemplate"] != own["uriTemplate"])]
+        return [
+            own,
+            *(each for each in await super().templates() if each["uriTemplate"] != own["uriTemplate"]),
+        ]
 
     async def read(self, uri: str, request: ClientRequest) -> Json | Relayed:
         """Its own, or a server's."""

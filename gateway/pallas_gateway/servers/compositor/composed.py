@@ -198,9 +198,7 @@ class Composed:
         return self._last
 
     def _runnable(self) -> list[str]:
-        return [
-            name for name in self.callees() if may(self._principal, Permission("run", "agents", name))
-        ]
+        return [name for name in self.callees() if may(self._principal, Permission("run", "agents", name))]
 
     def _describe(self, agent: str) -> str:
         record = self._directory.agent(agent)

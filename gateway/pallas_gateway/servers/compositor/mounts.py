@@ -118,7 +118,9 @@ class Mounts:
         )
         return await answered(mount.upstream.relay(call), f"the server {mount.name}")
 
-    async def chat(self, agent: AgentUpstream, arguments: Mapping[str, Any], request: ClientRequest) -> Relayed:
+    async def chat(
+        self, agent: AgentUpstream, arguments: Mapping[str, Any], request: ClientRequest
+    ) -> Relayed:
         """The answer of an agent's worker, which takes as long as it does."""
         unknown = set(arguments) - {"message", "images"}
         if unknown or not isinstance(arguments.get("message"), str):

@@ -74,7 +74,8 @@ class Upstreams:
         """Drop all."""
         servers, self._servers = list(self._servers.values()), {}
         workers, self._workers = list(self._workers.values()), {}
-        await asyncio.gather(*(each.close() for each in (*servers, *workers)), return_exceptions=True)
+        closing = [*(each.close() for each in servers), *(each.close() for each in workers)]
+        await asyncio.gather(*closing, return_exceptions=True)
 
 
 def link_of(settings: Mapping[str, Any]) -> Link:

@@ -1,0 +1,183 @@
+"""An agent's compositor over real servers: what it lists, what may be called, and servers that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from fakes.agent_server import serving
+from fakes.downstream import run_downstream
+from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
+from pallas_gateway.directory.records import AgentRecord
+from pallas_gateway.events.topics import Topic
+from pallas_gateway.identity.grants import parse_grant
+from pallas_gateway.identity.principal import Principal
+from pallas_gateway.mcp.surface import ClientRequest, McpError, Relayed
+from pallas_gateway.servers.compositor.agent import AgentCompositor
+from pallas_gateway.servers.compositor.mounts import Mounts
+from pallas_gateway.servers.compositor.named import AgentServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pallas_gateway.directory.directory import Directory
+
+PATIENCE = 30.0
+
+
+@dataclass
+class Known:
+    """As much of the directory as a compositor asks for."""
+
+    upstreams: dict[str, AgentUpstream]
+    agents: dict[str, AgentRecord] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.agents = {name: AgentRecord(name=name, description=f"I am {name}") for name in self.upstreams}
+
+    def agent(self, name: str) -> AgentRecord | None:
+        return self.agents.get(name)
+
+    async def upstream(self, name: str) -> AgentUpstream | None:
+        return self.upstreams.get(name)
+
+
+def server(name: str, url: str) -> ServerUpstream:
+    return ServerUpstream(name=name, settings={"transport": "http", "url": url})
+
+
+def agent(
+    name: str, *servers: ServerUpstream, port: int = 1, tools: tuple[str, ...] | None = None
+) -> AgentUpstream:
+    return AgentUpstream(name=name, uid=None, port=port, socket=None, servers=servers, tools=tools)
+
+
+def principal(*grants: str, name: str = "jarvis") -> Principal:
+    found = tuple(parse_grant(grant) for grant in grants)
+    return Principal(id=f"worker:{name}/1", name=name, role="agent", agent=name, grants=found)
+
+
+def request(method: str, **params: Any) -> ClientRequest:
+    async def notify(_: dict[str, Any]) -> None: ...
+
+    return ClientRequest(
+        principal=principal(),
+        era="sessions",
+        version="2025-11-25",
+        id=5,
+        method=method,
+        params=params,
+        body=b"",
+        headers={},
+        session=None,
+        request_id="r",
+        notify=notify,
+    )
+
+
+@asynccontextmanager
+async def compositor(
+    known: Known, *grants: str, published: list[Topic] | None = None
+) -> AsyncIterator[AgentCompositor]:
+    told = [] if published is None else published
+    mounts = Mounts(lambda *topics: told.extend(topics), PATIENCE)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield AgentCompositor(mounts, cast("Directory", known), principal(*grants))
+    finally:
+        await mounts.upstreams.close()
+
+
+async def called(surface: AgentCompositor, name: str, **arguments: Any) -> dict[str, Any]:
+    answer = await surface.call_tool(name, arguments, request("tools/call", name=name, arguments=arguments))
+    assert isinstance(answer, Relayed)
+    assert isinstance(answer.body, bytes)
+    return cast("dict[str, Any]", json.loads(answer.body))
+
+
+def test_lists_have_what_may_be_called_and_nothing_else() -> None:
+    async def main() -> None:
+        known = Known(
+            {
+                "jarvis": agent("jarvis", server("git", one.url), tools=("git__[ea]*", "agent-*")),
+                "research": agent("research"),
+                "secret": agent("secret"),
+            }
+        )
+        async with compositor(known, "run:agents:research") as surface:
+            names = [tool["name"] for tool in await surface.tools()]
+            assert names == ["git__echo", "git__add", "agent-research__chat"]
+            assert (await called(surface, "git__echo", text="hi"))["result"]["content"][0]["text"] == "hi"
+            for hidden in ("git__fail", "agent-secret__chat", "agent-jarvis__chat", "echo", "no__echo"):
+                with pytest.raises(McpError, match="there is no tool"):
+                    await called(surface, hidden, text="hi")
+
+    with run_downstream() as one:
+        asyncio.run(main())
+
+
+def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wrong() -> None:
+    async def main() -> None:
+        known = Known(
+            {
+                "jarvis": agent(
+                    "jarvis",
+                    server("dead", "http://127.0.0.2:9/mcp"),
+                    server("slow", hanging.url),
+                    server("git", one.url),
+                    ServerUpstream(name="old", settings={"transport": "sse", "url": one.sse_url}),
+                )
+            }
+        )
+        published: list[Topic] = []
+        async with compositor(known, published=published) as surface:
+            assert {tool["name"].partition("__")[0] for tool in await surface.tools()} == {"git"}
+            assert (await called(surface, "git__echo", text="hi"))["result"]["content"][0]["text"] == "hi"
+            with pytest.raises(McpError, match="the server dead cannot be used: nothing answers"):
+                await called(surface, "dead__echo", text="hi")
+            uri = "resource://agents/jarvis/mcp/state"
+            read = await surface.read(uri, request("resources/read", uri=uri))
+            assert isinstance(read, dict)
+            records = {each["name"]: each for each in json.loads(read["contents"][0]["text"])}
+            states = {name: record["state"] for name, record in records.items()}
+            assert states == {"dead": "failed", "slow": "initializing", "git": "running", "old": "failed"}
+            assert "sse" in records["old"]["error"]
+            assert Topic("tools", "agent/jarvis") in published
+            assert surface.topic(uri) in published
+            with pytest.raises(McpError):
+                await surface.read("resource://agents/other/mcp/state", request("resources/read"))
+            assert not surface.may_subscribe("resource://agents/other/mcp/state")
+
+    with run_downstream() as one, run_downstream(hold=True) as hanging:
+        asyncio.run(main())
+        hanging.release()
+
+
+def test_an_agent_is_called_without_being_asked_before() -> None:
+    async def main(port: int) -> bytes:
+        known = Known({"jarvis": agent("jarvis"), "research": agent("research", port=port)})
+        mounts = Mounts(lambda *_: None, PATIENCE)
+        one = AgentServer(mounts, cast("Directory", known), principal("run:agents:research"), "research")
+        assert [tool["name"] for tool in await one.tools()] == ["chat"]
+        answer = await one.call_tool("chat", {"message": "hi"}, request("tools/call", name="chat"))
+        assert isinstance(answer, Relayed)
+        assert isinstance(answer.body, bytes)
+        other = AgentServer(mounts, cast("Directory", known), principal(), "research")
+        assert await other.tools() == []
+        with pytest.raises(McpError):
+            await other.call_tool("chat", {"message": "hi"}, request("tools/call", name="chat"))
+        await mounts.upstreams.close()
+        return answer.body
+
+    result = json.dumps({"jsonrpc": "2.0", "id": 5, "result": {"content": [], "resultType": "complete"}})
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(result)}\r\n\r\n"
+    with serving(head + result) as worker:
+        answered = asyncio.run(main(int(worker.url.split(":")[2].partition("/")[0])))
+    assert json.loads(answered) == {"jsonrpc": "2.0", "id": 5, "result": {"content": []}}
+    assert b"mcp-name: send_message" in worker.request
+    assert b'"name":"send_message"' in worker.request
