@@ -40,3 +40,16 @@ class RefusedError(ControlError):
 
 class UnknownAgentError(RefusedError):
     """An agent that was named is not deployed; the message says which, and what may have been meant."""
+
+
+class GatewayError(ControlError):
+    """The gateway could not be asked."""
+
+
+class GatewayRefusedError(GatewayError):
+    """The gateway answered that it will not or cannot; `status` is that of HTTP, `field` what it complains of."""
+
+    def __init__(self, status: int, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.field = field

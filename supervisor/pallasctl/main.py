@@ -32,6 +32,7 @@ VERBS: Mapping[str, str] = {
     "cat": "pallasctl.verbs.configuration.cat",
     "reload": "pallasctl.verbs.configuration.reload",
     "gateway": "pallasctl.verbs.gateway.command",
+    "token": "pallasctl.verbs.gateway.token",
     "check": "pallasctl.verbs.configuration.check",
     "apply": "pallasctl.verbs.resources.apply",
     "get": "pallasctl.verbs.resources.get",

@@ -19,6 +19,8 @@ VERBS: Mapping[str, str] = {
     "start": "pallasctl.verbs.gateway.operate",
     "stop": "pallasctl.verbs.gateway.operate",
     "restart": "pallasctl.verbs.gateway.operate",
+    "backup": "pallasctl.verbs.gateway.backup",
+    "restore": "pallasctl.verbs.gateway.backup",
 }
 """Verb → the module that holds the click command of that name."""
 
