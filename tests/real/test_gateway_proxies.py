@@ -1,26 +1,36 @@
 """The files of `deploy/proxy/` in the real nginx and the real Caddy: what they pass on, what they end and refuse.
 
-What is behind them is an application that says what it was sent, and streams as slowly as a test wants.
+What is behind them is an application that says what it was sent, and streams as slowly as a test wants; then a gateway.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import threading
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import httpx2
 import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ResourceUpdatedNotification
 
 from fakes.loopback import Loopback, has_text, serve
+from support.clients import ERAS, Era
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.gateway.door import await_gateway, operator_token, with_gateway
 from support.ports import free_ports
 from support.repository import ROOT
 
@@ -267,3 +277,57 @@ def test_nothing_is_passed_on_without_tls(proxy: Proxy) -> None:
     refused = httpx.post(f"http://{NAME}:{proxy.plain_port}/mcp", headers={"authorization": "Bearer x"})
     assert refused.status_code == 403
     assert "https" in refused.text
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    deployment = make_deployment(tmp_path_factory.mktemp("fleet"))
+    with_gateway(deployment, public_url=f"https://{NAME}", workers="behind")
+    with Fleet(deployment) as fleet:
+        await_gateway(fleet)
+        yield fleet
+
+
+@pytest.mark.parametrize("name", ["nginx", "caddy"])
+def test_a_client_follows_agents_by_the_public_name(fleet: Fleet, tmp_path: Path, name: str) -> None:
+    token = operator_token(fleet)
+    behind = fleet.deployment.document["gateway"]["port"]
+    with running(name, tmp_path, behind) as (port, _):
+        url = f"https://{NAME}:{port}"
+        trusted = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
+        refused = httpx.post(f"{url}/mcp", json={}, verify=trusted)
+        assert refused.status_code == 401
+        found = re.search(f'resource_metadata="https://{NAME}(/[^"]+)"', refused.headers["www-authenticate"])
+        assert found is not None
+        assert httpx.get(f"{url}{found[1]}", verify=trusted).json()["resource"] == f"https://{NAME}/mcp"
+        assert httpx.get(f"{url}/health", verify=trusted).json() == {"status": "ok"}
+        for era in ERAS:
+            asyncio.run(follow(f"{url}/mcp", trusted, token, era))
+
+
+async def follow(url: str, trusted: ssl.SSLContext, token: str, era: Era) -> None:
+    """Subscribe to the list of agents, change it, and be told."""
+    told = asyncio.Event()
+    agents = "resource://agents/list"
+    spec = {"description": "Repeats", "model": "passthrough", "systemPrompt": "You repeat."}
+
+    async def take(message: Any) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            told.set()
+
+    async with (
+        asyncio.timeout(PATIENCE),
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, verify=trusted, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http), mode=era, message_handler=take) as client,
+    ):
+        if era == "auto":
+            async with client.listen(resource_subscriptions=[agents]) as changes:
+                await client.call_tool("agents_create", {"name": "made", "spec": spec})
+                await anext(changes)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the newer era's way
+                await client.subscribe_resource(agents)
+            await client.call_tool("agents_create", {"name": "made", "spec": spec})
+            await told.wait()
+        assert not (await client.call_tool("agents_delete", {"name": "made"})).is_error
