@@ -142,6 +142,7 @@ async def _open_store(spec: GatewaySpec, stack: contextlib.AsyncExitStack) -> St
     """The store, with a token of the operator and without what nobody asks for any more."""
     try:
         store = await asyncio.to_thread(open_store, spec.store)
+        store.on_failure = metrics.count_store_error
         stack.push_async_callback(store.close)
         await ensure_operator_token(store, Path(spec.state_directory))
         await TokenRecords(store).forget_old()
@@ -191,7 +192,6 @@ async def _tried(revoking: Coroutine[None, None, None]) -> None:
     try:
         await revoking
     except StoreError as error:
-        metrics.count_store_error()
         _log.error(f"tokens of deleted agents are not revoked yet: {error}")
 
 

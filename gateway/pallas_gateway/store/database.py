@@ -66,6 +66,8 @@ class Store:
         self._readers = ThreadPoolExecutor(READERS, "store-read")
         # SQLite takes one change at a time: they wait for each other here, where the order is that of asking.
         self._writers = ThreadPoolExecutor(1, "store-write") if engines.is_sqlite else self._readers
+        self.on_failure: Callable[[], object] = lambda: None
+        """Called whenever the database does not do what was asked, in a thread."""
 
     @property
     def is_sqlite(self) -> bool:
@@ -124,8 +126,9 @@ class Store:
             with self._engines.reader.connect() as connection, connection.begin():
                 return what(connection)
         except DBAPIError as error:
-            raise _meaning(error) from error
+            raise self._meaning(error) from error
         except NoConnectionError as error:
+            self.on_failure()
             raise _all_taken() from error
 
     def _write[T](self, what: Callable[[Connection], T], durable: bool) -> T:
@@ -139,13 +142,17 @@ class Store:
                     committing = True
                 return result
         except DBAPIError as error:
-            raise _meaning(error, committing=committing) from error
+            raise self._meaning(error, committing=committing) from error
         except NoConnectionError as error:
+            self.on_failure()
             raise _all_taken() from error
 
-
-def _meaning(error: DBAPIError, *, committing: bool = False) -> StoreError | DBAPIError:
-    return store_error(error, committing=committing) or error
+    def _meaning(self, error: DBAPIError, *, committing: bool = False) -> StoreError | DBAPIError:
+        meaning = store_error(error, committing=committing)
+        if meaning is None:
+            return error
+        self.on_failure()
+        return meaning
 
 
 def _all_taken() -> StoreUnavailableError:
