@@ -129,3 +129,23 @@ def test_tokens_are_nowhere_but_where_they_belong(fleet: Fleet) -> None:
             content = path.read_bytes()
             assert made["token"].encode() not in content, path
             assert unknown.encode() not in content, path
+
+
+def test_what_is_counted_is_on_the_page_of_the_deployment(fleet: Fleet) -> None:
+    made = token(fleet, "curie", "view:agents")
+    curie = caller(fleet, made["token"])
+    curie.tool("agents_list")
+    curie.tool("made_up")
+    caller(fleet, new_token("human")).ask("tools/list")
+    page = httpx.get(f"{fleet.deployment.registry}/metrics").text
+    samples = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in page.splitlines()
+        if line[0] != "#"
+    }
+    assert samples['pallas_gateway_requests_total{outcome="ok",role="human",surface="management"}'] >= 1
+    assert samples['pallas_gateway_access_denied_total{reason="invalid"}'] >= 1
+    assert samples['pallas_gateway_tool_duration_seconds_count{surface="management",tool="agents_list"}'] >= 1
+    assert samples['pallas_gateway_audit_lines_total{outcome="written"}'] >= 1
+    assert samples["pallas_gateway_requests_in_flight"] == 0
+    assert "made_up" not in page
