@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.problems import no_such_agent, shortened
-from pallas_registry.catalogue.entries import page_url
+from pallas_registry.catalogue.entries import endpoint, page_url
 from pallas_registry.resources.files import file_of
 from pallas_registry.resources.model import ResourceId
 from pallas_registry.resources.text import to_document
@@ -113,7 +113,7 @@ class Descriptions:
             "served": self._served(agent, health),
             "depends_on": self._related(deployed.depends_on),
             "dependents": self._related(engine.graph.dependents(name)),
-            "urls": self._urls(name, status["url"]),
+            "urls": self._urls(deployed, status["url"]),
             "process": self._process(agent, status["resident_memory"]),
             "exits": self._exits.of(name),
             "errors": self._errors(name),
@@ -159,11 +159,14 @@ class Descriptions:
             related.append({"name": name, "state": str(agent.state), "health": health})
         return related
 
-    def _urls(self, name: str, endpoint: str | None) -> dict[str, Any]:
-        drift = self._drift
+    def _urls(self, deployed: DeployedAgent, published: str | None) -> dict[str, Any]:
+        drift, name = self._drift, deployed.name
+        # Where the gateway is the agent's door, its own port is for this machine.
+        host = "localhost" if drift.deployment.workers_behind else drift.deployment.host
+        own = endpoint(host, deployed.port)
         return {
-            "mcp": endpoint,
-            "metrics": None if endpoint is None else f"{endpoint.removesuffix('/mcp')}/metrics",
+            "mcp": published,
+            "metrics": None if own is None else f"{own.removesuffix('/mcp')}/metrics",
             "page": None if drift.source.only else f"{page_url(drift.deployment)}#agent-{name}",
         }
 

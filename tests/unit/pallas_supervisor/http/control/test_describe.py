@@ -189,3 +189,15 @@ def test_the_configuration_in_effect_is_the_one_taken_over(tmp_path: Path) -> No
         assert [agent["name"] for agent in after["agents"]] == ["library", "research"]
 
     asked(tmp_path, do)
+
+
+def test_behind_a_gateway_its_metrics_are_for_this_machine(tmp_path: Path) -> None:
+    async def do(rig: Rig, ask: Ask) -> None:
+        urls = (await ask("/v1/agents/library"))["urls"]
+        port = rig.manager.drift.deployment.agents["library"].port
+        assert urls["mcp"] == "https://agents.example.com/mcp/agents/library"
+        assert urls["metrics"] == f"http://localhost:{port}/metrics"
+
+    [port] = free_ports(1)
+    gateway = {"port": port, "public_url": "https://agents.example.com", "workers": "behind"}
+    asked(tmp_path, do, host="agents.example.com", bind="127.0.0.1", gateway=gateway)
