@@ -90,7 +90,9 @@ class Call:
             permission = Permission(verb, "agents", record.name)
             if may(self.principal, permission):
                 return record
-            if may(self.principal, Permission(verb, "resources", f"agent/{record.name}")):
+            # `run` on a resource is the right to name it, and not to ask the agent.
+            by_resource = Permission(verb, "resources", f"agent/{record.name}")
+            if verb in ("edit", "delete") and may(self.principal, by_resource):
                 return record
             if may_see_agent(self.principal, record.name):
                 raise InsufficientScopeError(permission)

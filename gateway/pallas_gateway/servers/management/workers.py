@@ -34,7 +34,7 @@ class Workers:
             ToolError: the agent cannot be reached, or answers nothing that could be one.
         """
         transport = httpx.AsyncHTTPTransport(uds=upstream.socket, verify=False)
-        base = "http://localhost" if upstream.port is None else f"http://localhost:{upstream.port}"
+        base = "http://127.0.0.1" if upstream.port is None else f"http://127.0.0.1:{upstream.port}"
         timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
         try:
             async with (

@@ -346,6 +346,9 @@ def test_an_agent_is_asked(tmp_path: Path) -> None:
         with pytest.raises(McpError) as unknown:
             await door.call("ask_agent", who, prompt="Hi", name="research")
         assert unknown.value.code == AGENT_NOT_FOUND
+        names_only = person("run:agents:library", "run:resources", "view:agents")
+        with pytest.raises(InsufficientScopeError, match="run:agents:research"):
+            await door.call("ask_agent", names_only, prompt="Hi", name="research")
         away = await door.call("ask_agent", who, prompt="Hi", name="library")
         assert away["error"]["type"] == "agent_unreachable"
 
