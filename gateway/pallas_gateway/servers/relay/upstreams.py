@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
 from pallas_gateway.servers.relay.http.errors import NoConnectionError
 from pallas_gateway.servers.relay.http_link import HttpLink
+from pallas_gateway.servers.relay.stdio_link import StdioLink
 from pallas_gateway.servers.relay.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Upstreams:
         key = json.dumps([server.name, dict(server.settings)], sort_keys=True, default=str)
         upstream = self._servers.get(key)
         if upstream is None:
-            upstream = Upstream(server.name, link_of(server.settings), self._changed)
+            upstream = Upstream(server.name, link_of(server.name, server.settings), self._changed)
             self._servers[key] = upstream
         upstream.start()
         return upstream
@@ -78,20 +79,36 @@ class Upstreams:
         await asyncio.gather(*closing, return_exceptions=True)
 
 
-def link_of(settings: Mapping[str, Any]) -> Link:
+def link_of(name: str, settings: Mapping[str, Any]) -> Link:
     """The link that settings of a server ask for; one that cannot be made says why when it is opened."""
     transport = settings.get("transport", "stdio")
+    if transport == "stdio":
+        return _stdio_link(name, settings)
     if transport != "http":
         return Impossible(
-            str(transport), f"the gateway cannot relay to servers of transport `{transport}`: use `http`"
+            str(transport),
+            f"the gateway cannot relay to servers of transport `{transport}`: use `http` or `stdio`",
         )
     try:
         headers = settings.get("headers") or {}
-        endpoint = parse_endpoint(str(settings.get("url")), {name: str(headers[name]) for name in headers})
+        endpoint = parse_endpoint(str(settings.get("url")), {key: str(headers[key]) for key in headers})
     except ValueError as error:
         return Impossible("http", str(error))
     timeout = settings.get("read_timeout_seconds")
     return HttpLink(endpoint, read_timeout=None if timeout is None else float(timeout))
+
+
+def _stdio_link(name: str, settings: Mapping[str, Any]) -> Link:
+    command, arguments = settings.get("command"), settings.get("args") or []
+    if not isinstance(command, str) or not command:
+        return Impossible("stdio", "it has no `command`")
+    environment = settings.get("env") or {}
+    return StdioLink(
+        name,
+        [command, *(str(each) for each in arguments)],
+        {str(key): str(environment[key]) for key in environment},
+        settings.get("cwd"),
+    )
 
 
 class Impossible:

@@ -1,0 +1,95 @@
+"""Servers that are child processes: calls, ends, floods, and that none is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pallas_gateway.servers.relay.http.errors import LateError, LostError, NoConnectionError
+from pallas_gateway.servers.relay.model import Call
+from pallas_gateway.servers.relay.stdio_link import StdioLink
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+PATIENCE = 30.0
+SERVER = Path(__file__).parents[4] / "fakes" / "stdio_server.py"
+
+
+def run[T](ask: Callable[[StdioLink], Awaitable[T]], *command: str) -> T:
+    async def asked() -> T:
+        link = StdioLink("git", command or (sys.executable, "-IS", str(SERVER)), {"MINE": "1"}, None)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await ask(link)
+        finally:
+            await link.close()
+
+    return asyncio.run(asked())
+
+
+def call(tool: str, id_: int | str = 1, timeout: float | None = PATIENCE, **arguments: str) -> Call:
+    params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}
+    return Call(method="tools/call", params=params, id=id_, era="sessions", timeout=timeout)
+
+
+def test_calls_of_the_same_id_get_each_its_answer_and_the_child_ends() -> None:
+    async def ask(link: StdioLink) -> int:
+        await link.open()
+        both = await asyncio.gather(link.relay(call("pid", "a")), link.relay(call("pid", "a")))
+        messages = [json.loads(each.body) for each in both if isinstance(each.body, bytes)]
+        assert [message["id"] for message in messages] == ["a", "a"]
+        return int(messages[0]["result"]["content"][0]["text"].removeprefix("pid "))
+
+    pid = run(ask)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_call_that_takes_too_long_is_given_up_and_the_end_of_the_child_ends_the_others(
+    tmp_path: Path,
+) -> None:
+    async def ask(link: StdioLink) -> None:
+        await link.open()
+        with pytest.raises(LateError):
+            await link.relay(call("wait", timeout=0.05, path=str(tmp_path / "a")))
+        left = asyncio.ensure_future(link.relay(call("pid")))
+        await asyncio.sleep(0)
+        assert link._process is not None
+        link._process.kill()
+        with pytest.raises(LostError):
+            await left
+
+    run(ask)
+
+
+def test_what_cannot_be_started_and_what_ends_at_once_is_said() -> None:
+    with pytest.raises(NoConnectionError, match="cannot be started"):
+        run(lambda link: link.open(), "/no/such/program")
+    with pytest.raises(LostError):
+        run(lambda link: link.open(), sys.executable, "-ISc", "")
+
+
+def test_lines_that_are_no_messages_are_passed_over_and_secrets_of_ours_are_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = (
+        "import os, sys, json\n"
+        "print('hello'); print('{}'); print('[' * 100000)\n"
+        "print(json.dumps({'jsonrpc': '2.0', 'id': 999, 'result': {}}))\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    result = {'protocolVersion': 'x', 'instructions': ' '.join(sorted(os.environ))}\n"
+        "    print(json.dumps({'jsonrpc': '2.0', 'id': asked.get('id'), 'result': result}), flush=True)\n"
+    )
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    opened = run(lambda link: link.open(), sys.executable, "-ISc", program)
+    assert opened.instructions is not None
+    assert "MINE" in opened.instructions
+    assert "PGPASSWORD" not in opened.instructions
