@@ -70,7 +70,19 @@ def run_gateway(descriptors: Descriptors) -> NoReturn:
 
 
 def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
-    spec = GatewaySpec.from_json(taken_spec(descriptors.spec))
+    reports = LineWriter(descriptors.report)
+    try:
+        spec = GatewaySpec.from_json(taken_spec(descriptors.spec))
+        return _run_as(spec, descriptors, reports, orphaned)
+    except BaseException as error:  # before there is a log
+        said = without_secrets(f"{type(error).__name__}: {error}", LONGEST, KnownSecrets())
+        reports.write(encode_report(FailedReport(message=said, permanent=False)))
+        raise
+
+
+def _run_as(
+    spec: GatewaySpec, descriptors: Descriptors, reports: LineWriter, orphaned: threading.Event
+) -> int:
     outside = join_group(spec.cgroup)
     wake_on_parent_death()
     become(
@@ -80,9 +92,8 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
         directory=spec.state_directory,
     )
     listener = socket.socket(fileno=descriptors.listen)
-    reports = LineWriter(descriptors.report)
     memory = memory_limit(spec.memory_limit, spec.cgroup, descriptors.report)
-    known = KnownSecrets(secrets_in(os.environ))
+    known = KnownSecrets((*secrets_in(os.environ), *secrets_in(spec.store)))
 
     def report(message: Report) -> None:
         if isinstance(message, ReadyReport):

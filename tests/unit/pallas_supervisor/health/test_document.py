@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
-from pallas_supervisor.health.document import agent_health, roll_up
+from pallas_supervisor.health.document import agent_health, roll_up, with_gateway
 from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.lifecycle.states import After, Desired, Policy, State
 from support.supervisor.fakes import agent
@@ -185,3 +185,21 @@ def test_an_agents_health_has_its_own_since() -> None:
     for status, moment in (("ok", NOON), ("ok", LATER), ("degraded", LATEST)):
         history.note("research", status, moment)  # type: ignore[arg-type]  # these words are statuses
         assert history.since("research") == {NOON: NOON, LATER: NOON, LATEST: LATEST}[moment]
+
+
+@pytest.mark.parametrize(
+    ("agents", "gateway", "closed", "overall"),
+    [
+        ("ok", "ok", False, "ok"),
+        ("ok", "degraded", False, "degraded"),
+        ("ok", "error", False, "degraded"),
+        ("ok", "error", True, "error"),
+        ("degraded", "error", True, "error"),
+        ("error", "ok", False, "error"),
+        ("degraded", "ok", False, "degraded"),
+    ],
+)
+def test_the_gateway_counts_with_the_agents(
+    agents: Status, gateway: Status, closed: bool, overall: Status
+) -> None:
+    assert with_gateway(agents, gateway, closed=closed) == overall

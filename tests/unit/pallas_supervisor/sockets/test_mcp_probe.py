@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_supervisor.sockets import mcp_probe
-from pallas_supervisor.sockets.mcp_probe import probe, until_answered
+from pallas_supervisor.sockets.mcp_probe import HEALTH, probe, until_answered
 from support.ports import free_ports
 from support.supervisor.processes import PATIENCE
 
@@ -24,7 +24,7 @@ def with_server(handle: Callable[[bytes], bytes], do: Callable[[int], Awaitable[
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length:")[1].split()[0])
+        length = int(head.lower().split(b"content-length:")[1].split()[0]) if b"ontent-" in head else 0
         requests.append(head + await reader.readexactly(length))
         writer.write(handle(requests[-1]))
         writer.close()
@@ -55,6 +55,17 @@ def test_a_probe_wants_200(answer: bytes, verdict: str | None) -> None:
     (request,) = with_server(lambda _: answer, do)
     assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
     assert b'"method": "initialize"' in request
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [(200, None), (503, None), (404, "answered 'HTTP/1.1 404 X'")]
+)
+def test_the_gateway_answers_however_it_is_with_it(status: int, verdict: str | None) -> None:
+    async def do(port: int) -> None:
+        assert await probe(("127.0.0.1", port), HEALTH) == verdict
+
+    (request,) = with_server(lambda _: f"HTTP/1.1 {status} X\r\n\r\n".encode(), do)
+    assert request.startswith(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:")
 
 
 def test_a_probe_of_a_unix_socket(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ def ended(process: subprocess.Popen[bytes]) -> None:
     ("title", "env", "owner"),
     [
         ("pallas-worker research 3 [demo]", {}, WorkerId("research", 3)),
+        ("pallas-gateway 2 [demo]", {}, WorkerId("@gateway", 2)),
+        ("pallas-gateway", {}, UNASSIGNED),
+        ("something-else", {OWNER_VARIABLE: "@gateway/2"}, WorkerId("@gateway", 2)),
         ("pallas-zygote", {}, UNASSIGNED),
         ("pallas-wor", {}, UNASSIGNED),
         ("pallas-worker research", {}, UNASSIGNED),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from pallas_supervisor.http.page.data.facts import AgentFacts, DeploymentFacts
+from pallas_supervisor.http.page.data.facts import AgentFacts, DeploymentFacts, GatewayFacts
 from pallas_supervisor.http.page.data.history import Count, History, together
 from pallas_supervisor.http.page.data.samples import Totals, read_samples
 from pallas_supervisor.http.page.view.render import view
@@ -88,3 +89,13 @@ def test_many_idle_agents_are_folded_and_bounded() -> None:
     assert f"and {1000 - MAX_IDLE_LISTED} more: pallasctl status --state idle" in shown
     assert "1\u202f001 agents need others or are needed" in shown
     assert len(shown) < 100_000
+
+
+def test_the_gateway_is_shown_above_the_agents() -> None:
+    down = GatewayFacts("backoff", "error", "https://agents.example", "exit status 70; <restarting> in 2 s")
+    shown = view(replace(resting(0), gateway=down), "")
+    assert "https://agents.example/mcp" in shown
+    assert "&lt;restarting&gt;" in shown
+    assert shown.index('id="gateway"') < shown.index('id="agents"')
+    assert "word is-backoff" in shown
+    assert 'id="gateway"' not in view(resting(0), "")

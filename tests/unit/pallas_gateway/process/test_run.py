@@ -1,0 +1,47 @@
+"""How a process of the gateway ends that cannot begin: the supervisor is told why."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from pallas_common.protocol.reports import FailedReport, decode_report
+from pallas_common.protocol.spec import EXIT_FAILURE
+
+
+def test_a_specification_that_cannot_be_read_is_reported() -> None:
+    spec = os.memfd_create("spec")
+    os.write(spec, b"{}")
+    with socket.socket() as listener:
+        lifeline, held = os.pipe()
+        read_end, report = os.pipe()
+        ours = (spec, listener.fileno(), lifeline, report, report, report)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "pallas_gateway", ",".join(map(str, ours))],
+            pass_fds=set(ours),
+            capture_output=True,
+            check=False,
+        )
+    for each in (spec, lifeline, held, report):
+        os.close(each)
+    with os.fdopen(read_end, "rb") as reports:
+        (said,) = [decode_report(line) for line in reports]
+    assert isinstance(said, FailedReport)
+    assert "not a specification of a gateway" in said.message
+    assert (done.returncode, said.permanent) == (EXIT_FAILURE, False)
+
+
+@pytest.mark.parametrize("arguments", [[], ["1,2"], ["a"]])
+def test_nobody_starts_it_by_hand(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pallas_gateway", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "write `gateway: {}` into agents.yaml" in done.stderr
