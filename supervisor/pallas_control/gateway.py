@@ -20,7 +20,7 @@ from pallas_common.protocol.gateway import OPERATOR_FILE
 from pallas_control.errors import ControlError, GatewayError, GatewayRefusedError, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pallas_control.client import Control
 
@@ -32,6 +32,7 @@ TIMEOUT = 30.0
 
 _LONGEST_TOKEN = 8 * 1024
 _LONGEST_ANSWER = 16 * 1024 * 1024
+_LONGEST_LINE = 1024 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
@@ -68,31 +69,56 @@ class Gateway:
         """The answer's JSON object; raises as `get` does."""
         return self._ask("DELETE", path)
 
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of an answer as they come, without end where it is a stream; raises as `get` does."""
+        connection = self._connection()
+        try:
+            connection.request("GET", f"{urlsplit(self.url).path}{path}", None, self._headers())
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                self._object(response.status, response.read(_LONGEST_ANSWER))
+                raise GatewayError(f"the gateway answered with HTTP status {response.status}")
+            if connection.sock is not None:
+                connection.sock.settimeout(None)  # nothing may happen for long
+            while line := response.readline(_LONGEST_LINE):
+                yield line
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        parts = urlsplit(self.url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
-        headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token}"}
+        connection, headers = self._connection(), self._headers()
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
-            connection.request(
-                method, f"{parts.path}{path}", None if body is None else json.dumps(body), headers
-            )
+            target = f"{urlsplit(self.url).path}{path}"
+            connection.request(method, target, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             data = response.read(_LONGEST_ANSWER)
-        except TimeoutError:
-            raise GatewayError(
-                f"the gateway at {self.url} did not answer within {TIMEOUT:g} s: see `pallasctl gateway status`"
-            ) from None
         except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
-            raise GatewayError(
-                f"the gateway at {self.url} cannot be reached: {reason}; see `pallasctl gateway status`"
-            ) from error
+            raise self._unreachable(error) from error
         finally:
             connection.close()
         return self._object(response.status, data)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Accept": "application/json", "Authorization": f"Bearer {self._token}"}
+
+    def _unreachable(self, error: Exception) -> GatewayError:
+        if isinstance(error, TimeoutError):
+            return GatewayError(
+                f"the gateway at {self.url} did not answer within {TIMEOUT:g} s: see `pallasctl gateway status`"
+            )
+        reason = str(error) or type(error).__name__
+        return GatewayError(
+            f"the gateway at {self.url} cannot be reached: {reason}; see `pallasctl gateway status`"
+        )
 
     def _object(self, status: int, data: bytes) -> dict[str, Any]:
         try:

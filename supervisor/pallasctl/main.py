@@ -33,6 +33,7 @@ VERBS: Mapping[str, str] = {
     "reload": "pallasctl.verbs.configuration.reload",
     "gateway": "pallasctl.verbs.gateway.command",
     "token": "pallasctl.verbs.gateway.token",
+    "audit": "pallasctl.verbs.gateway.audit",
     "check": "pallasctl.verbs.configuration.check",
     "apply": "pallasctl.verbs.resources.apply",
     "get": "pallasctl.verbs.resources.get",

@@ -149,3 +149,30 @@ def test_what_is_counted_is_on_the_page_of_the_deployment(fleet: Fleet) -> None:
     assert samples['pallas_gateway_audit_lines_total{outcome="written"}'] >= 1
     assert samples["pallas_gateway_requests_in_flight"] == 0
     assert "made_up" not in page
+
+
+def test_the_audit_is_read_by_the_verb(fleet: Fleet) -> None:
+    made = token(fleet, "noether", "view:agents")
+    caller(fleet, made["token"]).tool("agents_list")
+    shown = fleet.ctl("audit", "--principal", "noether", "--since", "10m")
+    assert shown.returncode == 0, shown.stderr
+    assert f"noether [{made['id']}]  tools/call agents_list  ok" in shown.stdout
+    listed = fleet.ctl("audit", "-n", "1", "--action", "token.create", "-o", "json")
+    (line,) = map(json.loads, listed.stdout.splitlines())
+    assert (line["target"], line["outcome"]) == (f"token/{made['id']}", "ok")
+    wrong = fleet.ctl("audit", "--since", "soon")
+    assert wrong.returncode == 2
+
+
+def test_the_audit_is_followed_until_the_token_is_revoked(fleet: Fleet) -> None:
+    watcher = token(fleet, "watcher", "*")
+    headers = {"Authorization": f"Bearer {watcher['token']}"}
+    url = f"{door(fleet).url}/api/v1/audit?follow=1&n=1"
+    with httpx.stream("GET", url, headers=headers, timeout=60) as stream:
+        lines = stream.iter_lines()
+        assert json.loads(next(lines))["action"] == "token.create"
+        caller(fleet, watcher["token"]).tool("agents_list")
+        assert json.loads(next(lines))["target"] == "agents_list"
+        assert door(fleet).rest("DELETE", f"/tokens/{watcher['id']}").status_code == 200
+        for line in lines:
+            assert json.loads(line)["action"] == "token.revoke"
