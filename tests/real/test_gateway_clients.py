@@ -187,27 +187,25 @@ def test_claude_code_shows_its_token(door: Door, programs: Programs, tmp_path: P
 
 
 def test_the_bridge_of_claude_desktop_shows_its_token(door: Door, programs: Programs) -> None:
-    server = json.loads(door.on_page("json", "mcp-remote"))["mcpServers"]["pallas"]
+    server = json.loads(door.on_page("json", "mcp-remote", "/mcp/agents/jarvis"))["mcpServers"]["pallas"]
     environment = {**programs.environment, "PALLAS_AUTHORIZATION": f"Bearer {door.token}"}
     assert server["env"].keys() <= environment.keys()
     bridge = StdioServerParameters(command=server["command"], args=server["args"], env=environment, cwd=PEERS)
 
     async def ask() -> Any:
         async with Client(bridge) as client:
-            return await client.call_tool("ask_agent", {"name": "jarvis", "prompt": "hello from the bridge"})
+            return await client.call_tool("chat", {"message": "hello from the bridge"})
 
     assert "hello from the bridge" in asyncio.run(ask()).content[0].text
 
 
 @pytest.mark.parametrize("word", ["import httpx2", "from fastmcp"])
 def test_the_programs_of_the_page(door: Door, tmp_path: Path, word: str) -> None:
-    (tmp_path / "list.py").write_text(door.on_page("python", word))
+    (tmp_path / "list.py").write_text(door.on_page("python", word, "/mcp/agents/jarvis"))
     printed = Programs(tmp_path).run([sys.executable, "list.py"], tmp_path, more=door.variables)
-    assert "agents_restart" in printed.splitlines()
+    assert printed.splitlines()[-1] == "chat"
 
 
 def test_the_request_of_the_page(door: Door, tmp_path: Path) -> None:
-    asked = door.on_page("bash", "curl")
-    assert '"agents_restart"' in Programs(tmp_path).run(
-        asked, tmp_path, more={**os.environ, **door.variables}
-    )
+    asked = door.on_page("bash", "curl", "/mcp/agents/jarvis")
+    assert '"chat"' in Programs(tmp_path).run(asked, tmp_path, more={**os.environ, **door.variables})
