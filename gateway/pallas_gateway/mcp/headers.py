@@ -7,7 +7,7 @@ read bodies; a request whose headers and body disagree is refused, because the t
 from __future__ import annotations
 
 import base64
-import importlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.mcp.errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, UNSUPPORTED_VERSION
@@ -41,7 +41,11 @@ SINGLE = frozenset(
 )
 """Headers of which a second one would be read by some and not by others."""
 
+PARAMETER = "mcp-param-"
+"""What the name of a header begins with that mirrors an argument."""
+
 _ENCODED = "=?base64?"
+_DECIMAL = re.compile(r"-?[0-9]{1,400}(\.0+)?")
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that end here: nobody further on gets them."""
@@ -162,20 +166,65 @@ def check_session_version(headers: Mapping[str, str]) -> None:
 
 
 def check_parameters(headers: Mapping[str, str], schema: Json, arguments: Mapping[str, Any]) -> None:
-    """Whether the `Mcp-Param-…` headers of a call say what its arguments say.
+    """Whether the `Mcp-Param-…` headers of a call say what its arguments say: both there and the same, or none.
 
     Args:
-        schema: of the tool's input; it has `x-mcp-header` in it.
+        schema: of the tool's input; it has `x-mcp-header` in it. One that has it where it may not be checks nothing:
+            clients leave such tools out.
 
     Raises:
         McpError: they do not.
     """
-    # Few tools have such a schema, and the SDK takes half a second and 40 MiB to import.
-    rejected = importlib.import_module("mcp.shared.inbound").validate_mcp_param_headers(
-        schema, arguments, headers
-    )
-    if rejected is not None:
-        raise McpError(rejected.code, rejected.message)
+    for path, token, kind in _mirrored(schema):
+        header = f"{PARAMETER}{token.lower()}"
+        said = headers.get(header)
+        value: Any = arguments
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        text = _as_header(value)
+        if said is None and text is None:
+            continue
+        decoded = None if said is None else decode_header_value(said)
+        if decoded is None or text is None or not (decoded == text or _same_number(kind, decoded, value)):
+            raise McpError(
+                HEADER_MISMATCH, f"the header {header} and the argument {'.'.join(path)} say different things"
+            )
+
+
+def _mirrored(schema: Json) -> list[tuple[tuple[str, ...], str, str]]:
+    """Path, name of the header and type of each argument that has to be mirrored (2026-07-28, Custom Headers)."""
+    found: dict[str, tuple[tuple[str, ...], str, str]] = {}
+    todo: list[tuple[tuple[str, ...], Any]] = [((), schema)]
+    while todo:
+        path, position = todo.pop()
+        properties = position.get("properties")
+        for name, inner in properties.items() if isinstance(properties, dict) else ():
+            if not isinstance(inner, dict):
+                continue
+            todo.append(((*path, name), inner))
+            token, kind = inner.get("x-mcp-header"), inner.get("type")
+            if token is None:
+                continue
+            if not isinstance(token, str) or kind not in ("string", "integer", "boolean"):
+                return []
+            if token.lower() in found:
+                return []
+            found[token.lower()] = (*path, name), token, kind
+    return list(found.values())
+
+
+def _as_header(value: Any) -> str | None:
+    """An argument as its header has it; None for one that is not there or has no such form."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (str, int, float)) else None
+
+
+def _same_number(kind: str, said: str, value: Any) -> bool:
+    """Whether a header has an integer in another way of writing: `42.0` is 42."""
+    if kind != "integer" or isinstance(value, bool) or not _DECIMAL.fullmatch(said):
+        return False
+    return isinstance(value, (int, float)) and int(said.partition(".")[0]) == value
 
 
 def decode_header_value(value: str) -> str | None:

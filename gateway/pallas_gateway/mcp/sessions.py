@@ -168,9 +168,7 @@ class Sessions:
     def sweep(self) -> None:
         """Forget those that have been idle for too long."""
         before = self._clock() - self._idle
-        for session in tuple(self._all.values()):
-            if session.used > before:
-                return
+        while self._all and (session := next(iter(self._all.values()))).used <= before:
             if session.is_idle:
                 self.end(session)
             else:

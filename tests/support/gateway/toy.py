@@ -203,6 +203,13 @@ class Toy:
         self.expires: float | None = None
         self.url = ""
         self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def revoke(self, who: str) -> None:
+        """As the application does it when a token counts no more: what is under way is cancelled as well."""
+        self.endpoint.revoke(who)
+        for task in self._tasks:
+            task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -217,12 +224,20 @@ class Toy:
             most_subscriptions=1000,
             longest_body=self.longest_body,
         )
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         try:
             await self.endpoint(scope, receive, send, admitted, self.surface)
+        except asyncio.CancelledError:
+            if task.uncancel():
+                raise
         except InsufficientScopeError as error:
             self.denied.append(error)
             await send({"type": "http.response.start", "status": 403, "headers": []})
             await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._tasks.discard(task)
 
 
 @contextlib.asynccontextmanager

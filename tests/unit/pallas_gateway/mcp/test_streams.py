@@ -174,6 +174,19 @@ async def test_a_revoked_principal_hears_no_more_and_others_do(era: str) -> None
             assert gone.status_code == 404
 
 
+async def test_a_token_that_is_revoked_in_mid_stream_ends_it_as_the_protocol_wants_it() -> None:
+    wanted = {"resourceSubscriptions": ["toy://one"]}
+    async with toy_and_client() as (toy, client), listening(client, toy.url, wanted, request=7) as events:
+        await events.next()
+        toy.surface.change("toy://one")
+        toy.revoke("someone")
+        found = await events.next()
+        if "method" in found:  # what was pending may be told or not
+            found = await events.next()
+        assert (found["id"], found["result"]["resultType"]) == (7, "complete")
+        assert await events.ended()
+
+
 async def test_a_stream_ends_with_its_token() -> None:
     async with toy_and_client() as (toy, client):
         toy.expires = time.time() + 0.2
