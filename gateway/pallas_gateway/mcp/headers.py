@@ -45,6 +45,7 @@ PARAMETER = "mcp-param-"
 """What the name of a header begins with that mirrors an argument."""
 
 _ENCODED = "=?base64?"
+_PLAIN = re.compile(r"[\x20-\x7e]*")
 _DECIMAL = re.compile(r"-?[0-9]{1,400}(\.0+)?")
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -178,9 +179,7 @@ def check_parameters(headers: Mapping[str, str], schema: Json, arguments: Mappin
     for path, token, kind in _mirrored(schema):
         header = f"{PARAMETER}{token.lower()}"
         said = headers.get(header)
-        value: Any = arguments
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
+        value = _at(arguments, path)
         text = _as_header(value)
         if said is None and text is None:
             continue
@@ -189,6 +188,24 @@ def check_parameters(headers: Mapping[str, str], schema: Json, arguments: Mappin
             raise McpError(
                 HEADER_MISMATCH, f"the header {header} and the argument {'.'.join(path)} say different things"
             )
+
+
+def mirrored_arguments(schema: Json, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The `Mcp-Param-…` headers that go with a call of a tool with that schema."""
+    headers = {}
+    for path, token, _ in _mirrored(schema):
+        text = _as_header(_at(arguments, path))
+        if text is not None:
+            headers[f"Mcp-Param-{token}"] = encode_header_value(text)
+    return headers
+
+
+def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """The argument at a path; None where there is none."""
+    value: Any = arguments
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _mirrored(schema: Json) -> list[tuple[tuple[str, ...], str, str]]:
@@ -240,6 +257,14 @@ def decode_header_value(value: str) -> str | None:
         return decoded.decode() if base64.b64encode(decoded) == payload else None
     except ValueError:
         return None
+
+
+def encode_header_value(value: str) -> str:
+    """The value of a header that `decode_header_value` reads as that text."""
+    is_plain = _PLAIN.fullmatch(value) is not None and value == value.strip()
+    if is_plain and not (value.startswith(_ENCODED) and value.endswith("?=")):
+        return value
+    return f"{_ENCODED}{base64.b64encode(value.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
 def negotiated(requested: str) -> str:

@@ -129,7 +129,7 @@ ROOMS = {
     ),
     "pallas_gateway": "process",
     "pallas_gateway.servers.relay.http": "",
-    "pallas_gateway.servers.relay": "servers.relay.http",
+    "pallas_gateway.servers.relay": "mcp servers.relay.http",
     "pallas_gateway.servers.compositor": (
         "access directory events identity mcp servers.relay servers.relay.http"
     ),

@@ -6,10 +6,9 @@ import asyncio
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
-
 from pallas_gateway.events.topics import Topic
 from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, TIMED_OUT
+from pallas_gateway.mcp.headers import mirrored_arguments
 from pallas_gateway.mcp.surface import McpError, Relayed
 from pallas_gateway.servers.relay.http.errors import LateError, RelayError
 from pallas_gateway.servers.relay.model import Call, ServerError
@@ -107,7 +106,7 @@ class Mounts:
         """The answer of a server to what the client asks."""
         headers: dict[str, str] = {}
         if tool is not None and "x-mcp-header" in str(tool["inputSchema"]):
-            headers = mcp_param_headers(x_mcp_header_map(tool["inputSchema"]), params.get("arguments") or {})
+            headers = mirrored_arguments(tool["inputSchema"], params.get("arguments") or {})
         call = Call(
             method=method,
             params=params,

@@ -7,9 +7,8 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
-from mcp.shared.inbound import encode_header_value
-
 from pallas_common.problems import quoted
+from pallas_gateway.mcp.headers import encode_header_value
 from pallas_gateway.servers.relay import adapting, answers
 from pallas_gateway.servers.relay.http.errors import LateError, LostError, RelayError, WrongAnswerError
 from pallas_gateway.servers.relay.http.pool import Pool

@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 import pytest
-from mcp.shared.inbound import validate_mcp_param_headers
+from mcp.shared.inbound import mcp_param_headers, validate_mcp_param_headers, x_mcp_header_map
 
-from pallas_gateway.mcp.headers import check_parameters, decode_header_value
+from pallas_gateway.mcp.headers import check_parameters, decode_header_value, mirrored_arguments
 from pallas_gateway.mcp.surface import McpError
 
 
@@ -97,3 +97,13 @@ def test_arguments_and_the_headers_that_mirror_them(
 )
 def test_a_schema_that_is_wrong_checks_nothing(annotated: dict[str, Any]) -> None:
     check_parameters({"mcp-param-a": "x"}, {"properties": annotated}, {})
+
+
+@pytest.mark.parametrize(
+    "region", ["eu", "ä", " eu", "=?base64?ZXU=?=", "", "a\nb", None, ["x"], True, 7, 1.5]
+)
+def test_arguments_are_mirrored_as_the_sdk_does_it(region: Any) -> None:
+    arguments = {"region": region, "count": 42, "inner": {"flag": False}}
+    headers = mirrored_arguments(SCHEMA, arguments)
+    assert headers == mcp_param_headers(x_mcp_header_map(SCHEMA), arguments)
+    check_parameters({name.lower(): value for name, value in headers.items()}, SCHEMA, arguments)
