@@ -18,7 +18,7 @@ from pallas_registry.environment.dotenv import DOTENV
 from pallas_registry.fastagent_files.models import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pallas_common.secrets.values import KnownSecrets
     from pallas_registry.deployment.model import Place
@@ -80,7 +80,7 @@ _OPTIONAL = {
 def deployment_settings(deployment: Deployment) -> list[Row]:
     """All that is in effect for the deployment, in the order in which the file is usually written."""
     names = sorted(DEPLOYMENT_FIELDS, key=_ORDER.index)
-    return [
+    rows = [
         {
             "name": name,
             "value": _json(getattr(deployment, name)),
@@ -88,6 +88,20 @@ def deployment_settings(deployment: Deployment) -> list[Row]:
         }
         for name in names
     ]
+    return [*rows, *_of_gateway(deployment)]
+
+
+def _of_gateway(deployment: Deployment) -> Iterator[Row]:
+    """What is in effect for the gateway, if there is one; the password of its store is not shown."""
+    if deployment.gateway is None:
+        return
+    for each in dataclasses.fields(deployment.gateway):
+        value = getattr(deployment.gateway, each.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = dataclasses.asdict(value)
+        path = f"gateway.{each.name}"
+        shown = redact(value) if isinstance(value, str) else value
+        yield {"name": path, "value": _json(shown), **_origin(deployment.places.get(path))}
 
 
 _ORDER = ("name", "version", "namespace", "host", "hosts", "bind", "registry_port", "max_surge", "preload")

@@ -92,9 +92,21 @@ def _notes(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _deployment(document: Mapping[str, Any], file: str) -> Iterator[_Line]:
+    nested = [setting for setting in document["deployment"] if setting["name"].startswith(_GATEWAY)]
     for setting in document["deployment"]:
-        yield _Line(f"{setting['name']}: {_value(setting['value'])}", _origin(setting, file))
+        if setting not in nested:
+            yield _Line(f"{setting['name']}: {_value(setting['value'])}", _origin(setting, file))
+    if nested:
+        yield _Line("gateway:")
+    for setting in nested:
+        if setting["value"] is not None:
+            name = setting["name"].removeprefix(_GATEWAY)
+            yield _Line(f"  {name}: {_value(setting['value'])}", _origin(setting, file))
     yield _Line("")
+
+
+_GATEWAY = "gateway."
+"""What the settings of the gateway are called by."""
 
 
 def _agents(document: Mapping[str, Any], file: str) -> Iterator[_Line]:

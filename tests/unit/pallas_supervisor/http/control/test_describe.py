@@ -201,3 +201,21 @@ def test_behind_a_gateway_its_metrics_are_for_this_machine(tmp_path: Path) -> No
     [port] = free_ports(1)
     gateway = {"port": port, "public_url": "https://agents.example.com", "workers": "behind"}
     asked(tmp_path, do, host="agents.example.com", bind="127.0.0.1", gateway=gateway)
+
+
+def test_what_is_in_effect_for_the_gateway_without_its_password(tmp_path: Path) -> None:
+    async def do(rig: Rig, ask: Ask) -> None:
+        document = await ask("/v1/configuration")
+        rows = by_name(document["deployment"])
+        lines = rig.manager.drift.source.path.read_text().splitlines()
+        assert rows["gateway.port"]["value"] == port
+        assert rows["gateway.port"]["from"] == "agents.yaml"
+        assert lines[rows["gateway.port"]["line"] - 1].strip() == f"port: {port}"
+        assert rows["gateway.workers"]["from"] == "built in"
+        assert rows["gateway.limits"]["value"]["concurrent"] == 3
+        assert rows["gateway.store"]["value"].startswith("postgresql://pallas:")
+        assert "hunter22" not in str(document)
+
+    [port] = free_ports(1)
+    store = "postgresql://pallas:hunter22@db.example.com/pallas"
+    asked(tmp_path, do, gateway={"port": port, "store": store, "limits": {"concurrent": 3}})

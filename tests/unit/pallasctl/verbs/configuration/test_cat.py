@@ -57,6 +57,17 @@ agents:
         city: {type: string, description: "a: b, [c] # d", pattern: "^[A-Z]{1,9}$"}
       required: [city]
 """
+GATEWAY = """\
+gateway:
+  port: 8299
+  store: postgresql://pallas@db.example.com/pallas
+  memory_limit: 512MiB
+  limits: {tool_timeout: 2.5}
+  oidc:
+    issuer: https://login.example.com
+    audience: "yes"
+    groups: {operators: ["*"], "a: b": [run:agents]}
+"""
 SECRET = """\
     env:
       MODE: fast
@@ -93,8 +104,9 @@ def printed(fake: FakeControl, document: dict[str, Any], *arguments: str) -> str
     return result.stdout
 
 
-def test_what_is_printed_is_the_same_deployment(fake: FakeControl, tmp_path: Path) -> None:
-    deployment, document = taken(tmp_path, FILE)
+@pytest.mark.parametrize("text", [FILE, FILE + GATEWAY])
+def test_what_is_printed_is_the_same_deployment(fake: FakeControl, tmp_path: Path, text: str) -> None:
+    deployment, document = taken(tmp_path, text)
     again, _ = taken(tmp_path, printed(fake, document), "again.yaml")
     assert replace(again, path=deployment.path) == deployment
 
