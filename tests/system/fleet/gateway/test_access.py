@@ -56,7 +56,8 @@ def audit(fleet: Fleet, **query: Any) -> list[dict[str, Any]]:
 
 def test_health_and_metadata_need_no_token(fleet: Fleet) -> None:
     url = door(fleet).url
-    assert httpx.get(f"{url}/health").json() == {"status": "ok"}
+    # It is degraded until it follows the supervisor.
+    fleet.await_that(lambda: httpx.get(f"{url}/health").json() == {"status": "ok"}, "the gateway is well")
     answer = httpx.post(f"{url}/mcp", json={})
     assert answer.status_code == 401
     where = answer.headers["www-authenticate"].partition('resource_metadata="')[2].partition('"')[0]
