@@ -45,10 +45,12 @@ async def ensure_operator_token(store: Store, directory: Path) -> bool:
     Raises:
         StoreUnavailableError: the database or the file cannot be written.
     """
-    why = await store.write(partial(_ensure, directory=directory))
-    if why is not None:
-        _log.log(*why)
-    return why is not None
+    made = await store.write(partial(_ensure, directory=directory))
+    if made is None:
+        return False
+    message, is_first = made
+    (_log.info if is_first else _log.warning)(message)
+    return True
 
 
 def follow_rotation(directory: Path, old: tokens.Token, new: str) -> bool:
@@ -64,7 +66,8 @@ def follow_rotation(directory: Path, old: tokens.Token, new: str) -> bool:
     return True
 
 
-def _ensure(connection: Connection, directory: Path) -> tuple[int, str] | None:
+def _ensure(connection: Connection, directory: Path) -> tuple[str, bool] | None:
+    """What was made, for the log, and whether it is the first; None if nothing was."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     path = directory / OPERATOR_FILE
@@ -81,8 +84,8 @@ def _ensure(connection: Connection, directory: Path) -> tuple[int, str] | None:
     _write(path, new.text)
     made = f"a token for the operator was made, {new.token.id}: it is in {path}"
     if held is None and not before:
-        return 20, made
-    return 30, f"{made}; the one before {problem}"
+        return made, True
+    return f"{made}; the one before {problem}", False
 
 
 def _problem(connection: Connection, held: str | None) -> str | None:
