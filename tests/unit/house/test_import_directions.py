@@ -102,8 +102,8 @@ ROOMS = {
     "pallas_supervisor.agents.upstreams": "agents health lifecycle reload sockets",
     "pallas_supervisor.http.page.data": "agents health lifecycle telemetry",
     "pallas_supervisor.http.control": (
-        "agents agents.changes agents.description agents.gateway agents.upstreams events http.page.data logs reload "
-        "sockets telemetry"
+        "agents agents.changes agents.description agents.gateway agents.upstreams events http.page.data lifecycle "
+        "logs reload sockets telemetry"
     ),
     "pallas_supervisor.http.page.view": "http.page.data lifecycle",
     "pallas_supervisor.http.page": "http.page.data http.page.view",

@@ -81,7 +81,9 @@ def control_api(
 ) -> Starlette:
     """The application; `age` says how many seconds ago the supervisor was started."""
     api = _ControlApi(status, drift, events, operations, reloading, age)
-    logs = LogRoute(operations, log_router)
+    logs = LogRoute(
+        operations, log_router, lambda: status.gateway is not None and status.gateway.entry() is not None
+    )
     describe = DescribeRoutes(descriptions)
     top = TopRoute(feed, age, Processes())
     return Starlette(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.responses import Response, StreamingResponse
 
 from pallas_common.logs.levels import LEVEL_NAMES, level_name, level_number
+from pallas_common.protocol.gateway import GATEWAY_NAME
 from pallas_common.times import rfc3339
 from pallas_supervisor.http.control.requests import (
     MAX_QUERY,
@@ -23,9 +24,10 @@ from pallas_supervisor.http.control.requests import (
     parse_switch,
     shown,
 )
+from pallas_supervisor.lifecycle.states import label
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
 
@@ -54,14 +56,23 @@ class LogRoute:
 
     _operations: OperatorVerbs
     _router: LogRouter
+    _has_gateway: Callable[[], bool]
 
     async def get(self, request: Request) -> Response:
         """The newest lines, and with `follow` those that come after them."""
         query = parse_log_query(request)
         if query.agents:
-            query = query._replace(agents=self._operations.resolve(query.agents))
+            query = query._replace(agents=self._resolve(query.agents))
         lines = self._follow(query) if query.follow else _pieces(self._newest(query))
         return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    def _resolve(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The named agents, and the gateway by its name in the log."""
+        gateway = label(GATEWAY_NAME)
+        if gateway not in names or not self._has_gateway():
+            return self._operations.resolve(names)
+        agents = [name for name in names if name != gateway]
+        return (*(self._operations.resolve(agents) if agents else ()), gateway)
 
     def _newest(self, query: LogQuery) -> list[bytes]:
         return self._router.newest(query.agents, query.lines, query.since, query.level)

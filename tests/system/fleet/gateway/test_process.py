@@ -87,7 +87,10 @@ def test_it_runs_and_says_who_it_is(fleet: Fleet) -> None:
     assert process.cmdline()[0].startswith(f"pallas-gateway {entry['generation']} ")
     assert process.environ()["PALLAS_RUNTIME_DIR"] == str(fleet.runtime)
     assert process.cwd() == str(fleet.state)
-    assert httpx.get(f"{entry['url']}/health").json() == {"status": "ok"}
+    fleet.await_that(
+        lambda: httpx.get(f"{entry['url']}/health").json() == {"status": "ok"},
+        "it has heard of the agents",
+    )
     assert httpx.get(f"{fleet.deployment.registry}/health").json()["gateway"]["status"] == "ok"
     assert "Gateway" in httpx.get(f"{fleet.deployment.registry}/").text
     assert "pallas_gateway_up 1.0" in httpx.get(f"{fleet.deployment.registry}/metrics").text
@@ -96,6 +99,7 @@ def test_it_runs_and_says_who_it_is(fleet: Fleet) -> None:
         0,
         f"gateway: ready (pid {entry['pid']}) at {entry['public_url']}",
     )
+    assert "gateway: starting -> ready" in fleet.ctl("logs", "gateway").stdout
 
 
 def test_killed_it_comes_again_and_nobody_is_refused(fleet: Fleet) -> None:
