@@ -486,3 +486,25 @@ def test_presets_of_the_project_are_there_and_told(tmp_path: Path, monkeypatch: 
         assert (found["card"], found["bad"], found["assistant"]) == ("card", "error", "agent")
 
     on_door(tmp_path, do)
+
+
+def test_a_caller_that_goes_away_takes_the_turn_with_it(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def wait_for_the_end(request: Request) -> Json:
+            begun.set()
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            ended.set()
+            return {}
+
+        async with worker(door, "library", lambda _, request: wait_for_the_end(request)):
+            call = asyncio.create_task(door.call("ask_agent", name="library", prompt="Hi"))
+            async with asyncio.timeout(10):
+                await begun.wait()
+                call.cancel()
+                await ended.wait()
+            assert (await asyncio.gather(call, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+
+    on_door(tmp_path, do)
