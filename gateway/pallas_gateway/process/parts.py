@@ -112,7 +112,7 @@ async def open_parts(
         find_agent=lambda name: _agent_key(directory, name),
         directory=Path(spec.state_directory),
     )
-    mounts = Mounts(log.publish, settings.limits.tool_timeout)
+    mounts = Mounts(log.publish, settings.limits.tool_timeout, metrics.observe_relay)
     app = GatewayApp(
         settings,
         principals,

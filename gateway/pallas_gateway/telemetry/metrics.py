@@ -192,7 +192,7 @@ def observe_tool(surface: str, tool: str, seconds: float) -> None:
     _recorder.record(lambda series: series.tool_seconds.labels(surface, tool).observe(seconds))
 
 
-def observe_relay(server: str, *, ok: bool, seconds: float) -> None:
+def observe_relay(server: str, ok: bool, seconds: float) -> None:
     """Another server has answered, or has not; `server` is its name in the settings."""
     server, outcome = _recorder.bounded("server", server), "ok" if ok else "error"
     _recorder.record(lambda series: series.relay_seconds.labels(server, outcome).observe(seconds))

@@ -215,12 +215,12 @@ class Composed:
                     return mount
         return None
 
-    @staticmethod
-    def _say_if_failed(mounts: list[Mount], name: str) -> None:
+    def _say_if_failed(self, mounts: list[Mount], name: str) -> None:
         """Raise what is wrong with the server whose tool it would be."""
         for mount in mounts:
             if name.startswith(mount.name + "__") and mount.upstream.state != "running":
                 reason = mount.upstream.reason or "it is not known yet"
+                self._shared.observed(mount.name, False, 0.0)
                 raise McpError(
                     INVALID_PARAMS,
                     f"the server {mount.name} cannot be used: {reason}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,10 +65,17 @@ class Mounts:
     Args:
         publish: of the event log.
         tool_timeout: seconds for a relayed call of a tool.
+        observed: is told of each relayed call: the server, whether it has answered, whatever it said, and the seconds.
     """
 
-    def __init__(self, publish: Callable[..., None], tool_timeout: float) -> None:
+    def __init__(
+        self,
+        publish: Callable[..., None],
+        tool_timeout: float,
+        observed: Callable[[str, bool, float], object] = lambda *_: None,
+    ) -> None:
         self._publish = publish
+        self.observed = observed
         self._timeout = tool_timeout
         self._owners: dict[Upstream, set[tuple[str, str]]] = {}
         self._last: dict[str, list[Mount]] = {}
@@ -115,7 +123,25 @@ class Mounts:
             timeout=self._timeout,
             tool_headers=headers,
         )
-        return await answered(mount.upstream.relay(call), f"the server {mount.name}")
+        return await answered(self._timed(mount, call), f"the server {mount.name}")
+
+    async def _timed(self, mount: Mount, call: Call) -> Answer:
+        began = time.perf_counter()
+        has_answered: bool | None = None
+        try:
+            answer = await mount.upstream.relay(call)
+        except ServerError:
+            has_answered = True
+            raise
+        except (RelayError, LateError, TimeoutError):
+            has_answered = False
+            raise
+        else:
+            has_answered = True
+            return answer
+        finally:
+            if has_answered is not None:  # who does not wait any more says nothing of the server
+                self.observed(mount.name, has_answered, time.perf_counter() - began)
 
     async def chat(
         self, agent: AgentUpstream, arguments: Mapping[str, Any], request: ClientRequest

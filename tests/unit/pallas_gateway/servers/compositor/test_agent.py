@@ -23,7 +23,7 @@ from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.compositor.named import AgentServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from pallas_gateway.directory.directory import Directory
 
@@ -82,10 +82,13 @@ def request(method: str, **params: Any) -> ClientRequest:
 
 @asynccontextmanager
 async def compositor(
-    known: Known, *grants: str, published: list[Topic] | None = None
+    known: Known,
+    *grants: str,
+    published: list[Topic] | None = None,
+    observed: Callable[[str, bool, float], object] = lambda *_: None,
 ) -> AsyncIterator[AgentCompositor]:
     told = [] if published is None else published
-    mounts = Mounts(lambda *topics: told.extend(topics), PATIENCE)
+    mounts = Mounts(lambda *topics: told.extend(topics), PATIENCE, observed)
     try:
         async with asyncio.timeout(PATIENCE):
             yield AgentCompositor(mounts, cast("Directory", known), principal(*grants))
@@ -135,11 +138,17 @@ def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wro
             }
         )
         published: list[Topic] = []
-        async with compositor(known, published=published) as surface:
+        answered: list[tuple[str, bool]] = []
+
+        def observed(server: str, ok: bool, _seconds: float) -> None:
+            answered.append((server, ok))
+
+        async with compositor(known, published=published, observed=observed) as surface:
             assert {tool["name"].partition("__")[0] for tool in await surface.tools()} == {"git"}
             assert (await called(surface, "git__echo", text="hi"))["result"]["content"][0]["text"] == "hi"
             with pytest.raises(McpError, match="the server dead cannot be used: nothing answers"):
                 await called(surface, "dead__echo", text="hi")
+            assert answered == [("git", True), ("dead", False)]
             uri = "resource://agents/jarvis/mcp/state"
             read = await surface.read(uri, request("resources/read", uri=uri))
             assert isinstance(read, dict)
