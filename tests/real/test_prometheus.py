@@ -27,9 +27,10 @@ from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.fleet.prometheus import run_prometheus
 from support.fleet.promtool import promtool
+from support.gateway.door import await_gateway, door, make_token, with_gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from fakes.downstream import RunningDownstream
@@ -305,3 +306,40 @@ def test_each_alert_fires_when_it_is_caused(watched: Watched) -> None:
     fires(("PallasDown", ""))
     of_agents = {rule["alert"] for rule in rules() if not rule["alert"].startswith("PallasGateway")}
     assert {name for name, _ in fired} == of_agents
+
+
+def test_alerts_of_the_gateway_fire_when_they_are_caused(tmp_path: Path) -> None:
+    """All but that of the store, which takes a database that is gone."""
+    deployment = make_deployment(tmp_path / "fleet", "jarvis")
+    deployment.servers = {"dead": {"transport": "http", "url": "http://127.0.0.1:9/mcp"}}
+    deployment.add("talker", servers=("dead",))
+    with_gateway(deployment, max_failures=1000)
+    with Fleet(deployment) as fleet:
+        await_gateway(fleet)
+        human, agent = door(fleet), door(fleet, make_token(fleet, "a", agent="talker"))
+        target = deployment.registry.removeprefix("http://")
+        with run_prometheus(tmp_path, target, short(rules())) as prometheus:
+
+            def fires(alert: str, cause: Callable[[], object]) -> None:
+                def is_seen() -> bool:
+                    cause()
+                    prometheus.scraped()
+                    return f"PallasGateway{alert}" in {name for name, _ in prometheus.firing()}
+
+                prometheus.until(is_seen, alert)
+
+            fires("ServerFailing", lambda: agent.tool("dead__echo"))
+            fires("ErrorRate", lambda: human.tool("no_such_tool"))
+            fires("Denied", lambda: [httpx.get(f"{human.url}/api/v1/audit") for _ in range(100)])
+            audit = fleet.state / "audit.jsonl"
+            audit.rename(fleet.state / "moved")
+            audit.mkdir()
+            fires("AuditFailing", lambda: human.tool("agents_list"))
+            audit.rmdir()
+            for _ in range(5):
+                await_gateway(fleet)
+                os.kill(fleet.status()["gateway"]["pid"], signal.SIGKILL)
+                fleet.await_that(lambda: fleet.status()["gateway"]["state"] != "ready", "it is gone")
+            fires("CrashLoop", lambda: None)
+            assert fleet.ctl("gateway", "stop").returncode == 0
+            fires("Down", lambda: None)
