@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from support.gateway.door import ACCEPT, CLIENT, LATEST, META
+from support.gateway.door import ACCEPT, CLIENT, LATEST, META, Door
 
 if TYPE_CHECKING:
     from support.gateway.door import Era
@@ -68,6 +68,22 @@ class Subscriber:
         """Return once the server has ended the stream."""
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: self.ended)
+
+    async def until_read(self, uri: str, expected: str) -> None:
+        """Read the resource, and again each time that it is said to have changed, until it says that."""
+        reading = Door(f"http://127.0.0.1:{self.port}", self.token, "stateless")
+        while True:
+            seen = self.updated.get(uri, 0)
+            if expected in (await asyncio.to_thread(reading.read, uri)).text:
+                return
+            await self.until(uri, seen + 1)
+
+    def stall(self) -> None:
+        """Read nothing from now on, and keep the connection."""
+        assert self._reading is not None
+        assert self._writer is not None
+        self._reading.cancel()
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport of a stream reads
 
     def forget(self) -> None:
         """Count from 0 again."""
