@@ -6,6 +6,7 @@ Wiring only: each part is passed what it uses, and none is passed the whole.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,8 +43,7 @@ from pallas_gateway.store.principals import TokenRecords
 from pallas_gateway.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from starlette.types import ASGIApp
 
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 MEASURE_INTERVAL = 5.0
 
+KNOWN_WITHIN = 5.0
+"""Seconds that a start waits for what the supervisor knows."""
+
 _log = get_logger("pallas.gateway")
 
 
@@ -62,6 +65,8 @@ class GatewayParts:
     """What the process moves."""
 
     app: ASGIApp
+    known: Callable[[], Awaitable[None]]
+    """Returns when what the supervisor knows is known here, too, or has not come within a bound."""
     drain: Callable[[], None]
     """Ends what would not end by itself."""
     background: dict[str, Coroutine[None, None, None]] = field(default_factory=dict)
@@ -126,6 +131,7 @@ async def open_parts(
     hosts = Hosts([*spec.allowed_hosts, urlsplit(settings.public_url).hostname or ""])
     return GatewayParts(
         app=HostGuard(app, lambda: hosts),
+        known=lambda: _known(directory),
         drain=endpoint.drain,
         background={
             "directory": directory.run(),
@@ -136,6 +142,13 @@ async def open_parts(
             "servers": mounts.upstreams.run(),
         },
     )
+
+
+async def _known(directory: Directory) -> None:
+    """Wait for the directory: before it is filled, no agent would be there. Not for a supervisor that is away."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(KNOWN_WITHIN):
+            await directory.filled()
 
 
 async def _open_store(spec: GatewaySpec, stack: contextlib.AsyncExitStack) -> Store:

@@ -53,6 +53,7 @@ async def serve(
         http = HttpServer(parts.app, listener, Connections("port of the gateway", limit))
         async with asyncio.TaskGroup() as background:
             tasks = [background.create_task(each, name=name) for name, each in parts.background.items()]
+            await parts.known()
             http.start()
             heart = Heartbeat(interval=spec.settings.liveness_interval)
             report(heart)

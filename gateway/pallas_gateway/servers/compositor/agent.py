@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.directory import topics
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 type Json = dict[str, Any]
 
 META = "resource://compositor_meta/state/"
+_OF_SERVER = re.compile(re.escape(META) + r"[^/?#]+")
 JSON = "application/json"
 
 
@@ -100,7 +102,7 @@ class AgentCompositor(Composed):
         return super().topic(uri)
 
     def _is_own(self, uri: str) -> bool:
-        return uri in (self._session, self._state) or uri.startswith(META)
+        return uri in (self._session, self._state) or _OF_SERVER.fullmatch(uri) is not None
 
     def _session_state(self) -> Json | None:
         record = self._directory.agent(self._name)

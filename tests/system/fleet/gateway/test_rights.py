@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from fakes.downstream import run_downstream
-from pallas_gateway.servers import compositor
 from pallas_gateway.servers.management.completion import COMPLETIONS
 from pallas_gateway.servers.management.resources import RESOURCES, TEMPLATES
 from pallas_gateway.servers.management.tools import TOOLS
@@ -41,7 +40,7 @@ HUMANS: dict[str, tuple[str, ...]] = {
     "deletes": ("delete:agents",),
     "resources": ("view:resources", "edit:resources", "create:resources", "delete:resources"),
     "project": ("view:projects:team", "run:projects:team"),
-    "nothing": (),
+    "nothing": ("view:knowledge",),
 }
 """Kind of human → its grants."""
 
@@ -108,12 +107,10 @@ COMPLETED = {
     ("agentlet://{uri}", "uri"),
 }
 
-OWN = {
-    "resource://agents/{agent_id}/session/state": "resource://agents/%s/session/state",
-    "resource://agents/{agent_id}/mcp/state": "resource://agents/%s/mcp/state",
-}
-"""What is an agent's own: template → the URI of an agent."""
+OWN = ("resource://agents/%s/session/state", "resource://agents/%s/mcp/state")
+"""What is an agent's own."""
 OWN_SERVER = "resource://compositor_meta/state/tools"
+OWN_TEMPLATE = "resource://compositor_meta/state/{server}"
 
 
 class Deployed(NamedTuple):
@@ -160,7 +157,6 @@ def test_the_table_has_all_that_the_product_has() -> None:
     assert set(OF_ALL) == {resource.uri for resource in RESOURCES}
     assert set(OF_AGENT) == {template.uri for template in TEMPLATES}
     assert {(uri, name) for uri, names in COMPLETIONS.items() for name in names} == COMPLETED
-    assert set(OWN) | {"resource://compositor_meta/state/{server}"} == set(compositor.TEMPLATES)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -182,7 +178,7 @@ def test_a_human_is_listed_what_it_may_use(deployed: Deployed, kind: str, era: E
 @pytest.mark.parametrize("kind", HUMANS)
 def test_a_human_calls_what_it_may_call(deployed: Deployed, kind: str) -> None:
     caller = deployed.human(kind)
-    wrong = []
+    wrong: list[tuple[str, ...]] = []
     for tool, arguments in CALLS.items():
         verb = VERBS[tool]
         for agent in AGENTS:
@@ -197,18 +193,18 @@ def test_a_human_calls_what_it_may_call(deployed: Deployed, kind: str) -> None:
             else:
                 expected = {"hidden", "allowed" if "no" in given.values() else "hidden"}
             if seen not in expected:
-                wrong.append((tool, agent, seen, expected))
+                wrong.append((tool, agent, seen, *sorted(expected)))
     creating = outcome(caller.tool("agents_create", name="red", spec={"model": "passthrough"}))
     if creating != ("allowed" if kind in MAY["create"]["red"] else "denied"):
-        wrong.append(("agents_create", "red", creating, set()))
+        wrong.append(("agents_create", "red", creating))
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     asked = {"agent_name": "red", "description": "You help.", "output_schema": schema}
     creating = outcome(caller.tool("create_agent", **asked))
     if creating != ("allowed" if kind in MAY["create"]["red"] else "denied"):
-        wrong.append(("create_agent", "red", creating, set()))
+        wrong.append(("create_agent", "red", creating))
     listing = outcome(caller.tool("agents_list"))
     if listing != ("allowed" if kind in MAY["view"]["red"] else "denied"):
-        wrong.append(("agents_list", "", listing, set()))
+        wrong.append(("agents_list", "", listing))
     assert not wrong
 
 
@@ -218,7 +214,7 @@ def test_a_human_reads_completes_and_hears_of_what_it_may_view(deployed: Deploye
     visible = {agent for agent in AGENTS if kind in MAY["view"][agent]}
     readable = set(OF_ALL) if visible else set()
     every = set(OF_ALL)
-    wrong = []
+    wrong: list[tuple[str, ...]] = []
     for uri in OF_ALL:
         seen = outcome(caller.read(uri))
         if seen != ("allowed" if visible else "denied"):
@@ -232,7 +228,7 @@ def test_a_human_reads_completes_and_hears_of_what_it_may_view(deployed: Deploye
             readable |= {uri} if agent in visible else set()
             if seen != expected:
                 wrong.append((uri, seen))
-        for other in OWN.values():
+        for other in OWN:
             seen = outcome(caller.read(other % "red"))
             if seen == "allowed":
                 wrong.append((other, seen))
@@ -246,7 +242,7 @@ def test_a_human_reads_completes_and_hears_of_what_it_may_view(deployed: Deploye
             values = set(answer.message.get("result", {}).get("completion", {}).get("values", []))
             allowed = ({"tools"} if "blue" in visible else set()) if name == "server" else visible
             if values != allowed:
-                wrong.append((template, name, values))
+                wrong.append((template, name, *sorted(values)))
     assert not wrong
     for era in ERAS:
         assert asyncio.run(honoured(deployed.fleet, deployed.humans[kind], era, every)) == readable
@@ -266,9 +262,17 @@ def test_an_agent_has_its_compositor_and_nothing_of_others(deployed: Deployed, n
     assert reaching == ("allowed" if name == "blue" else "hidden")
     for tool in VERBS:
         assert outcome(caller.tool(tool, name="red", prompt="x", spec={})) in ("hidden", "denied")
-    mine = {pattern % name for pattern in OWN.values()} | {OWN_SERVER}
-    others = {pattern % other for pattern in OWN.values() for other in AGENTS if other != name}
+    mine = {pattern % name for pattern in OWN} | {OWN_SERVER}
+    others = {pattern % other for pattern in OWN for other in AGENTS if other != name}
     others |= OF_ALL | {pattern % agent for pattern in OF_AGENT.values() for agent in AGENTS}
+    assert {uri for uri in caller.names("resources") if uri.startswith("resource://")} == mine
+    assert caller.names("resourceTemplates") == [OWN_TEMPLATE]
+    completed = caller.ask(
+        "completion/complete",
+        ref={"type": "ref/resource", "uri": OWN_TEMPLATE},
+        argument={"name": "server", "value": "t"},
+    )
+    assert completed.result["completion"]["values"] == ["tools"]
     assert {uri for uri in mine if outcome(caller.read(uri)) == "allowed"} == mine
     assert not {uri for uri in others - mine if outcome(caller.read(uri)) == "allowed"}
     heard = asyncio.run(honoured(deployed.fleet, deployed.agents[name], era, mine | others))
