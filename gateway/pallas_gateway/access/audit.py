@@ -140,7 +140,8 @@ class Audit:
         self._has_room = False
         self._torn = False
         self._retry_at = float("-inf")
-        self._complained = False
+        self._why: OSError | None = None
+        """The last failure; None since something could be written."""
         with contextlib.suppress(AuditUnavailableError):
             self.check()
 
@@ -156,6 +157,22 @@ class Audit:
         raise AuditUnavailableError(
             f"the audit cannot be written ({self.path.name}: is the disk full?), and what cannot be written down is"
             " not done; try again when there is room"
+        )
+
+    def problem(self) -> str | None:
+        """Why nothing can be written now, and what to do; asks the disk, writes and counts nothing."""
+        if self._has_room:
+            try:
+                self._current()
+            except OSError as error:
+                self._complain(error)
+                self._has_room = False
+        if self._has_room or self._make_room():
+            return None
+        why = self._why.strerror or str(self._why) if self._why is not None else "unknown"
+        return (
+            f"the audit {self.path} cannot be written ({why}), and nothing is done that it has to tell: make room on"
+            " its disk, and see to its permissions"
         )
 
     def write(self, entry: Entry) -> None:
@@ -276,8 +293,8 @@ class Audit:
             self._complain(error)
             return False
         self._has_room = True
-        if self._complained:
-            self._complained = False
+        if self._why is not None:
+            self._why = None
             _log.info("the audit is written again")
         return True
 
@@ -292,8 +309,8 @@ class Audit:
             os.close(descriptor)
 
     def _complain(self, error: OSError) -> None:
-        if not self._complained:
-            self._complained = True
+        first, self._why = self._why is None, error
+        if first:
             _log.error(f"the audit cannot be written, and nothing is done that it has to tell: {error}")
 
 

@@ -14,23 +14,25 @@ from urllib.parse import urlsplit
 
 from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
-from pallas_gateway.access.audit import Audit, AuditUnavailableError
+from pallas_gateway.access.audit import Audit
 from pallas_gateway.access.limits import Limiter
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.control import ControlClient
 from pallas_gateway.directory.directory import Directory
 from pallas_gateway.events.log import EventLog
-from pallas_gateway.http.app import GatewayApp, Status
+from pallas_gateway.http.app import GatewayApp
 from pallas_gateway.http.audit import audit_routes
 from pallas_gateway.http.hooks import CallAudit, Observer
 from pallas_gateway.http.resources import resource_routes
 from pallas_gateway.http.tokens import TokenRoutes
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.oidc import OidcIssuer
+from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.identity.sources import AgentKey
 from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.errors import GatewayError
+from pallas_gateway.process.health import Health
 from pallas_gateway.process.surfaces import AllSurfaces
 from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.management.context import Context
@@ -40,11 +42,13 @@ from pallas_gateway.store.database import open_store
 from pallas_gateway.store.errors import StoreError, StoreUnavailableError
 from pallas_gateway.store.operator import ensure_operator_token
 from pallas_gateway.store.principals import TokenRecords
+from pallas_gateway.store.revisions import count_change
 from pallas_gateway.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from sqlalchemy import Connection
     from starlette.types import ASGIApp
 
     from pallas_common.protocol.gateway import GatewaySpec
@@ -53,6 +57,9 @@ if TYPE_CHECKING:
     from pallas_gateway.store.database import Store
 
 MEASURE_INTERVAL = 5.0
+
+WRITE_AGAIN = 5.0
+"""Seconds between two tries to write into a store that did not take the last thing."""
 
 KNOWN_WITHIN = 5.0
 """Seconds that a start waits for what the supervisor knows."""
@@ -65,6 +72,7 @@ class GatewayParts:
     """What the process moves."""
 
     app: ASGIApp
+    health: Health
     known: Callable[[], Awaitable[None]]
     """Returns when what the supervisor knows is known here, too, or has not come within a bound."""
     drain: Callable[[], None]
@@ -109,7 +117,7 @@ async def open_parts(
     )
     principals.on_revoked(endpoint.revoke)
     context = Context(directory=directory, workers=Workers())
-    state = _State(directory, audit)
+    health = Health([lambda: _away(directory), lambda: store.problem, audit.problem])
     token_routes = TokenRoutes(
         store,
         audit,
@@ -125,17 +133,19 @@ async def open_parts(
         in_flight,
         endpoint=endpoint,
         surfaces=AllSurfaces(context, mounts),
-        health=state.health,
+        health=health.status,
         routes=[*resource_routes(control, audit), *token_routes.routes(), *audit_routes(audit.path)],
     )
     hosts = Hosts([*spec.allowed_hosts, urlsplit(settings.public_url).hostname or ""])
     return GatewayParts(
         app=HostGuard(app, lambda: hosts),
+        health=health,
         known=lambda: _known(directory),
         drain=endpoint.drain,
         background={
             "directory": directory.run(),
             "tokens": principals.watch(),
+            "store": _mend(store),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": _revoke_deleted(directory, principals),
             "measures": _measure(endpoint),
@@ -169,22 +179,25 @@ def _agent_key(directory: Directory, name: str) -> AgentKey | None:
     return None if found is None else AgentKey(found.name, found.uid)
 
 
-class _State:
-    """How it is with the gateway, in one word; never waits."""
+def _away(directory: Directory) -> str | None:
+    """Why what is known of agents may be old."""
+    why = directory.away
+    return (
+        None if why is None else f"the supervisor is not followed, so agents may be other than shown: {why}"
+    )
 
-    def __init__(self, directory: Directory, audit: Audit) -> None:
-        self._directory = directory
-        self._audit = audit
 
-    def health(self) -> Status:
-        """`degraded`: what the supervisor knows may be old, or nothing can be written down."""
-        if self._directory.away is not None:
-            return "degraded"
-        try:
-            self._audit.check()
-        except AuditUnavailableError:
-            return "degraded"
-        return "ok"
+async def _mend(store: Store) -> None:
+    """Try to write again where that has failed: nobody else may, and its health would stay what it was."""
+
+    def write(connection: Connection) -> None:
+        count_change(connection, TENANT, "health")
+
+    while True:
+        await asyncio.sleep(WRITE_AGAIN)
+        if store.cannot_write:
+            with contextlib.suppress(StoreError):
+                await store.write(write)
 
 
 async def _revoke_deleted(directory: Directory, principals: Principals) -> None:

@@ -58,6 +58,7 @@ async def serve(
             heart = Heartbeat(interval=spec.settings.liveness_interval)
             report(heart)
             report(ReadyReport(model=None, capabilities=None))
+            tasks.append(background.create_task(parts.health.run(report), name="health"))
             tasks.append(background.create_task(beat(heart, report), name="heartbeats"))
             await stopping.wait()
             http.stop_accepting()

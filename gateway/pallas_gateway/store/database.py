@@ -6,6 +6,7 @@ Knows connections and threads; no table. What a transaction does is a function o
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,9 @@ class Store:
         self._writers = ThreadPoolExecutor(1, "store-write") if engines.is_sqlite else self._readers
         self.on_failure: Callable[[], object] = lambda: None
         """Called whenever the database does not do what was asked, in a thread."""
+        self._read_problem: str | None = None
+        self._write_problem: str | None = None
+        self._file = None if engines.file is None else engines.file.stat()
 
     @property
     def is_sqlite(self) -> bool:
@@ -77,6 +81,28 @@ class Store:
     def __str__(self) -> str:
         """Its address, for people; never with a password."""
         return self._engines.url.render_as_string(hide_password=True)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last thing that was asked could not be done, and what to do; None if it could. Never waits."""
+        if (path := self._engines.file) is not None and self._file is not None:
+            try:
+                found = path.stat()
+            except OSError as error:
+                return (
+                    f"the store's file {path} is not there any more ({error.strerror}), and nothing is written: put it"
+                    " back, or restore a backup with `pallasctl gateway restore FILE` and `pallasctl gateway restart`"
+                )
+            if not os.path.samestat(found, self._file):
+                return (
+                    f"the store {path} is another file than the one in use: run `pallasctl gateway restart`"
+                )
+        return self._write_problem or self._read_problem
+
+    @property
+    def cannot_write(self) -> bool:
+        """Whether the last change was not taken."""
+        return self._write_problem is not None
 
     async def read[T](self, what: Callable[[Connection], T]) -> T:
         """What the function finds, in one transaction that changes nothing; tried again when the database was gone.
@@ -124,12 +150,17 @@ class Store:
     def _read[T](self, what: Callable[[Connection], T]) -> T:
         try:
             with self._engines.reader.connect() as connection, connection.begin():
-                return what(connection)
+                result = what(connection)
         except DBAPIError as error:
-            raise self._meaning(error) from error
+            meaning = self._meaning(error)
+            if isinstance(meaning, StoreError):
+                self._read_problem = str(meaning)
+            raise meaning from error
         except NoConnectionError as error:
             self.on_failure()
             raise _all_taken() from error
+        self._read_problem = None
+        return result
 
     def _write[T](self, what: Callable[[Connection], T], durable: bool) -> T:
         committing = False
@@ -140,12 +171,16 @@ class Store:
                 with connection.begin():
                     result = what(connection)
                     committing = True
-                return result
         except DBAPIError as error:
-            raise self._meaning(error, committing=committing) from error
+            meaning = self._meaning(error, committing=committing)
+            if isinstance(meaning, StoreError):
+                self._write_problem = str(meaning)
+            raise meaning from error
         except NoConnectionError as error:
             self.on_failure()
             raise _all_taken() from error
+        self._write_problem = None
+        return result
 
     def _meaning(self, error: DBAPIError, *, committing: bool = False) -> StoreError | DBAPIError:
         meaning = store_error(error, committing=committing)

@@ -52,6 +52,11 @@ class Engines:
         """Whether it is a file."""
         return self.reader is not self.writer
 
+    @property
+    def file(self) -> Path | None:
+        """The file of SQLite."""
+        return Path(self.url.database or "") if self.is_sqlite else None
+
     def dispose(self) -> None:
         """Close all connections that nobody uses now."""
         self.reader.dispose()

@@ -28,3 +28,20 @@ def test_each_refusal_is_counted_until_it_can_be_written_again(tmp_path: Path) -
     audit.check()
     audit.write(Entry(principal=None, action="token.create", target="token/x"))
     assert counted[refused:] == [True]
+
+
+def test_who_only_looks_counts_nothing_and_learns_why(tmp_path: Path) -> None:
+    counted: list[bool] = []
+    now = [0.0]
+    audit = Audit(tmp_path, written=counted.append, monotonic=lambda: now[0])
+    assert audit.problem() is None
+    audit.path.rename(tmp_path / "moved")
+    audit.path.mkdir()
+    for _ in range(2):
+        assert f"the audit {audit.path} cannot be written (Is a directory)" in str(audit.problem())
+    with pytest.raises(AuditUnavailableError):
+        audit.check()
+    audit.path.rmdir()
+    now[0] += 10
+    assert audit.problem() is None
+    assert counted == [False], "only what was refused counts"

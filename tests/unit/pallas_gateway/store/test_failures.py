@@ -37,6 +37,29 @@ def test_a_full_disk_is_told_and_a_broken_rule_is_not(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailableError):
             await store.write(fill)
         assert len(failures) == 1
+        assert store.cannot_write
+        assert "the disk is full" in str(store.problem)
+        await store.read(lambda connection: connection.exec_driver_sql("SELECT 1"))
+        assert store.cannot_write, "what can be read says nothing of what can be written"
+        await store.write(lambda connection: connection.exec_driver_sql("SELECT 1"))
+        assert store.problem is None
+        await store.close()
+
+    asyncio.run(act())
+
+
+def test_a_file_that_is_gone_or_another_is_a_problem(tmp_path: Path) -> None:
+    file, moved = tmp_path / "gateway.db", tmp_path / "moved.db"
+
+    async def act() -> None:
+        store = await asyncio.to_thread(open_store, f"sqlite:{file}")
+        assert store.problem is None
+        file.rename(moved)
+        assert "is not there any more" in str(store.problem)
+        file.touch()
+        assert "another file than the one in use: run `pallasctl gateway restart`" in str(store.problem)
+        moved.replace(file)
+        assert store.problem is None
         await store.close()
 
     asyncio.run(act())
