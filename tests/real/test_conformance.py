@@ -1,8 +1,11 @@
-"""The official MCP conformance suite against a worker and against the gateway's protocol, in both revisions.
+"""The official MCP conformance suite against a worker and against a deployment's gateway, in both revisions.
 
 What a worker cannot pass is listed in `conformance/`, with the reason: mostly that a scenario calls a tool, prompt or
 resource of a fixed name, and a worker has exactly `send_message`, its agent's name, `get_health` and one prompt. So
 that this is no excuse for the wiring, the suite also runs against the same wiring with those fixtures behind it.
+
+At the gateway the suite is an agent with a token of its own, at `/mcp`: what it finds there is the agent's compositor,
+whose one server has the fixtures. What the suite cannot say, a token and the server's name, a proxy adds.
 """
 
 from __future__ import annotations
@@ -18,13 +21,19 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from real.conformance import fixtures, gateway
+from real.conformance import fixtures, proxy
 from real.conformance.suite import Run, compare, read_list, require_suite, run_suite, worst
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.gateway.door import await_gateway, door, make_token, with_gateway
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+SERVER = "suite"
+"""What the agent calls the server with the fixtures."""
 
 LISTS = Path(__file__).parent / "conformance"
 REVISIONS = ("2026-07-28", "2025-11-25")
@@ -89,6 +98,24 @@ def run_program(module: str, *arguments: str) -> Iterator[str]:
             assert process.wait(30) == 0
 
 
+@contextlib.contextmanager
+def run_gateway(directory: Path, fixtures_url: str) -> Iterator[str]:
+    """A deployment with an agent that has the fixtures for a server; where the suite finds its compositor."""
+    deployment = make_deployment(directory)
+    deployment.servers = {SERVER: {"transport": "http", "url": fixtures_url}}
+    deployment.add("demo", servers=(SERVER,))
+    limits = {"requests_per_minute": 100_000, "tenant_requests_per_minute": 100_000}
+    with_gateway(deployment, limits={**limits, "subscriptions_per_minute": 100_000})
+    with Fleet(deployment) as fleet:
+        await_gateway(fleet)
+        token = make_token(fleet, "suite", agent="demo")
+        tools = door(fleet, token)
+        fleet.await_that(lambda: tools.names("tools") != [], "the gateway knows the agent's server")
+        port = str(deployment.document["gateway"]["port"])
+        with run_program(proxy.__name__, port, token, f"{SERVER}__") as url:
+            yield url
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Run]:
     """All runs of the suite; the worker answers a call after each of its own."""
@@ -97,7 +124,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Run]
     with (
         run_worker(project(tmp_path_factory.mktemp("project"))) as worker,
         run_program(fixtures.__name__) as fixtures_url,
-        run_program(gateway.__name__, fixtures_url) as gateway_url,
+        run_gateway(tmp_path_factory.mktemp("f") / "fleet", fixtures_url) as gateway_url,
     ):
         urls = {"worker": worker.url, "fixtures": fixtures_url, "gateway": gateway_url}
         for target, revision in CASES:

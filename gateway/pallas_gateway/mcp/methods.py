@@ -87,7 +87,7 @@ class Methods:
             arguments = {}
         elif not isinstance(arguments, dict):
             raise McpError(INVALID_PARAMS, "params.arguments: has to be an object")
-        if request.era == "stateless" and (schema := surface.header_schema(name)) is not None:
+        if request.era == "stateless" and (schema := await surface.header_schema(name)) is not None:
             headers.check_parameters(request.headers, schema, arguments)
         audited = _Audited(self._audit, request, surface.audited(name), arguments)
         try:

@@ -126,7 +126,7 @@ class Surface(Protocol):
             McpError: there is no such tool for this principal (-32602), or it cannot be called.
         """
 
-    def header_schema(self, name: str) -> Json | None:
+    async def header_schema(self, name: str) -> Json | None:
         """The input schema of a tool that has `x-mcp-header` in it; None for all others, and unknown ones."""
 
     async def get_prompt(

@@ -16,6 +16,13 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
@@ -57,6 +64,7 @@ from mcp_types import (
     SamplingMessage,
     SetLevelRequestParams,
     SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
     TextContent,
     TextResourceContents,
     Tool,
@@ -150,7 +158,11 @@ PROMPTS: dict[str, tuple[str, ...]] = {
 }
 """Prompt → its required arguments."""
 
-RESOURCES = {"test://static-text": "text/plain", "test://static-binary": "image/png"}
+RESOURCES = {
+    "test://static-text": "text/plain",
+    "test://static-binary": "image/png",
+    "test://watched-resource": "text/plain",
+}
 TEMPLATE = "test://template/{id}/data"
 
 
@@ -252,13 +264,19 @@ class FixtureApp(WorkerApp):
             "test_elicitation": self._ask_at_once,
             "test_elicitation_sep1034_defaults": self._ask_at_once,
             "test_elicitation_sep1330_enums": self._ask_at_once,
+            "test_trigger_tool_change": self._change_tools,
+            "test_trigger_prompt_change": self._change_prompts,
         }
+        self._changes = {"tools": 0, "prompts": 0}
+        self._bus = InMemorySubscriptionBus()
+        self._listening = ListenHandler(self._bus)
         add: Any = self.server.add_request_handler
         add("resources/list", PaginatedRequestParams, self._list_resources)
         add("resources/templates/list", PaginatedRequestParams, self._list_templates)
         add("resources/read", ReadResourceRequestParams, self._read_resource)
         add("resources/subscribe", SubscribeRequestParams, self._empty)
         add("resources/unsubscribe", UnsubscribeRequestParams, self._empty)
+        add("subscriptions/listen", SubscriptionsListenRequestParams, self._listening)
         add("completion/complete", CompleteRequestParams, self._complete)
         add("logging/setLevel", SetLevelRequestParams, self._empty)
 
@@ -266,7 +284,11 @@ class FixtureApp(WorkerApp):
         own = await super()._list_tools(context, params)
         names = [*CONTENTS, *QUESTIONS, *self._handlers]
         ours = [Tool(name=name, description=name, input_schema=self._input_schema(name)) for name in names]
-        return ListToolsResult(tools=[*own.tools, *ours])
+        new = [
+            Tool(name=f"changed_{number}", description="new", input_schema=ANYTHING)
+            for number in range(self._changes["tools"])
+        ]
+        return ListToolsResult(tools=[*own.tools, *ours, *new])
 
     def _input_schema(self, name: str) -> dict[str, Any]:
         match name:
@@ -350,6 +372,21 @@ class FixtureApp(WorkerApp):
             await asyncio.sleep(PAUSE)
         return CallToolResult(content=[text("done")])
 
+    async def _change_tools(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        return await self._change("tools", ToolsListChanged())
+
+    async def _change_prompts(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        return await self._change("prompts", PromptsListChanged())
+
+    async def _change(self, what: str, event: ServerEvent) -> CallToolResult:
+        self._changes[what] += 1
+        await self._bus.publish(event)
+        return CallToolResult(content=[text("changed")])
+
+    def end_streams(self) -> None:
+        """Let nobody listen any more."""
+        self._listening.close()
+
     async def _list_prompts(
         self, context: Context, params: PaginatedRequestParams | None
     ) -> ListPromptsResult:
@@ -362,7 +399,10 @@ class FixtureApp(WorkerApp):
             )
             for name, arguments in PROMPTS.items()
         ]
-        return ListPromptsResult(prompts=[*own.prompts, *ours])
+        new = [
+            Prompt(name=f"changed_{number}", description="new") for number in range(self._changes["prompts"])
+        ]
+        return ListPromptsResult(prompts=[*own.prompts, *ours, *new])
 
     async def _get_prompt(self, context: Context, params: GetPromptRequestParams) -> Any:
         if params.name not in PROMPTS:
@@ -433,7 +473,7 @@ def prompt_contents(name: str, arguments: Mapping[str, str], responses: Mapping[
 
 def resource_contents(uri: str) -> TextResourceContents | BlobResourceContents:
     """What a resource holds."""
-    if uri == "test://static-text":
+    if RESOURCES.get(uri) == "text/plain":
         return TextResourceContents(
             uri=uri, mime_type="text/plain", text="This is the content of the static text resource."
         )
@@ -457,6 +497,7 @@ async def main(listener: socket.socket) -> None:
         http = HttpServer(asgi, listener, Connections("fixtures", 1000))
         http.start()
         await stopping.wait()
+        app.end_streams()
         await http.drain(SPEC.stop_timeout)
 
 

@@ -114,7 +114,7 @@ class ToySurface:
             raise
         return said("released")
 
-    def header_schema(self, name: str) -> Json | None:
+    async def header_schema(self, name: str) -> Json | None:
         if name != "regional":
             return None
         return {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}

@@ -35,7 +35,8 @@ MOST_FOLLOWED = 1000
 
 def unknown(what: str, name: str) -> McpError:
     """There is none, as far as the principal may know."""
-    return McpError(INVALID_PARAMS, f"there is no {what} {name[:200]!r}", {"type": "not_found"})
+    data = {"type": "not_found"} | ({"uri": name[:500]} if what == "resource" else {})
+    return McpError(INVALID_PARAMS, f"there is no {what} {name[:200]!r}", data)
 
 
 class Composed:
@@ -117,7 +118,7 @@ class Composed:
         self, name: str, arguments: Mapping[str, Any], request: ClientRequest
     ) -> Json | Relayed:
         """The answer of the server or agent, as it came."""
-        mounts = await self._known()
+        mounts = self._last or await self._known()
         if not allowed(name, self._patterns):
             raise unknown("tool", name)
         found = find(mounts, "tools", name)
@@ -135,9 +136,9 @@ class Composed:
             raise unknown("tool", name)
         return await self._shared.chat(upstream, arguments, request)
 
-    def header_schema(self, name: str) -> Json | None:
+    async def header_schema(self, name: str) -> Json | None:
         """Of a server's tool, as it is listed."""
-        found = find(self._last, "tools", name)
+        found = find(await self._known(), "tools", name)
         if found is None or "x-mcp-header" not in str(found[1]["inputSchema"]):
             return None
         schema: Json = found[1]["inputSchema"]

@@ -97,7 +97,7 @@ class ManagementSurface:
         except ToolError as error:
             return _failure(error)
 
-    def header_schema(self, name: str) -> Json | None:
+    async def header_schema(self, name: str) -> Json | None:
         """No argument is mirrored in a header."""
         return None
 
