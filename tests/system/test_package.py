@@ -28,6 +28,7 @@ PACKAGES = {
     "pallas_check",
     "pallas_common",
     "pallas_control",
+    "pallas_gateway",
     "pallas_registry",
     "pallas_supervisor",
     "pallas_worker",
@@ -98,7 +99,7 @@ def test_the_wheel_has_the_packages_and_what_they_read_and_no_more(wheel: Path) 
     names = set(zipfile.ZipFile(wheel).namelist())
     own = {name for name in names if ".dist-info/" not in name and ".data/" not in name}
     assert {name.partition("/")[0] for name in own} == PACKAGES
-    folders = ("common", "registry", "supervisor", "worker")
+    folders = ("common", "registry", "supervisor", "worker", "gateway")
     sources = (path for folder in folders for path in (ROOT / folder).glob("*/**/*") if path.is_file())
     files = {
         str(path.relative_to(ROOT)).partition("/")[2] for path in sources if "__pycache__" not in path.parts

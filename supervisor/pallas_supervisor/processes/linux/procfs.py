@@ -75,16 +75,30 @@ def parent(pid: int) -> int | None:
 def ancestors(pid: int) -> tuple[int, ...] | None:
     """The process itself and those above it, the nearest first; None if one has ended between two looks.
 
-    What has lost its parent is below the one that has adopted it.
+    What has lost its parent is below the one that has adopted it. Where `/proc` hides the processes of other users
+    (`ProtectProc=invisible`, `hidepid=2`), the last one is the first that is hidden.
     """
     found = []
     while pid > 0:
         found.append(pid)
         above = parent(pid)
+        if above is None and _is_of_another_user(pid):
+            break
         if above is None or above in found or len(found) > MOST_ANCESTORS:
             return None
         pid = above
     return tuple(found)
+
+
+def _is_of_another_user(pid: int) -> bool:
+    """Whether the process is there and this user may not even send it a signal."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def has_variable(pid: int, name: str, value: str) -> bool:
