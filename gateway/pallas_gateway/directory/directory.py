@@ -147,7 +147,12 @@ class Directory:
 
     async def upstream(self, agent: str) -> AgentUpstream | None:
         """The way to an agent, with its key and what it may use; None where there is none of that name."""
-        return await self._upstreams.agent(agent)
+        found = await self._upstreams.agent(agent)
+        if found is None and agent in self._mirror.agents:
+            # The supervisor tells of a new agent before it goes by the configuration that has the way to it.
+            self._upstreams.outdate([agent])
+            found = await self._upstreams.agent(agent)
+        return found
 
     async def project_upstream(self, project: str) -> ProjectUpstream | None:
         """The servers, prompts and agents of a project."""

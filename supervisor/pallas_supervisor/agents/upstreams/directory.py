@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.reload.drift import Drift
     from pallas_supervisor.sockets.agent_sockets import AgentSockets
 
-HANDED_OVER = (*("transport", "url", "headers", "command", "args", "env", "cwd", "read_timeout_seconds"),)
+HANDED_OVER = ("transport", "url", "headers", "command", "args", "env", "cwd", "read_timeout_seconds")
 """The settings of a server by which others connect."""
 MOST_COMPLAINTS = 1000
 

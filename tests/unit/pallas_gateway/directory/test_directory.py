@@ -176,3 +176,15 @@ def test_ways_and_tokens_are_fetched_anew_where_a_worker_is_another(tmp_path: Pa
         assert bench.asked == ["upstreams"], "what is new is not asked for again"
 
     on_bench(tmp_path, do)
+
+
+def test_an_agent_whose_way_is_not_known_yet_is_asked_for_again(tmp_path: Path) -> None:
+    async def do(bench: Bench) -> None:
+        assert await bench.directory.upstream("library") is None
+        bench.upstreams["library"] = AgentUpstream(name="library", uid=None, port=1, socket=None, key=None)
+        found = await bench.directory.upstream("library")
+        assert found is not None, "the supervisor tells of an agent before it has the way to it"
+        assert await bench.directory.upstream("nobody") is None
+        assert "upstreams nobody" not in bench.asked
+
+    on_bench(tmp_path, do)
