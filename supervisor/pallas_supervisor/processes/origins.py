@@ -7,7 +7,7 @@ Knows the process tree, environments and control groups. Each of them is left by
 - A control group says it of whatever was started in it, where workers have groups.
 
 Where `/proc` hides the processes of other users, what is above one of them is not known, and not asked: an agent has
-become another user only by a program that the unit's `NoNewPrivileges` keeps it from using, and root is beyond all this.
+become another user only by a program that `NoNewPrivileges` of the unit keeps it from using, and root is beyond this.
 
 A process that another service of the same user has started for an agent comes from that service: between agents of one
 user and the rest of that user there are no walls.
