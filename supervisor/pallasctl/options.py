@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT = 90.0
 
+GATEWAY = "gateway"
+"""What the gateway is called where agents are named; an agent of that name comes first."""
+
 
 class _Seconds(click.FloatRange):
     """A time that is longer than nothing, called by what it is where it is refused."""
@@ -60,14 +63,24 @@ def _remember_socket(ctx: click.Context, _: click.Parameter, value: str | None) 
 
 def complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The agents whose names begin so, for the shell; none where no supervisor answers at once."""
+    return [name for name in _names(ctx, gateway=False) if name.startswith(incomplete)]
+
+
+def complete_agent_or_gateway(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """As `complete_agent`, and the gateway, if there is one."""
+    return [name for name in _names(ctx, gateway=True) if name.startswith(incomplete)]
+
+
+def _names(ctx: click.Context, *, gateway: bool) -> list[str]:
     from pallas_control.errors import ControlError
 
     try:
         with ctx:
-            names = [agent["name"] for agent in control().get("/v1/status", timeout=1.0)["agents"]]
+            status = control().get("/v1/status", timeout=1.0)
+            names = [agent["name"] for agent in status["agents"]]
     except (ControlError, KeyError):
         return []
-    return [name for name in names if name.startswith(incomplete)]
+    return [*names, GATEWAY] if gateway and status.get("gateway") and GATEWAY not in names else names
 
 
 socket_option = click.option(
@@ -94,6 +107,10 @@ config_option = click.option(
 )
 """Of the verbs of `pallas`, which need no supervisor to find the deployment."""
 agents_argument = click.argument("agents", nargs=-1, metavar="[AGENT]...", shell_complete=complete_agent)
+watched_argument = click.argument(
+    "agents", nargs=-1, metavar="[AGENT]...", shell_complete=complete_agent_or_gateway
+)
+"""Of verbs that know the gateway, too."""
 all_option = click.option("--all", "every", is_flag=True, help="Every agent of the deployment.")
 
 

@@ -75,7 +75,7 @@ ROOMS = {
     "pallasctl.verbs.resources.create": ". verbs.resources",
     "pallasctl.verbs.state": ". verbs.gateway verbs.resources",
     "pallasctl.verbs.talk": ". verbs.talk.terminal",
-    "pallasctl.verbs.agents": ". verbs.state",
+    "pallasctl.verbs.agents": ". verbs.gateway verbs.state",
     "pallas_supervisor.lifecycle": "",
     "pallas_supervisor.reload": "",
     "pallas_supervisor.sockets": "",

@@ -12,7 +12,7 @@ import click
 from pallas_control.client import GRACE
 from pallas_control.errors import RefusedError, UnknownAgentError
 from pallasctl import options
-from pallasctl.failures import Failure
+from pallasctl.failures import Failure, NoSuchAgent
 from pallasctl.text import STATE_COLOURS, one_line, paint
 from pallasctl.verbs.state.readiness import READY
 
@@ -56,7 +56,11 @@ def ask(path: str, body: dict[str, Any], timeout: float, goal: str) -> VerbDocum
     """
     try:
         document: VerbDocument = options.control().post(path, body, timeout=timeout + GRACE)
-    except UnknownAgentError:
+    except UnknownAgentError as error:
+        if options.GATEWAY in body["agents"] and path != "/v1/wait":
+            verb = path.removeprefix("/v1/")
+            said = f"the gateway is no agent: `pallasctl gateway {verb}`"
+            raise NoSuchAgent(error.message, details=[*error.details, said]) from None
         raise
     except RefusedError as refusal:
         late = [_line(agent) for agent in refusal.document.get("agents", ()) if not _is_reached(agent, goal)]

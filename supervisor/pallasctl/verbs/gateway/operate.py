@@ -23,8 +23,19 @@ no_wait_option = click.option(
 )
 
 
-def _ask(verb: str, goal: str, *, wait: bool, timeout: float, **flags: bool) -> None:
-    body = {"wait": wait, "timeout": timeout, **{flag: True for flag, is_set in flags.items() if is_set}}
+def ask_gateway(verb: str, goal: str, *, wait: bool, timeout: float, **flags: bool) -> None:
+    """Ask for a goal of the gateway, and say where it has come to.
+
+    Raises:
+        Failure: it was refused, or not reached in time.
+    """
+    body: dict[str, object] = {
+        "wait": wait,
+        "timeout": timeout,
+        **{flag: True for flag, is_set in flags.items() if is_set},
+    }
+    if verb == "wait":
+        body["for"] = goal
     try:
         document: GatewayVerbDocument = options.control().post(
             f"/v1/gateway/{verb}", body, timeout=timeout + GRACE
@@ -47,7 +58,7 @@ def _ask(verb: str, goal: str, *, wait: bool, timeout: float, **flags: bool) -> 
 @options.socket_option
 def start(*, no_wait: bool, timeout: float) -> None:
     """Start the gateway, and wait until it is ready."""
-    _ask("start", "ready", wait=not no_wait, timeout=timeout)
+    ask_gateway("start", "ready", wait=not no_wait, timeout=timeout)
 
 
 @click.command()
@@ -59,7 +70,7 @@ def stop(*, no_wait: bool, timeout: float) -> None:
 
     Requests in flight are finished, within stop_timeout. Callers get a 503 from then on.
     """
-    _ask("stop", "stopped", wait=not no_wait, timeout=timeout)
+    ask_gateway("stop", "stopped", wait=not no_wait, timeout=timeout)
 
 
 @click.command()
@@ -72,4 +83,4 @@ def restart(*, now: bool, no_wait: bool, timeout: float) -> None:
 
     The new process is ready before the old one drains. Waits until the old one is gone.
     """
-    _ask("restart", "ready", wait=not no_wait, timeout=timeout, now=now)
+    ask_gateway("restart", "ready", wait=not no_wait, timeout=timeout, now=now)

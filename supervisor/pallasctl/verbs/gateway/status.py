@@ -40,7 +40,7 @@ def status(ctx: click.Context, *, output: str) -> None:
     if output == "json":
         click.echo(terminal_json(gateway))
     else:
-        for line in _lines(gateway, datetime.now(UTC)):
+        for line in lines_of(gateway, datetime.now(UTC)):
             click.echo(line)
     if gateway["state"] != "ready":
         ctx.exit(EXIT_NOT_RUNNING)
@@ -54,7 +54,8 @@ def line_of(gateway: GatewayStatus) -> str:
     return f"gateway: {state}{process} at {one_line(gateway['public_url'])}{message}"
 
 
-def _lines(gateway: GatewayStatus, now: datetime) -> list[str]:
+def lines_of(gateway: GatewayStatus, now: datetime) -> list[str]:
+    """All that is known of it."""
     age = format_duration((now - datetime.fromisoformat(gateway["since"])).total_seconds())
     health = paint(gateway["health"], HEALTH_COLOURS.get(gateway["health"]))
     facts = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import click
@@ -17,17 +17,19 @@ import click
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import UnknownAgentError
 from pallas_registry.resources.model import ResourceId
-from pallasctl.options import complete_agent, control, output_option, socket_option
+from pallasctl.options import GATEWAY, complete_agent_or_gateway, control, output_option, socket_option
 from pallasctl.verbs.resources.changes import NoSuchResource, resource_of
 from pallasctl.verbs.resources.words import complete_resource, one_resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pallas_control.documents import GatewayStatus
+
 
 def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     given: Sequence[str] = ctx.params.get("what") or ()
-    agents = [] if given else complete_agent(ctx, parameter, incomplete)
+    agents = [] if given else complete_agent_or_gateway(ctx, parameter, incomplete)
     return [*complete_resource(ctx, parameter, incomplete), *agents]
 
 
@@ -41,6 +43,8 @@ def describe(what: tuple[str, ...], output: str) -> None:
     Of an agent: its state and health with what to do, what it serves and uses, every setting with the line that
     it comes from, and how its workers ended the last times, with what they wrote before. `describe jarvis` and
     `describe agent jarvis` are the same.
+
+    `describe gateway` is what `gateway status` shows.
 
     Of an llm, a secret, a server or a project: what it says, what is wrong with it, and what uses it.
     """
@@ -67,6 +71,8 @@ def _document(resource: ResourceId) -> dict[str, Any]:
             return resource_of(resource)
         except NoSuchResource:
             pass
+        if resource.name == GATEWAY and (gateway := control().get("/v1/status").get("gateway")) is not None:
+            return dict(gateway)
         raise
     return found
 
@@ -77,6 +83,11 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         from pallasctl.verbs.resources.description import resource_lines
 
         yield from resource_lines(document, now)
+        return
+    if "public_url" in document:
+        from pallasctl.verbs.gateway.status import lines_of
+
+        yield from lines_of(cast("GatewayStatus", document), now)
         return
     from pallasctl.verbs.state.description import agent_lines
 

@@ -16,7 +16,7 @@ from pallas_control.events import follow_events, read_events
 from pallasctl.agent_names import AgentNames
 from pallasctl.failures import EXIT_INTERRUPTED, NoSuchAgent
 from pallasctl.interrupts import ending_on_interrupt
-from pallasctl.options import complete_agent, control, output_option, socket_option
+from pallasctl.options import GATEWAY, complete_agent_or_gateway, control, output_option, socket_option
 from pallasctl.text import HEALTH_COLOURS, STATE_COLOURS, one_line, paint
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ DEFAULT_COUNT = 100
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[AGENT]...", shell_complete=complete_agent)
+@click.argument("names", nargs=-1, metavar="[AGENT]...", shell_complete=complete_agent_or_gateway)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events until Ctrl-C.")
 @click.option(
     "-n",
@@ -62,13 +62,14 @@ def events(
 ) -> None:
     """Show what has happened, oldest first.
 
-    To the named agents, or to all agents, the configuration and the supervisor. With -f it goes on when the
-    supervisor is restarted.
+    To the named agents (`gateway` is the gateway), or to all agents, the gateway, the configuration and the
+    supervisor. With -f it goes on when the supervisor is restarted.
     """
     asked = control()
     status: StatusDocument = asked.get("/v1/status")
     known = [agent["name"] for agent in status["agents"]]
-    if unknown := [name for name in names if name not in (*known, status["deployment"])]:
+    others = [status["deployment"], *([GATEWAY] if status.get("gateway") else [])]
+    if unknown := [name for name in names if name not in (*known, *others)]:
         raise NoSuchAgent(no_such_agent(unknown, known))
     query = {"name": names, "kind": kinds, "n": count}
     try:
@@ -77,7 +78,7 @@ def events(
             if output == "json":
                 _print_json(found, asked)
             else:
-                _print_text(found, asked, AgentNames(names or known, without=[status["deployment"], ""]))
+                _print_text(found, asked, AgentNames(names or known, without=[*others, ""]))
     except KeyboardInterrupt:
         ctx.exit(EXIT_INTERRUPTED)
 

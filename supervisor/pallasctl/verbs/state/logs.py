@@ -18,7 +18,7 @@ from pallas_common.terminal_text import terminal_text
 from pallasctl.agent_names import AgentNames
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
-from pallasctl.options import agents_argument, control, output_option, socket_option
+from pallasctl.options import control, output_option, socket_option, watched_argument
 from pallasctl.text import Colour, paint, parse_duration
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _pattern(_: click.Context, __: click.Parameter, value: str | None) -> re.Pat
 
 
 @click.command()
-@agents_argument
+@watched_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
 @click.option(
     "-n",
@@ -119,7 +119,7 @@ def logs(
 ) -> None:
     """Show log records, oldest first.
 
-    Those of the named agents, or of all agents and the supervisor.
+    Those of the named agents (`gateway` is the gateway), or of all agents, the gateway and the supervisor.
     """
     wanted = count
     if pattern is not None:

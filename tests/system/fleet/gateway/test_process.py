@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from support.fleet.deployment import make_deployment
-from support.fleet.fleet import PATIENCE, Fleet
+from support.fleet.fleet import BIN, PATIENCE, Fleet
 from support.ports import free_ports
 
 if TYPE_CHECKING:
@@ -100,6 +101,22 @@ def test_it_runs_and_says_who_it_is(fleet: Fleet) -> None:
         f"gateway: ready (pid {entry['pid']}) at {entry['public_url']}",
     )
     assert "gateway: starting -> ready" in fleet.ctl("logs", "gateway").stdout
+    assert "starting -> ready" in fleet.ctl("events", "gateway").stdout
+    assert fleet.ctl("wait", "jarvis", "gateway").stdout.splitlines()[1] == shown.stdout.splitlines()[0]
+    assert fleet.ctl("describe", "gateway").stdout.splitlines()[0] == shown.stdout.splitlines()[0]
+
+
+def test_its_log_is_followed_by_its_name(fleet: Fleet) -> None:
+    await_ready(fleet)
+    command = [str(BIN / "pallasctl"), "logs", "-f", "-n", "1", "gateway"]
+    with subprocess.Popen(
+        command, cwd=fleet.deployment.directory, env=fleet.environment, stdout=subprocess.PIPE, text=True
+    ) as following:
+        assert following.stdout is not None
+        following.stdout.readline()  # what there was
+        fleet.ctl("gateway", "restart")
+        assert any("draining" in line for line in following.stdout)
+        following.terminate()
 
 
 def test_killed_it_comes_again_and_nobody_is_refused(fleet: Fleet) -> None:

@@ -38,6 +38,37 @@ def test_done(fake: FakeControl, verb: str, state: str) -> None:
     assert fake.requests == [("POST", f"/v1/gateway/{verb}", {"wait": True, "timeout": 5.0})]
 
 
+def test_wait_and_describe_know_it_by_its_name(fake: FakeControl) -> None:
+    fake.answer("/v1/status", {**status(agent("jarvis")), "gateway": gateway()})
+    unknown = {"error": "there is no agent 'gateway'; the agents are: jarvis", "unknown": ["gateway"]}
+    fake.answer("/v1/wait", unknown, 404)
+    fake.answer("/v1/gateway/wait", {"done": True, "gateway": gateway()})
+    result = fake.run("wait", "gateway", "--for", "ready", "--timeout", "5")
+    assert (result.stdout, result.stderr) == ("gateway: ready (pid 4007) at https://agents.example\n", "")
+    path, body = fake.requests[-1][1:]
+    assert body.pop("timeout") == pytest.approx(5, abs=5)
+    assert (path, body) == ("/v1/gateway/wait", {"wait": True, "for": "ready"})
+    fake.answer("/v1/agents/gateway", unknown, 404)
+    fake.answer("/v1/resources/agent/gateway", unknown, 404)
+    described = fake.run("describe", "gateway")
+    assert described.stdout.splitlines() == fake.run("gateway", "status").stdout.splitlines()
+    assert json.loads(fake.run("describe", "gateway", "-o", "json").stdout) == gateway()
+
+
+def test_without_a_gateway_nobody_has_the_name(fake: FakeControl) -> None:
+    fake.answer("/v1/status", {**status(agent("jarvis")), "gateway": None})
+    fake.answer("/v1/wait", {"error": "there is no agent 'gateway'; the agents are: jarvis"}, 404)
+    result = fake.run("wait", "jarvis", "gateway")
+    assert (result.exit_code, "there is no agent 'gateway'" in result.stderr) == (2, True)
+
+
+def test_verbs_of_agents_say_that_it_is_none(fake: FakeControl) -> None:
+    fake.answer("/v1/restart", {"error": "there is no agent 'gateway'; the agents are: jarvis"}, 404)
+    result = fake.run("restart", "gateway")
+    assert result.exit_code == 2
+    assert "the gateway is no agent: `pallasctl gateway restart`" in result.stderr
+
+
 def test_restart_at_once_without_waiting(fake: FakeControl) -> None:
     fake.answer("/v1/gateway/restart", {"done": False, "gateway": gateway("starting")})
     result = fake.run("gateway", "restart", "--now", "--no-wait")
