@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The real programs that some tests talk to, and the packages that bring them. To be sourced; knows no test.
 #
-#   root=…/pallas; . "$root/scripts/lib/peers.sh"; prepare_peers
+#   root=…/pallas; . "$root/scripts/lib/python.sh"; . "$root/scripts/lib/peers.sh"; prepare_peers
 #
 # Without them the tests that need them are not run, and say so. With PALLAS_REQUIRE_PEERS=1 (continuous
 # integration) a missing one is installed, which takes root for Debian's, and it is a failure if that cannot be done.
@@ -44,12 +44,22 @@ litellm|litellm==1.106.2|a conversation with LiteLLM
 llm|llm==0.36|a conversation with the chat program LLM
 '
 
+# What is only measured against, for `scripts/bench gateway/relay`; no test needs it.
+bench_pip_peers='
+contextforge|mcp-contextforge-gateway==1.1.0|the relay of a call through ContextForge
+'
+
 prepare_peers() {
     local failed=0
     prepare_debian_peers || failed=1
     prepare_npm_peers || failed=1
-    prepare_pip_peers || failed=1
+    prepare_pip_peers "$pip_peers" || failed=1
     return "$failed"
+}
+
+# What can be installed; what cannot is not measured, and that is said.
+prepare_bench_peers() {
+    PALLAS_REQUIRE_PEERS='' prepare_pip_peers "$bench_pip_peers"
 }
 
 prepare_debian_peers() {
@@ -131,7 +141,7 @@ prepare_pip_peers() {
     while IFS='|' read -r folder package what; do
         [ -n "$folder" ] || continue
         prepare_pip_peer "$folder" "$package" "$what" || failed=1
-    done <<<"$pip_peers"
+    done <<<"$1"
     return "$failed"
 }
 

@@ -1,13 +1,14 @@
 """A tool call: direct, through the gateway with everything on, and through other proxies; in one run.
 
-Each of the servers is a process of its own, and the client as well. What is measured in turn hits the same moods of the
-machine; figures are medians over the runs.
+Each of the servers is a process of its own, and the client as well; the gateway is that of a whole deployment. What is
+measured in turn hits the same moods of the machine; figures are medians over the rounds. The others are set up as their
+documentation says, limits raised. ContextForge is measured where `.peers` has it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import os
 import statistics
 import subprocess
 import sys
@@ -15,115 +16,127 @@ import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import httpx
 import psutil
 import uvicorn
+from fastmcp import Client
 from fastmcp.server import create_proxy
 from mcp.server.mcpserver import MCPServer
 
 from benchmarks.fleet import machine
-from pallas_common.http.connections import Connections
-from pallas_common.http.server import HttpServer
-from pallas_common.protocol.gateway import AgentUpstream, GatewaySettings, Limits, ServerUpstream
-from pallas_common.secrets.tokens import new_token
-from pallas_gateway.access.audit import Audit
-from pallas_gateway.access.limits import Limiter
-from pallas_gateway.directory.records import AgentRecord
-from pallas_gateway.events.log import EventLog
-from pallas_gateway.http.app import GatewayApp
-from pallas_gateway.http.hooks import CallAudit
-from pallas_gateway.identity.in_flight import InFlight
-from pallas_gateway.identity.principal import Principal
-from pallas_gateway.identity.principals import Principals
-from pallas_gateway.mcp.endpoint import Endpoint
-from pallas_gateway.servers.compositor.agent import AgentCompositor
-from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
 from pallas_gateway.servers.relay.http_link import HttpLink
 from pallas_gateway.servers.relay.model import Call
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.gateway.contextforge import NAME as CONTEXTFORGE
+from support.gateway.contextforge import is_installed, run_contextforge
+from support.gateway.door import await_gateway, make_token, with_gateway
 from support.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pallas_gateway.directory.directory import Directory
-    from pallas_gateway.http.places import Place
-    from pallas_gateway.identity.sources import StoredTokens
-
 PATIENCE = 60.0
-TOKEN = new_token("agent")
 WARM_UP = 50
+AT_A_TIME = 16
+UNLIMITED = {
+    "requests_per_minute": 1_000_000,
+    "concurrent": 1000,
+    "tenant_requests_per_minute": 1_000_000,
+    "tenant_concurrent": 1000,
+}
 
 
 @dataclass
 class Subject:
-    """What is measured: where, by which tool, and whose CPU time counts."""
+    """What is measured: where, by which tool, and whose CPU time and memory count."""
 
     name: str
     url: str
     tool: str
     process: psutil.Process
+    token: str | None = None
+    speaks: str = ""
+    calls: list[int] = field(default_factory=list)
     p50: list[float] = field(default_factory=list)
     p99: list[float] = field(default_factory=list)
-    rates: dict[int, list[float]] = field(default_factory=lambda: {1: [], 16: []})
+    rate: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+
+    def cpu_seconds(self) -> float:
+        """Of the process and what it has started."""
+        return sum(sum(each.cpu_times()[:2]) for each in self._processes())
+
+    def memory(self) -> float:
+        """MiB of them all, what they share counted once (PSS)."""
+        return float(sum(each.memory_full_info().pss for each in self._processes())) / 2**20
+
+    def _processes(self) -> list[psutil.Process]:
+        return [self.process, *self.process.children(recursive=True)]
 
 
 @click.command()
-@click.option("--runs", default=3, show_default=True, help="Runs of each.")
-@click.option("--calls", default=500, show_default=True, help="Calls in each part of a run.")
-@click.option("--proxy/--no-proxy", default=True, help="FastMCP's proxy as well.")
+@click.option("--rounds", default=5, show_default=True, help="Rounds; each measures all in turn.")
+@click.option("--calls", default=500, show_default=True, help="Calls in each part of a round.")
+@click.option("--seconds", default=1.5, show_default=True, help="After which a part ends all the same.")
+@click.option("--proxy/--no-proxy", default=True, help="The others' proxies as well.")
 @click.option("--role", hidden=True, nargs=3, help="Be one of the servers: role, port, URL behind it.")
-def main(runs: int, calls: int, proxy: bool, role: tuple[str, str, str] | None) -> None:
-    """Measure and print."""
+def main(rounds: int, calls: int, seconds: float, proxy: bool, role: tuple[str, str, str] | None) -> None:
+    """Measure and print a table."""
     if role is not None:
         serve(role[0], int(role[1]), role[2])
         return
-    tool, gateway, other = free_ports(3)
-    behind = f"http://127.0.0.1:{tool}/mcp"
+    begun = time.monotonic()
     with ExitStack() as stack:
-        subjects = [
-            Subject(
-                name, f"http://127.0.0.1:{port}/mcp", called, stack.enter_context(running(kind, port, behind))
-            )
-            for name, kind, port, called in (
-                ("direct", "tool", tool, "echo"),
-                ("Pallas", "gateway", gateway, "tool__echo"),
-                ("FastMCP's proxy", "fastmcp", other, "echo"),
-            )
-            if proxy or kind != "fastmcp"
-        ]
-        for _ in range(runs):
+        subjects = [subject for each in started(proxy) if (subject := stack.enter_context(each)) is not None]
+        load = os.getloadavg()[0]
+        for number in range(rounds):
             for subject in subjects:
-                click.echo(f"{subject.name} …", err=True)
-                asyncio.run(measure(subject, calls))
-        click.echo(f"{machine()}\n")
+                click.echo(f"round {number + 1}: {subject.name} …", err=True)
+                asyncio.run(measure(subject, calls, seconds))
         click.echo(
-            "| through | p50 ms | added | p99 ms | added | calls/s at 1 | at 16 | CPU ms a call | RSS MiB |"
+            f"{machine()}; load {load:.1f} before; {rounds} rounds of at most {calls} calls or {seconds:g} s; "
+            f"{time.monotonic() - begun:.0f} s in all\n"
         )
-        click.echo("|---|---|---|---|---|---|---|---|---|")
+        click.echo(
+            "| through | speaks | calls | p50 ms | added | p99 ms | added | p50 / direct | calls/s at 16 "
+            "| CPU ms a call | calls/s of one core | MiB |"
+        )
+        click.echo("|---|---|---|---|---|---|---|---|---|---|---|---|")
         for subject in subjects:
             click.echo(row(subject, subjects[0]))
 
 
 def row(subject: Subject, direct: Subject) -> str:
-    """One line of the table."""
+    """One line of the table: medians over the rounds; what is added is the median of each round's difference."""
+
+    def added(one: list[float], other: list[float]) -> str:
+        if subject is direct:
+            return "–"
+        return f"{statistics.median(mine - base for mine, base in zip(one, other, strict=True)):.2f}"
+
     median = statistics.median
-    p50, p99 = median(subject.p50), median(subject.p99)
-    one, sixteen = median(subject.rates[1]), median(subject.rates[16])
-    rss = subject.process.memory_info().rss / 1024**2
+    ratio = median(mine / base for mine, base in zip(subject.p50, direct.p50, strict=True))
+    cpu = median(subject.cpu)
     return (
-        f"| {subject.name} | {p50:.2f} | {p50 - median(direct.p50):.2f} | {p99:.2f} | {p99 - median(direct.p99):.2f} "
-        f"| {one:.0f} | {sixteen:.0f} | {median(subject.cpu):.2f} | {rss:.0f} |"
+        f"| {subject.name} | {subject.speaks} | {sum(subject.calls)} "
+        f"| {median(subject.p50):.2f} | {added(subject.p50, direct.p50)} "
+        f"| {median(subject.p99):.2f} | {added(subject.p99, direct.p99)} | {ratio:.1f} "
+        f"| {median(subject.rate):.0f} | {cpu:.2f} | {1000 / cpu:.0f} | {subject.memory():.0f} |"
     )
 
 
-async def measure(subject: Subject, calls: int) -> None:
-    """One run: one client, then sixteen."""
-    link = HttpLink(parse_endpoint(subject.url, {"Authorization": f"Bearer {TOKEN}"}))
+async def measure(subject: Subject, calls: int, seconds: float) -> None:
+    """One round: one client, then sixteen."""
+    headers = {} if subject.token is None else {"Authorization": f"Bearer {subject.token}"}
+    link = HttpLink(parse_endpoint(subject.url, headers))
     opened = await link.open()
+    subject.speaks = opened.version
 
     async def once(number: int) -> float:
         began = time.perf_counter()
@@ -135,113 +148,118 @@ async def measure(subject: Subject, calls: int) -> None:
         assert answer.content_type == "application/json"
         return (time.perf_counter() - began) * 1000
 
+    async def part(most: int, at_a_time: int) -> tuple[list[float], float]:
+        """How long each call took, in milliseconds, and calls a second."""
+        times: list[float] = []
+        left, began = iter(range(most)), time.perf_counter()
+
+        async def caller() -> None:
+            for number in left:
+                times.append(await once(number))
+                if time.perf_counter() - began > seconds:
+                    return
+
+        await asyncio.gather(*(caller() for _ in range(at_a_time)))
+        return sorted(times), len(times) / (time.perf_counter() - began)
+
     await link.request("tools/list", {}, timeout=PATIENCE)
-    for number in range(WARM_UP):
-        await once(number)
-    cpu, began = sum(subject.process.cpu_times()[:2]), time.perf_counter()
-    times = sorted([await once(number) for number in range(calls)])
-    subject.rates[1].append(calls / (time.perf_counter() - began))
-    subject.p50.append(times[calls // 2])
-    subject.p99.append(times[calls * 99 // 100])
-    began, left = time.perf_counter(), iter(range(calls))
-
-    async def caller() -> None:
-        for number in left:
-            await once(number)
-
-    await asyncio.gather(*(caller() for _ in range(16)))
-    subject.rates[16].append(calls / (time.perf_counter() - began))
-    subject.cpu.append((sum(subject.process.cpu_times()[:2]) - cpu) * 1000 / (2 * calls))
+    await part(WARM_UP, 1)
+    cpu = subject.cpu_seconds()
+    alone, _ = await part(calls, 1)
+    together, rate = await part(calls, AT_A_TIME)
+    made = len(alone) + len(together)
+    subject.cpu.append((subject.cpu_seconds() - cpu) * 1000 / made)
+    subject.calls.append(made)
+    subject.p50.append(alone[len(alone) // 2])
+    subject.p99.append(alone[len(alone) * 99 // 100])
+    subject.rate.append(rate)
     await link.close()
 
 
+def started(proxy: bool) -> Iterator[Any]:
+    """The subjects, each as a context manager that runs it; the first is the server itself."""
+    port = free_ports(1)[0]
+    behind = f"http://127.0.0.1:{port}/mcp"
+    yield server("direct", "tool", port, behind)
+    yield gateway(behind)
+    if proxy:
+        yield server("FastMCP's proxy", "fastmcp", free_ports(1)[0], behind)
+        yield server("FastMCP's proxy, one session for all", "fastmcp-connected", free_ports(1)[0], behind)
+        yield contextforge(behind)
+
+
 @contextmanager
-def running(role: str, port: int, behind: str) -> Iterator[psutil.Process]:
-    """One of the servers, until the block ends."""
+def server(name: str, role: str, port: int, behind: str) -> Iterator[Subject]:
+    """One of the servers of this module, until the block ends."""
     command = [sys.executable, "-m", "benchmarks.gateway.relay", "--role", role, str(port), behind]
     with subprocess.Popen(command) as process:
         try:
+            url = f"http://127.0.0.1:{port}/mcp"
             deadline = time.monotonic() + PATIENCE
             while True:
                 try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    httpx.get(url, timeout=1)
                     break
-                except OSError:
+                except httpx.TransportError:
                     assert process.poll() is None, f"{role} has ended"
                     assert time.monotonic() < deadline, f"{role} does not listen"
                     time.sleep(0.05)
-            yield psutil.Process(process.pid)
+            yield Subject(name, url, "echo", psutil.Process(process.pid))
         finally:
             process.terminate()
+
+
+@contextmanager
+def gateway(behind: str) -> Iterator[Subject]:
+    """The gateway of a deployment with one agent that has that server, asked with a token of the agent."""
+    with tempfile.TemporaryDirectory(prefix="pallas-bench-") as folder:
+        deployment = make_deployment(Path(folder, "fleet"))
+        deployment.servers = {"tool": {"transport": "http", "url": behind}}
+        deployment.add("worker", servers=("tool",))
+        with_gateway(deployment, limits=UNLIMITED)
+        with Fleet(deployment) as fleet:
+            fleet.wait()
+            await_gateway(fleet)
+            token = make_token(fleet, "caller", agent="worker")
+            process = psutil.Process(fleet.status()["gateway"]["pid"])
+            url = f"http://127.0.0.1:{deployment.document['gateway']['port']}/mcp"
+            yield Subject("Pallas", url, "tool__echo", process, token)
+
+
+@contextmanager
+def contextforge(behind: str) -> Iterator[Subject | None]:
+    """ContextForge with that server registered, behind a virtual server; None where it is not installed."""
+    if not is_installed():
+        click.echo(f"not measured: {CONTEXTFORGE}, which is not in .peers", err=True)
+        yield None
+        return
+    with run_contextforge(behind) as running:
+        yield Subject(CONTEXTFORGE, running.url, running.tool, psutil.Process(running.pid), running.token)
 
 
 def serve(role: str, port: int, behind: str) -> None:
     """Be one of the servers until the process is ended."""
     if role == "tool":
-        server = MCPServer("tool")
-        server.tool(structured_output=False)(echo)
-        uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=port, log_level="warning")
+        tool = MCPServer("tool")
+        tool.tool(structured_output=False)(echo)
+        uvicorn.run(tool.streamable_http_app(), host="127.0.0.1", port=port, log_level="warning")
     elif role == "fastmcp":
         app = create_proxy(behind).http_app()
         uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
     else:
-        asyncio.run(serve_gateway(port, behind))
+        asyncio.run(serve_connected(port, behind))
+
+
+async def serve_connected(port: int, behind: str) -> None:
+    """FastMCP's proxy with a client that is connected once: quicker, and sessions of callers are not told apart."""
+    async with Client(behind) as client:
+        app = create_proxy(client).http_app()
+        await uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning")).serve()
 
 
 def echo(text: str) -> str:
     """Give back the text."""
     return text
-
-
-async def serve_gateway(port: int, behind: str) -> None:
-    """The gateway's parts as its process connects them, for one agent with one server."""
-    log, in_flight = EventLog(), InFlight()
-    limits = Limits(requests_per_minute=10**9, tenant_requests_per_minute=10**9, concurrent=64)
-    settings = GatewaySettings(bind="127.0.0.1", public_url=f"http://127.0.0.1:{port}", limits=limits)
-    mounts = Mounts(log.publish, limits.tool_timeout)
-    with tempfile.TemporaryDirectory(prefix="pallas-bench-") as folder:
-        audit = Audit(folder)
-        app = GatewayApp(
-            settings,
-            Principals(cast("StoredTokens", _NoTokens()), _Worker(), in_flight),
-            Limiter(limits),
-            in_flight,
-            endpoint=Endpoint(log, most_subscriptions=10, audit=CallAudit(audit)),
-            surfaces=_Surfaces(mounts, behind),
-            health=lambda: "ok",
-        )
-        listener = socket.create_server(("127.0.0.1", port))
-        HttpServer(app, listener, Connections("port", 1000)).start()
-        await asyncio.Event().wait()
-
-
-class _NoTokens:
-    async def find(self, digests: object) -> dict[str, object]:
-        return {}
-
-
-class _Worker:
-    def find(self, digest: str) -> Principal | None:
-        return Principal(id="worker:a/1", name="a", role="agent", agent="a", concurrent=64)
-
-    async def refetch(self) -> None: ...
-
-
-class _Surfaces:
-    def __init__(self, mounts: Mounts, behind: str) -> None:
-        self._mounts = mounts
-        servers = (ServerUpstream(name="tool", settings={"transport": "http", "url": behind}),)
-        self._agent = AgentUpstream(name="a", uid=None, port=1, socket=None, servers=servers)
-        self.agents = {"a": AgentRecord(name="a")}
-
-    def agent(self, name: str) -> AgentRecord | None:
-        return self.agents.get(name)
-
-    async def upstream(self, name: str) -> AgentUpstream | None:
-        return self._agent
-
-    def at(self, place: Place, principal: Principal) -> AgentCompositor:
-        return AgentCompositor(self._mounts, cast("Directory", self), principal)
 
 
 if __name__ == "__main__":
