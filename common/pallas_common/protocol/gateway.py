@@ -49,7 +49,7 @@ class Limits:
 
     requests_per_minute: int = field(default=100, metadata=setting(WholeNumber(1), "respawn"))
     concurrent: int = field(default=10, metadata=setting(WholeNumber(1), "respawn"))
-    """Requests at a time; of an agent's own token its `max_concurrency` counts instead, and no rate."""
+    """Requests at a time; of an agent's own token as many for each of its `max_concurrency` turns, and no rate."""
     tenant_requests_per_minute: int = field(default=1000, metadata=setting(WholeNumber(1), "respawn"))
     tenant_concurrent: int = field(default=100, metadata=setting(WholeNumber(1), "respawn"))
     tool_timeout: float = field(default=60.0, metadata=setting(Seconds(), "respawn"))

@@ -52,14 +52,15 @@ class Limiter:
     def enter(self, principal: Principal) -> Callable[[], None]:
         """Count one request; the function that gives its place back, harmless when called again.
 
-        Of an agent's own token only those at a time count, and they take nothing of their tenant: agents that call each
-        other for somebody would otherwise keep each other from ending.
+        Of an agent's own token only those at a time count: as many as others have for each turn that the agent may have
+        at a time, because a model calls several tools at once, of each turn. They take nothing of their tenant: agents
+        that call each other for somebody would otherwise keep each other from ending.
 
         Raises:
             LimitExceededError: there is no room, or it comes too early; nothing is counted then.
         """
         own = principal.concurrent
-        most = self.limits.concurrent if own is None else own
+        most = self.limits.concurrent if own is None else self.limits.concurrent * own
         if self._running[principal.id] >= most:
             raise LimitExceededError(
                 "concurrency",

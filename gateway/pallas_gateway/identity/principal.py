@@ -30,6 +30,7 @@ class Principal:
     expires: float | None = None
     """Seconds since the epoch; None for never."""
     concurrent: int | None = None
-    """Requests at a time, of an agent's own token, for which no rate counts; None: the settings say."""
+    """Of an agent's own token, for which no rate counts: the turns that the agent may have at a time, of each of which
+    as many requests may be under way as the settings say of others; None: those alone."""
     credential: str = field(default="", compare=False, repr=False)
     """Digest of the token that it came with: what is under way ends with that. Empty where there was none."""

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httpx
 from opentelemetry import trace
@@ -53,7 +54,7 @@ async def ask_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
         "status": "success",
         "response": _structured(text) if record.output_schema is not None else {"answer": text},
         "trace_id": trace_id(call),
-        "model": _model_of(answer) or record.model,
+        "model": _model_of(answer) or record.model or await _served_model(call, record),
     }
 
 
@@ -190,6 +191,16 @@ def _model_of(answer: Json) -> str | None:
         model = usage[-1].get("model")
         return model if isinstance(model, str) else None
     return None
+
+
+async def _served_model(call: Call, record: AgentRecord) -> str | None:
+    """The model of an agent's module or card, as the supervisor has heard it from the worker; None where it has not."""
+    try:
+        description = await call.context.control.get(f"/v1/agents/{quote(record.name, safe='')}")
+    except ControlError:
+        return None
+    model = (description.get("served") or {}).get("model")
+    return model if isinstance(model, str) else None
 
 
 def _failure(status: int, answer: Json) -> ToolError:

@@ -64,7 +64,8 @@ def test_an_agent_of_agents_yaml_is_stopped_started_and_asked(fleet: Fleet) -> N
     structured(human.tool("agents_stop", name="echo"))
     assert json.loads(human.read("resource://agents/echo/state").text)["state"] == "suspended"
     structured(human.tool("agents_start", name="echo"))
-    assert structured(human.tool("ask_agent", name="echo", prompt="Here?"))["response"] == {"answer": "Here?"}
+    asked = structured(human.tool("ask_agent", name="echo", prompt="Here?"))
+    assert (asked["response"], asked["model"]) == ({"answer": "Here?"}, "fast-agent.passthrough")
 
 
 def test_rights_count_in_mcp_and_rest(fleet: Fleet) -> None:

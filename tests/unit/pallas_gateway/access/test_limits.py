@@ -74,7 +74,8 @@ def test_what_the_tenant_refuses_is_not_counted_for_the_principal() -> None:
 
 
 def test_an_agents_own_token_has_places_and_no_rate() -> None:
-    limiter = Limiter(Limits(requests_per_minute=1, tenant_requests_per_minute=1, tenant_concurrent=1))
+    limits = Limits(concurrent=1, requests_per_minute=1, tenant_requests_per_minute=1, tenant_concurrent=1)
+    limiter = Limiter(limits)
     for _ in range(50):
         limiter.enter(WORKER)()
     first = limiter.enter(WORKER)
@@ -83,6 +84,17 @@ def test_an_agents_own_token_has_places_and_no_rate() -> None:
     limiter.enter(ADA)
     first()
     limiter.enter(WORKER)
+
+
+def test_each_turn_of_an_agent_may_call_several_tools_at_once() -> None:
+    limiter = Limiter(Limits(concurrent=3))
+    single = replace(WORKER, concurrent=1)
+    for _ in range(3):
+        limiter.enter(single)
+    assert refused(limiter, single)[0] == "concurrency"
+    for _ in range(3):  # the second turn's
+        limiter.enter(WORKER)
+    assert refused(limiter, WORKER)[0] == "concurrency"
 
 
 def test_rates_forget_keys_that_have_nothing_outstanding() -> None:

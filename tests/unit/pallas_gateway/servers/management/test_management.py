@@ -368,8 +368,11 @@ def test_a_created_agent_answers_by_its_schema(tmp_path: Path) -> None:
             "agent_uri": "agentlet://user/ada/counter",
             "message": "Agent created successfully",
         }, found
-        assert (await door.read("my-agents://list"))[0]["fully_qualified_name"] == "counter"
-        assert await door.read("my-agents://list", person("*", name="eve")) == []
+        ada, eve = person("*"), person("*", name="eve")
+        await door.call("agents_create", eve, name="ada-greeter", spec=SPEC)
+        for who, mine in ((ada, ["counter"]), (eve, ["ada-greeter"]), (person("*", name="counter"), [])):
+            listed = await door.read("my-agents://list", who)
+            assert [each["fully_qualified_name"] for each in listed] == mine
         agentlet = await door.read("agentlet://user/ada/counter")
         assert (agentlet["description"], agentlet["short_description"]) == (prompt, "You count words.")
         assert agentlet["output_schema"] == schema
