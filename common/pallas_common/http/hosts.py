@@ -1,6 +1,6 @@
-"""By which names clients may ask, and pages of which origins: the check of Host and Origin that all ports share.
+"""What all ports refuse before anything is asked: names and origins that are not ours, and heads that can be misread.
 
-Knows the two headers (RFC 9110, 7.2; RFC 6454) and ASGI; nothing of what is served. Without it, a page of another site
+Knows Host and Origin (RFC 9110, 7.2; RFC 6454) and ASGI; nothing of what is served. Without it, a page of another site
 could have its own name resolve to this machine (DNS rebinding), and a visitor's browser would read for it what listens
 on loopback alone. An address cannot be made to resolve to another one, so that it may always stand in Host.
 """
@@ -37,6 +37,11 @@ class Refusal(NamedTuple):
 
     status: int
     message: str
+
+
+_LENGTHS = frozenset((b"content-length", b"transfer-encoding"))
+_AMBIGUOUS = Refusal(400, "Content-Length and Transfer-Encoding together: send one of the two")
+"""Somebody between could have taken other bytes for the body, and the rest for the next request (RFC 9112, 6.1)."""
 
 
 class Hosts:
@@ -82,7 +87,8 @@ class HostGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            response = PlainTextResponse(f"{refusal.message}\n", refusal.status)
+            headers = {"connection": "close"} if refusal is _AMBIGUOUS else None
+            response = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
             await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -90,14 +96,18 @@ class HostGuard:
     def _refusal(self, scope: Scope) -> Refusal | None:
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_TARGET:
             return Refusal(414, f"the path and its query are longer than {MAX_TARGET} bytes")
-        if scope["path"] == OPEN_PATH:
-            return None
         host = origin = None
+        names = set()
         for name, value in scope["headers"]:
+            names.add(name)
             if name == b"host":
                 host = value.decode("latin-1")
             elif name == b"origin":
                 origin = value.decode("latin-1")
+        if names >= _LENGTHS:
+            return _AMBIGUOUS
+        if scope["path"] == OPEN_PATH:
+            return None
         return self._hosts().refusal(host, origin)
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 METADATA = "/.well-known/oauth-protected-resource"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+"""What stands for something in a path: a name, or a uid; never `.` or `..`."""
 
 
 class Place(NamedTuple):
@@ -51,9 +52,9 @@ def place_of(path: str) -> Place | None:
     if path == "/mcp":
         return Place("role")
     match path.split("/"):
-        case ["", "mcp", "agents", name] if _NAME.fullmatch(name):
+        case ["", "mcp", "agents", name] if NAME.fullmatch(name):
             return Place("agent", name)
-        case ["", "mcp", "projects", name] if _NAME.fullmatch(name):
+        case ["", "mcp", "projects", name] if NAME.fullmatch(name):
             return Place("project", name)
     return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from pallas_gateway.access.predicate import may
 from pallas_gateway.access.writing import lacking, may_on, may_some_of, permissions_on
 from pallas_gateway.http.app import API
 from pallas_gateway.http.errors import HEADERS, ApiError
+from pallas_gateway.http.places import NAME
 from pallas_gateway.http.requests import admitted_of, read_body
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
@@ -48,6 +50,7 @@ MOST_FILES = 10_000
 PATH = f"{API}/resources"
 OWNER_HEADER = "Pallas-Owner"
 _NOT_FOUND = 404
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _TYPES = {
     404: "not_found",
     409: "conflict",
@@ -200,6 +203,8 @@ class _Resources:
             InsufficientScopeError: the principal may view it, and no more.
         """
         nothing = ApiError(404, "not_found", f"there is no {kind} {shortened(name)!r}")
+        if NAME.fullmatch(name) is None:
+            raise nothing
         answer = await self._ask("GET", f"/{kind}/{_quoted(name)}", missing=nothing)
         found = answer.document["metadata"]["name"]
         if may_on(principal, verb, kind, found):
@@ -276,12 +281,19 @@ def _require(principal: Principal, verb: Verb, resources: Iterable[Resource]) ->
 
 
 def _may_delete(principal: Principal, named: object) -> str:
-    if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
+    """What is to be deleted, for the audit.
+
+    By name alone: grants are for names, and the supervisor would take a uid that a grant's pattern covers.
+    """
+    if not isinstance(named, list) or len(named) > MOST_FILES:
         raise ApiError(422, "invalid", '`delete` is a list of "KIND/NAME"', field="delete")
-    for each in named:
-        kind, _, name = each.partition("/")
-        kind = kind.lower().removesuffix("s")
-        if kind in KINDS and not may_on(principal, "delete", kind, name):
+    for index, each in enumerate(named):
+        word, _, name = each.partition("/") if isinstance(each, str) else ("", "", "")
+        kind = word.lower().removesuffix("s")
+        if kind not in KINDS or NAME.fullmatch(name) is None or _UID.fullmatch(name):
+            message = f'is not "KIND/NAME", as agent/deployer, without uids; the kinds are {", ".join(KINDS)}'
+            raise ApiError(422, "invalid", message, field=f"delete[{index}]")
+        if not may_on(principal, "delete", kind, name):
             raise InsufficientScopeError(permissions_on("delete", kind, name)[0])
     return ", ".join(named[:20]) or "nothing"
 

@@ -36,10 +36,13 @@ class Workers:
         transport = httpx.AsyncHTTPTransport(uds=upstream.socket, verify=False)
         base = "http://127.0.0.1" if upstream.port is None else f"http://127.0.0.1:{upstream.port}"
         timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
+        # In ASCII: half of a surrogate pair, which no UTF-8 has, is the worker's to refuse.
+        content = json.dumps(body).encode()
+        sent = {**headers, "Content-Type": "application/json"}
         try:
             async with (
                 httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client,
-                client.stream("POST", base + PATH, json=body, headers=dict(headers)) as response,
+                client.stream("POST", base + PATH, content=content, headers=sent) as response,
             ):
                 data = bytearray()
                 async for piece in response.aiter_bytes():

@@ -217,7 +217,7 @@ def _to_delete(entries: Sequence[object]) -> list[ResourceId]:
     for index, entry in enumerate(entries):
         kind, _, name = entry.partition("/") if isinstance(entry, str) else ("", "", "")
         known = kind_of(kind)
-        if known is None or not 0 < len(name) <= LONGEST_NAME:
+        if known is None or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             kinds = ", ".join(KINDS)
             raise BadRequestError(
                 f"`delete[{index}]` is not KIND/NAME, such as agent/deployer; kinds are {kinds}"

@@ -150,6 +150,14 @@ def test_the_guard_stands_before_all_but_the_sign_of_life() -> None:
     assert asked("/livez", Host="evil.example").text == "hello"
 
 
+def test_a_request_whose_length_two_could_read_differently_is_refused_and_its_connection_closed() -> None:
+    for path in ("/", "/livez"):
+        refused = asked(path, **{"Content-Length": "3", "Transfer-Encoding": "chunked"})
+        assert refused.status_code == 400
+        assert refused.headers["connection"] == "close"
+    assert asked("/", **{"Transfer-Encoding": "chunked"}).text == "hello"
+
+
 def test_a_target_that_is_too_long_is_refused() -> None:
     assert asked(f"/?{'&a' * (MAX_TARGET // 2 - 1)}").status_code == 200
     assert asked(f"/?{'&a' * MAX_TARGET}").status_code == 414

@@ -210,3 +210,29 @@ def test_writing_takes_the_rights_on_what_is_named_and_on_code(tmp_path: Path) -
             await api.ask("POST", "", EVERYTHING, status=400 if isinstance(body, str) else 422, body=body)
 
     on_api(tmp_path, do)
+
+
+def test_a_grant_for_names_deletes_nothing_by_uid(tmp_path: Path) -> None:
+    async def do(api: Api) -> None:
+        made = await api.ask("PUT", "/llm/open", EVERYTHING, status=201, body=open_llm())
+        uid = made["metadata"]["uid"]
+        by_pattern = f"delete:resources:llm/{uid[0]}*"
+        for name in (uid, uid.upper()):
+            refused = await api.ask("POST", "", by_pattern, status=422, body={"delete": [f"llm/{name}"]})
+            assert refused["error"]["field"] == "delete[0]"
+        await api.ask("DELETE", f"/llm/{uid}", by_pattern, status=404)
+        assert names(await api.ask("GET", "/llms", EVERYTHING)) == ["open"]
+
+    on_api(tmp_path, do)
+
+
+def test_no_name_is_a_way_to_another_place_of_the_control_api(tmp_path: Path) -> None:
+    async def do(api: Api) -> None:
+        for name in ("%2e", "%2e%2e", "%00", "a%3fb", "%ed%a0%80", "a%20b"):
+            for method in ("GET", "DELETE"):
+                refused = await api.ask(method, f"/agent/{name}", EVERYTHING, status=404)
+                assert refused["error"]["type"] == "not_found"
+        for name in ("..", "\ud800", "", "x" * 5000):
+            await api.ask("POST", "", EVERYTHING, status=422, body={"delete": [f"agent/{name}"]})
+
+    on_api(tmp_path, do)

@@ -338,6 +338,8 @@ def test_an_agent_is_asked(tmp_path: Path) -> None:
             assert asked[-1]["model_override"] == "small"
             assert asked[-1]["key"] == "the key"
             assert asked[-1]["metadata"] == {"conversation_id": "s 1"}
+            await door.call("ask_agent", who, prompt="half a pair: \ud800", name="library")
+            assert asked[-1]["messages"][0]["content"] == "half a pair: \ud800"
         with pytest.raises(McpError) as tenant:
             await door.call("ask_agent", who, prompt="Hi", name="library", tenant_id="other")
         assert tenant.value.code == TENANT_NOT_FOUND

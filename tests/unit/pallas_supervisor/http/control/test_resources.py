@@ -108,6 +108,7 @@ def test_an_apply_says_what_becomes_of_each(tmp_path: Path) -> None:
         (b'{"delete": ["agent/x", 1]}', "`delete[1]` is not KIND/NAME"),
         (b'{"delete": ["agent"]}', "`delete[0]` is not KIND/NAME"),
         (b'{"delete": ["dog/x"]}', "kinds are agent, llm,"),
+        (b'{"delete": ["agent/\\ud800"]}', "`delete[0]` is not KIND/NAME"),
         (json.dumps({"delete": ["llm/a"] * 10_001}).encode(), "10000 are allowed"),
         (b'{"files": [], "prune": 1}', "`prune` is true or false"),
         (b'{"files": [1]}', "`files[0]` is not {"),
