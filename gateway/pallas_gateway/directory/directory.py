@@ -154,6 +154,11 @@ class Directory:
             found = await self._upstreams.agent(agent)
         return found
 
+    @property
+    def knows_ways(self) -> bool:
+        """Whether the supervisor has told of all ways to agents once; before, one that is there may seem not to be."""
+        return self._upstreams.was_told
+
     async def project_upstream(self, project: str) -> ProjectUpstream | None:
         """The servers, prompts and agents of a project."""
         return await self._upstreams.project(project)

@@ -51,6 +51,10 @@ class UpstreamCache:
         self._old: set[str] = set()
         self._all_old = True
         self._projects_old = True
+        self._asked: set[str] | None = set()
+        """What had changed and is asked for by the round under way: agents, or None for everything."""
+        self._all_wanted = False
+        self._was_told = False
         self._round: asyncio.Task[None] | None = None
         self._refreshed = float("-inf")
         self._refused: str | None = None
@@ -76,19 +80,19 @@ class UpstreamCache:
         self._refreshed = now
         if self._round is not None:
             await self._join()
-        self._all_old = True
+        self._all_wanted = True
         await self._join()
         return True
 
     async def agent(self, name: str) -> AgentUpstream | None:
         """The way to the agent, newest; what was known where the supervisor is away."""
-        if self._all_old or name in self._old:
+        if self._is_old(name):
             await self._settle()
         return self._agents.get(name)
 
     async def project(self, name: str) -> ProjectUpstream | None:
         """The way to a project's servers; likewise."""
-        if self._all_old or self._projects_old:
+        if self._all_old or self._projects_old or self._asked is None:
             await self._settle()
         return self._projects.get(name)
 
@@ -103,6 +107,15 @@ class UpstreamCache:
         self._old.update(agents)
         self._projects_old |= projects
         self._all_old |= everything
+
+    def _is_old(self, name: str) -> bool:
+        """Whether what is known of the agent is, also where the supervisor is being asked for it already."""
+        return self._all_old or name in self._old or self._asked is None or name in self._asked
+
+    @property
+    def was_told(self) -> bool:
+        """Whether the supervisor has told of all agents once: else one that is not known may be there."""
+        return self._was_told
 
     @property
     def is_old(self) -> bool:
@@ -141,11 +154,15 @@ class UpstreamCache:
         try:
             await self._ask()
         finally:
+            self._asked = set()
             self._round = None
 
     async def _ask(self) -> None:
-        everything = self._all_old or self._projects_old or len(self._old) > MOST_NAMED
+        all_changed = self._all_old or self._projects_old or len(self._old) > MOST_NAMED
+        everything = all_changed or self._all_wanted
+        self._all_wanted = False
         asked, self._old = self._old, set()
+        self._asked = None if all_changed else asked
         was_old = self._all_old, self._projects_old
         self._all_old = self._projects_old = False
         query: Query | None = None if everything else {"agent": sorted(asked)}
@@ -163,6 +180,7 @@ class UpstreamCache:
             self._note_refusal(error)
             raise
         self._refused = None
+        self._was_told |= everything
         self._take(found, None if everything else asked)
 
     def _note_refusal(self, error: ControlError) -> None:

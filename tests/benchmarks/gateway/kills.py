@@ -60,7 +60,7 @@ def main(kills: int, between: int, callers: int, restart: bool) -> None:
                 away.append(time.monotonic() - begun)
             calling.until_more(between)
         tally = calling.tally
-        lines = [line for file in fleet.state.glob("audit*") for line in file.read_text().splitlines()]
+        lines = [line for file in fleet.state.glob("audit.jsonl*") for line in file.read_text().splitlines()]
         audited = {json.loads(line).get("request_id") for line in lines}
         away.sort()
         print(

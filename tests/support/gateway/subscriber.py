@@ -32,6 +32,8 @@ class Subscriber:
     """What the server says that it will tell of; in the era of sessions what it did not refuse."""
     updated: dict[str, int] = field(default_factory=dict)
     """URI → how often it was said to have changed."""
+    lists_changed: dict[str, int] = field(default_factory=dict)
+    """`tools`, `prompts` or `resources` → how often that list was said to have changed."""
     ended: bool = False
     _session: str | None = None
     _reader: asyncio.StreamReader | None = None
@@ -77,6 +79,17 @@ class Subscriber:
             if expected in (await asyncio.to_thread(reading.read, uri)).text:
                 return
             await self.until(uri, seen + 1)
+
+    async def until_listed(self, tool: str) -> None:
+        """List the tools, and again each time that they are said to have changed, until it is among them."""
+        listing = Door(f"http://127.0.0.1:{self.port}", self.token, "stateless")
+        while True:
+            seen = self.lists_changed.get("tools", 0)
+            if tool in await asyncio.to_thread(listing.names, "tools"):
+                return
+            async with asyncio.timeout(PATIENCE), self._news:
+                await self._news.wait_for(lambda: self.lists_changed.get("tools", 0) > seen or self.ended)  # noqa: B023 - waited for here
+            assert not self.ended
 
     def stall(self) -> None:
         """Read nothing from now on, and keep the connection."""
@@ -127,11 +140,15 @@ class Subscriber:
     async def _read(self) -> None:
         try:
             while (message := await self._event()) is not None:
-                if message.get("method") == "notifications/resources/updated":
-                    uri = message["params"]["uri"]
-                    async with self._news:
+                method = message.get("method", "")
+                async with self._news:
+                    if method == "notifications/resources/updated":
+                        uri = message["params"]["uri"]
                         self.updated[uri] = self.updated.get(uri, 0) + 1
-                        self._news.notify_all()
+                    elif method.endswith("/list_changed"):
+                        kind = method.split("/")[1]
+                        self.lists_changed[kind] = self.lists_changed.get(kind, 0) + 1
+                    self._news.notify_all()
         finally:
             async with self._news:
                 self.ended = True

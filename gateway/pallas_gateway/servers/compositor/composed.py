@@ -8,7 +8,7 @@ from pallas_common import __version__
 from pallas_gateway.access.predicate import may
 from pallas_gateway.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
-from pallas_gateway.mcp.errors import INVALID_PARAMS
+from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS
 from pallas_gateway.mcp.surface import McpError
 from pallas_gateway.servers.compositor.mounts import (
     agent_of,
@@ -37,6 +37,14 @@ def unknown(what: str, name: str) -> McpError:
     """There is none, as far as the principal may know."""
     data = {"type": "not_found"} | ({"uri": name[:500]} if what == "resource" else {})
     return McpError(INVALID_PARAMS, f"there is no {what} {name[:200]!r}", data)
+
+
+def check_known(directory: Directory) -> None:
+    """Raise what clients are told before it is known what there is: an empty list would be taken for the truth."""
+    if not directory.knows_ways:
+        why = directory.away or "the supervisor has not said yet what there is"
+        data = {"type": "unavailable", "retry_after_ms": 1000}
+        raise McpError(INTERNAL_ERROR, f"the gateway does not know its agents: {why}", data, status=503)
 
 
 class Composed:
@@ -195,6 +203,7 @@ class Composed:
 
     async def _known(self) -> list[Mount]:
         self._last = await self.mounts()
+        check_known(self._directory)
         await self._shared.known(self._last)
         return self._last
 

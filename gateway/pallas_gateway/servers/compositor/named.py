@@ -8,7 +8,7 @@ from pallas_common import __version__
 from pallas_gateway.access.predicate import may
 from pallas_gateway.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
-from pallas_gateway.servers.compositor.composed import Composed, unknown
+from pallas_gateway.servers.compositor.composed import Composed, check_known, unknown
 from pallas_gateway.servers.compositor.mounts import CHAT, chat_tool
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class AgentServer(Composed):
     ) -> Json | Relayed:
         """The agent's answer."""
         upstream = await self._directory.upstream(self._name) if self._runnable() else None
+        check_known(self._directory)
         if name != CHAT or upstream is None:
             raise unknown("tool", name)
         return await self._shared.chat(upstream, arguments, request)

@@ -36,6 +36,8 @@ class Known:
 
     upstreams: dict[str, AgentUpstream]
     agents: dict[str, AgentRecord] = field(default_factory=dict)
+    knows_ways: bool = True
+    away: str | None = None
 
     def __post_init__(self) -> None:
         self.agents = {name: AgentRecord(name=name, description=f"I am {name}") for name in self.upstreams}
@@ -122,6 +124,25 @@ def test_lists_have_what_may_be_called_and_nothing_else() -> None:
 
     with run_downstream() as one:
         asyncio.run(main())
+
+
+def test_no_list_is_empty_because_the_supervisor_has_not_answered_yet() -> None:
+    async def main() -> None:
+        known = Known({}, knows_ways=False, away="the supervisor is away")
+        async with compositor(known) as surface:
+            for asking in (
+                surface.tools(),
+                surface.prompts(),
+                surface.resources(),
+                called(surface, "git__echo"),
+            ):
+                with pytest.raises(McpError, match="the supervisor is away") as refused:
+                    await asking
+                assert refused.value.status == 503
+                assert refused.value.data
+                assert refused.value.data["retry_after_ms"]
+
+    asyncio.run(main())
 
 
 def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wrong() -> None:
