@@ -46,6 +46,8 @@ PARAMETER = "mcp-param-"
 
 _ENCODED = "=?base64?"
 _PLAIN = re.compile(r"[\x20-\x7e]*")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+"""What the name of a header may be (RFC 9110, section 5.6.2); a server says the end of it."""
 _DECIMAL = re.compile(r"-?[0-9]{1,400}(\.0+)?")
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -222,9 +224,9 @@ def _mirrored(schema: Json) -> list[tuple[tuple[str, ...], str, str]]:
             token, kind = inner.get("x-mcp-header"), inner.get("type")
             if token is None:
                 continue
-            if not isinstance(token, str) or kind not in ("string", "integer", "boolean"):
+            if not isinstance(token, str) or not _TOKEN.fullmatch(token) or token.lower() in found:
                 return []
-            if token.lower() in found:
+            if kind not in ("string", "integer", "boolean"):
                 return []
             found[token.lower()] = (*path, name), token, kind
     return list(found.values())

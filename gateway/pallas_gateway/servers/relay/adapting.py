@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pallas_common import __version__
 from pallas_common.problems import shortened
@@ -32,6 +32,14 @@ LONGEST_MESSAGE = 4_000
 _RESOURCE_NOT_FOUND = -32002
 """Of older servers; must not be sent any more, which is -32602 now."""
 _INVALID_PARAMS = -32602
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+"""Strict, because what is read goes on as it came."""
 
 
 def outgoing(call: Call, era: Era, version: str) -> Json:
@@ -77,7 +85,7 @@ def parse(data: bytes) -> Json:
     if data.count(b"{") + data.count(b"[") > MOST_CONTAINERS:
         raise WrongAnswerError("the answer has too many values")
     try:
-        message = json.loads(data)
+        message = _DECODER.decode(data.decode())
     except (ValueError, RecursionError):
         raise WrongAnswerError("the answer is no JSON") from None
     if not isinstance(message, dict):

@@ -23,6 +23,9 @@ NOT_ANSWERED = -32603
 _ENDLESS = 1 << 62
 _INVALID_REQUEST = -32600
 _CHARACTERS = 300
+_STATUSES = frozenset((400, 404))
+"""Those with which the protocol answers errors. Another one, as 401, is between the server and the gateway: clients
+would take it for what the gateway says of their token."""
 
 
 def whole(response: Response) -> Json:
@@ -75,7 +78,7 @@ def event(data: bytes) -> bytes:
 def answer(call: Call, message: Json, as_it_came: bytes | None, status: int) -> Answer:
     """One message for the client of `call`."""
     return Answer(
-        status=status if call.era == "stateless" and 400 <= status < 500 else 200,
+        status=status if call.era == "stateless" and status in _STATUSES else 200,
         content_type="application/json",
         body=adapting.dumped(message) if as_it_came is None else as_it_came,
         is_error=adapting.is_failure(message),

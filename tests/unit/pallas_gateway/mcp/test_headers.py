@@ -92,11 +92,15 @@ def test_arguments_and_the_headers_that_mirror_them(
     [
         {"a": {"type": "number", "x-mcp-header": "A"}},
         {"a": {"type": "string", "x-mcp-header": 1}},
+        {"a": {"type": "string", "x-mcp-header": "A: x\r\nHost"}},
+        {"a": {"type": "string", "x-mcp-header": "€"}},
+        {"a": {"type": "string", "x-mcp-header": ""}},
         {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
     ],
 )
 def test_a_schema_that_is_wrong_checks_nothing(annotated: dict[str, Any]) -> None:
     check_parameters({"mcp-param-a": "x"}, {"properties": annotated}, {})
+    assert mirrored_arguments({"properties": annotated}, {"a": "x"}) == {}
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def response(id_: object = 7, **more: object) -> str:
         (answer("200 OK", response(True), JSON), WrongAnswerError),
         (answer("200 OK", '{"jsonrpc":"2.0","id":7,"result":[]}', JSON), WrongAnswerError),
         (answer("200 OK", "[" * 100_000, JSON), WrongAnswerError),
+        (answer("200 OK", response(x=float("nan")), JSON), WrongAnswerError),
         (answer("200 OK", "<html>", "Content-Type: text/html"), WrongAnswerError),
         (answer("500 No", "down", "Content-Type: text/plain"), WrongAnswerError),
         (answer("307 Go", "", "Location: http://elsewhere.example/mcp"), WrongAnswerError),
@@ -137,6 +138,17 @@ def response(id_: object = 7, **more: object) -> str:
 def test_what_is_no_answer_is_said_to_be_none(sent: str, error: type[Exception]) -> None:
     with serving(sent) as server, pytest.raises(error):
         run(server.url, lambda link: link.relay(call("stateless", "echo")), stateless=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [("400 Bad", 400), ("404 No", 404), ("401 Who", 200), ("403 No", 200), ("429 Wait", 200)],
+)
+def test_a_status_that_would_speak_of_the_clients_token_does_not_go_on(said: str, told: int) -> None:
+    with serving(answer(said, response(), JSON)) as server:
+        answered = run(server.url, lambda link: link.relay(call("stateless", "echo")), stateless=True)
+    assert answered.status == told
+    assert json.loads(asyncio.run(bytes_of(answered)))["result"] == RESULT
 
 
 def test_an_answer_that_is_larger_than_it_says_is_the_answer_and_nothing_more() -> None:
