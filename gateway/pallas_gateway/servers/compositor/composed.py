@@ -147,10 +147,10 @@ class Composed:
     async def header_schema(self, name: str) -> Json | None:
         """Of a server's tool, as it is listed."""
         found = find(await self._known(), "tools", name)
-        if found is None or "x-mcp-header" not in str(found[1]["inputSchema"]):
+        if found is None:
             return None
-        schema: Json = found[1]["inputSchema"]
-        return schema
+        mount, tool = found
+        return tool["inputSchema"] if mount.upstream.mirrors(tool["name"]) else None
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str], request: ClientRequest

@@ -79,10 +79,19 @@ class Mounts:
         self._timeout = tool_timeout
         self._owners: dict[Upstream, set[tuple[str, str]]] = {}
         self._last: dict[str, list[Mount]] = {}
+        self._servers: dict[str, tuple[ServerUpstream, ...]] = {}
+        """Owner → what `_last` was made of."""
         self.upstreams = Upstreams(self._changed)
 
-    def of(self, owner: str, servers: Iterable[ServerUpstream]) -> list[Mount]:
+    def of(self, owner: str, servers: tuple[ServerUpstream, ...]) -> list[Mount]:
         """The servers of an owner, `agent/x` or `project/p`, which hears of their changes from now on."""
+        last = self._last.get(owner, [])
+        # At each call it is mostly the same object; comparing definitions would cost the more the more there are.
+        if servers is self._servers.get(owner) and not any(mount.upstream.is_closed for mount in last):
+            for mount in last:
+                mount.upstream.start()
+            return last
+        self._servers[owner] = servers
         mounts = [Mount(server.name, self.upstreams.server(server)) for server in servers]
         if mounts != self._last.get(owner):
             for before in self._last.get(owner, ()):
@@ -113,7 +122,7 @@ class Mounts:
     ) -> Relayed:
         """The answer of a server to what the client asks."""
         headers: dict[str, str] = {}
-        if tool is not None and "x-mcp-header" in str(tool["inputSchema"]):
+        if tool is not None and mount.upstream.mirrors(tool["name"]):
             headers = mirrored_arguments(tool["inputSchema"], params.get("arguments") or {})
         call = Call(
             method=method,

@@ -50,9 +50,11 @@ class Upstream:
         self.opened: Opened | None = None
         self.used = time.monotonic()
         self.waited_for = False
+        self.is_closed = False
         self._link = link
         self._changed = changed
         self._lists: dict[ListName, list[Json]] = {name: [] for name in LISTS}
+        self._mirroring: frozenset[str] = frozenset()
         self._settled = asyncio.Event()
         self._again = asyncio.Event()
         self._stale: set[ListName] = set()
@@ -78,6 +80,10 @@ class Upstream:
     def listed(self, name: ListName) -> list[Json]:
         """What is known of a list: the last that was seen, none before the first time, and of a failed server."""
         return self._lists[name] if self.state != "failed" else []
+
+    def mirrors(self, tool: str) -> bool:
+        """Whether some argument of that tool may go in a header, too: whether `x-mcp-header` is in its schema."""
+        return tool in self._mirroring
 
     async def settled(self) -> None:
         """Wait until it is known whether the server is there."""
@@ -116,7 +122,8 @@ class Upstream:
         return bool(self._uris)
 
     async def close(self) -> None:
-        """End it."""
+        """End it, for good."""
+        self.is_closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -211,6 +218,10 @@ class Upstream:
         found = await read_list(self._link, name)
         if found != self._lists[name]:
             self._lists[name] = found
+            if name == "tools":  # looked for here, not at each call: schemas are long
+                self._mirroring = frozenset(
+                    tool["name"] for tool in found if "x-mcp-header" in str(tool["inputSchema"])
+                )
             if self.state == "running":
                 self._changed(self, name)
 
