@@ -125,6 +125,7 @@ def run_downstream(
     instructions: str | None = None,
     asking: bool = False,
     pictures: bool = False,
+    notes: bool = False,
     era: Era = "both",
     stateless: bool = False,
     json_response: bool = False,
@@ -140,7 +141,7 @@ def run_downstream(
     Its tools: `echo(text)`, `add(a, b)`, `fail(text)`, and `report(messages)`, which sends them as progress.
 
     `instructions` are what it tells all clients; with `asking`, it has tools that ask the client back as well;
-    with `pictures`, `picture(data)`, whose result has texts and an image.
+    with `pictures`, `picture(data)`, whose result has texts and an image; with `notes`, the resource `note://one`.
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
@@ -181,6 +182,12 @@ def run_downstream(
                 TextContent(type="text", text="after"),
                 TextContent(type="text", text="end"),
             ]
+
+    if notes:
+
+        @server.resource("note://one")
+        def note() -> str:
+            return "noted"
 
     if asking:
         add_asking_tools(server)

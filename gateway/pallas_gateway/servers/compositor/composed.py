@@ -55,7 +55,7 @@ class Composed:
         self._directory = directory
         self._principal = principal
         self._owner = owner
-        self._last: list[Mount] = []
+        self._last: list[Mount] | None = None
         self._patterns: tuple[str, ...] | None = None
 
     # What differs.
@@ -63,6 +63,10 @@ class Composed:
     async def mounts(self) -> list[Mount]:
         """The servers that the principal may use, and `_patterns`."""
         raise NotImplementedError
+
+    def here(self) -> list[Mount]:
+        """The servers that the principal may use, as they were last asked for."""
+        return self._shared.last(self._owner) if self._last is None else self._last
 
     def callees(self) -> Iterable[str]:
         """The names of agents that are here, whether or not the principal may run them."""
@@ -215,10 +219,10 @@ class Composed:
         return (record.description if record else "") or f"Talk to the agent {agent}."
 
     def _mount_of(self, uri: str) -> Mount | None:
-        for mount in self._last or self._shared.last(self._owner):
+        for mount in self.here():
             if any(each["uri"] == uri for each in mount.upstream.listed("resources")):
                 return mount
-        for mount in self._last or self._shared.last(self._owner):
+        for mount in self.here():
             for each in mount.upstream.listed("templates"):
                 start, variable, _ = each["uriTemplate"].partition("{")
                 if start and variable and uri.startswith(start):

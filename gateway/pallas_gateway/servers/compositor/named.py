@@ -88,9 +88,14 @@ class ProjectServer(Composed):
         """The project's servers, for those that may run it."""
         project = await self._directory.project_upstream(self._name)
         self._agents = () if project is None else project.agents
-        if project is None or not may(self._principal, Permission("run", "projects", self._name)):
-            return []
-        return self._shared.of(self._owner, project.servers)
+        return [] if project is None or not self._may_use() else self._shared.of(self._owner, project.servers)
+
+    def here(self) -> list[Mount]:
+        """Likewise: what others asked for is not for everybody."""
+        return super().here() if self._may_use() else []
+
+    def _may_use(self) -> bool:
+        return may(self._principal, Permission("run", "projects", self._name))
 
     def callees(self) -> Iterable[str]:
         """The project's agents."""

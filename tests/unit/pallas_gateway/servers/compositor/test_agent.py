@@ -12,7 +12,7 @@ import pytest
 
 from fakes.agent_server import serving
 from fakes.downstream import run_downstream
-from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
+from pallas_common.protocol.gateway import AgentUpstream, ProjectUpstream, ServerUpstream
 from pallas_gateway.directory.records import AgentRecord
 from pallas_gateway.events.topics import Topic
 from pallas_gateway.identity.grants import parse_grant
@@ -20,7 +20,7 @@ from pallas_gateway.identity.principal import Principal
 from pallas_gateway.mcp.surface import ClientRequest, McpError, Relayed
 from pallas_gateway.servers.compositor.agent import AgentCompositor
 from pallas_gateway.servers.compositor.mounts import Mounts
-from pallas_gateway.servers.compositor.named import AgentServer
+from pallas_gateway.servers.compositor.named import AgentServer, ProjectServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,6 +36,7 @@ class Known:
 
     upstreams: dict[str, AgentUpstream]
     agents: dict[str, AgentRecord] = field(default_factory=dict)
+    projects: dict[str, ProjectUpstream] = field(default_factory=dict)
     knows_ways: bool = True
     away: str | None = None
 
@@ -47,6 +48,9 @@ class Known:
 
     async def upstream(self, name: str) -> AgentUpstream | None:
         return self.upstreams.get(name)
+
+    async def project_upstream(self, name: str) -> ProjectUpstream | None:
+        return self.projects.get(name)
 
 
 def server(name: str, url: str) -> ServerUpstream:
@@ -211,3 +215,35 @@ def test_an_agent_is_called_without_being_asked_before() -> None:
     assert json.loads(answered) == {"jsonrpc": "2.0", "id": 5, "result": {"content": []}}
     assert b"mcp-name: send_message" in worker.request
     assert b'"name":"send_message"' in worker.request
+
+
+def test_who_may_only_see_a_project_gets_nothing_of_servers_that_others_use() -> None:
+    async def main() -> None:
+        project = ProjectUpstream(name="p", servers=(server("notes", notes.url),))
+        known = cast("Directory", Known({}, projects={"p": project}))
+        mounts = Mounts(lambda *_: None, PATIENCE)
+
+        def seen_by(*grants: str) -> ProjectServer:
+            found = tuple(map(parse_grant, grants))
+            someone = Principal(id="tok", name="ada", role="human", grants=found)
+            return ProjectServer(mounts, known, someone, "p")
+
+        try:
+            async with asyncio.timeout(PATIENCE):
+                runs = seen_by("view:projects:p", "run:projects:p")
+                assert [each["uri"] for each in await runs.resources()] == ["note://one"]
+                read = await runs.read("note://one", request("resources/read", uri="note://one"))
+                assert isinstance(read, Relayed)
+                assert runs.may_subscribe("note://one")
+                sees = seen_by("view:projects:p")
+                assert not sees.may_subscribe("note://one")
+                assert await sees.resources() == []
+                with pytest.raises(McpError, match="there is no resource"):
+                    await sees.read("note://one", request("resources/read", uri="note://one"))
+                with pytest.raises(McpError, match="there is no tool"):
+                    await sees.call_tool("notes__echo", {"text": "x"}, request("tools/call"))
+        finally:
+            await mounts.upstreams.close()
+
+    with run_downstream(notes=True) as notes:
+        asyncio.run(main())
