@@ -25,6 +25,8 @@ IDLE = 1800.0
 """Seconds without a request or a stream after which a session is forgotten."""
 MOST = 10_000
 """Sessions of all principals together."""
+MOST_STREAMS = 4
+"""Open streams of a session: a client reads one; of those before it may not have been noticed that they are broken."""
 SWEEP = 60.0
 """Seconds between two looks for idle ones."""
 
@@ -66,9 +68,11 @@ class Session:
             watch.end("cancelled")
 
     def enter(self) -> asyncio.Event:
-        """A stream is open, and the newest."""
+        """A stream is open, and the newest; where there are too many, the oldest has to end."""
         for outlet in self.outlets:
             outlet.clear()
+        if len(self.outlets) >= MOST_STREAMS:
+            self.outlets.pop(0).set()
         outlet = asyncio.Event()
         outlet.set()
         self.outlets.append(outlet)
@@ -77,7 +81,8 @@ class Session:
 
     def leave(self, outlet: asyncio.Event) -> None:
         """It is closed; the next newest takes over."""
-        self.outlets.remove(outlet)
+        if outlet in self.outlets:
+            self.outlets.remove(outlet)
         if self.outlets:
             self.outlets[-1].set()
 

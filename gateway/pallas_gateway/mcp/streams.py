@@ -129,14 +129,15 @@ async def listen(
 async def follow(session: Session, reply: Reply, expires: float | None) -> None:
     """Serve a GET of a session until the session or the stream ends.
 
-    Of several streams of a session the newest is told; the next newest takes over when it closes.
+    Of several streams of a session the newest is told; the next newest takes over when it closes. One that is the
+    oldest of too many ends.
     """
     subscriber = session.subscriber
     outlet = session.enter()
     changes: list[Change] = []
     try:
         await reply.ping()
-        while (left := _left(expires)) > 0 and not subscriber.ended:
+        while (left := _left(expires)) > 0 and not subscriber.ended and outlet in session.outlets:
             if session.outlets[-1] is not outlet:
                 await _wait_for_turn(outlet, reply, left)
             elif changes := subscriber.take():

@@ -13,6 +13,7 @@ import pytest
 
 from pallas_gateway.mcp import reply as replies
 from pallas_gateway.mcp import wire
+from pallas_gateway.mcp.sessions import MOST_STREAMS
 from support.gateway.raw import Events, Session, listening, open_session, post, stateless
 from support.gateway.toy import Toy, serve
 
@@ -104,6 +105,18 @@ async def test_of_several_streams_of_a_session_the_newest_is_told() -> None:
             await until(lambda: len(toy.endpoint.sessions.find(session.id, "someone", "/mcp").outlets) == 1)  # type: ignore[union-attr]
             toy.surface.change_list("prompts")
             assert await older.told(1) == [("notifications/prompts/list_changed", None)]
+
+
+async def test_a_session_has_a_few_streams_and_the_oldest_gives_way() -> None:
+    async with toy_and_client() as (toy, client), contextlib.AsyncExitStack() as stack:
+        session = await open_session(client, toy.url)
+        streams = [await stack.enter_async_context(session.events()) for _ in range(MOST_STREAMS + 1)]
+        assert await streams[0].ended()
+        toy.surface.change_list("tools")
+        assert await streams[-1].told(1) == [("notifications/tools/list_changed", None)]
+        found = toy.endpoint.sessions.find(session.id, "someone", "/mcp")
+        assert found is not None
+        assert len(found.outlets) == MOST_STREAMS
 
 
 @pytest.mark.parametrize("era", ["stateless", "sessions"])
