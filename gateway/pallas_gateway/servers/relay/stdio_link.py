@@ -40,7 +40,9 @@ STOP_TIMEOUT = 2.0
 LONGEST_LOG_LINE = 1000
 MOST_LOG_LINES = 1000
 """Of what one start of a server says on standard error."""
-_INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER", "PALLAS_RUNTIME_DIR")
+INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER", "PALLAS_RUNTIME_DIR")
+"""Of the gateway's environment, which may hold the store's password and keys: what every program needs (as
+`mcp.client.stdio.get_default_environment` has it), and that by which a deployment's processes are found."""
 _METHOD_NOT_FOUND = -32601
 
 _log = get_logger("pallas.gateway.relay")
@@ -78,14 +80,13 @@ class StdioLink:
             ServerError: it refuses.
         """
         await self.close()
-        kept = {name: value for name in _INHERITED if (value := os.environ.get(name)) is not None}
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=kept | self._environment,
+                env=_inherited() | self._environment,
                 cwd=self._directory,
                 start_new_session=True,
                 limit=LONGEST_LINE,
@@ -244,3 +245,9 @@ class StdioLink:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(LostError(reason))
+
+
+def _inherited() -> dict[str, str]:
+    """What a child has beside what its definition says; not functions of bash, which a shell would run."""
+    found = ((name, os.environ.get(name)) for name in INHERITED)
+    return {name: value for name, value in found if value is not None and not value.startswith("()")}

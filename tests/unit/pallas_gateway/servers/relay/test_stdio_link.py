@@ -13,7 +13,7 @@ import pytest
 
 from pallas_gateway.servers.relay.http.errors import LateError, LostError, NoConnectionError
 from pallas_gateway.servers.relay.model import Call
-from pallas_gateway.servers.relay.stdio_link import StdioLink
+from pallas_gateway.servers.relay.stdio_link import INHERITED, StdioLink
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,6 +37,35 @@ def run[T](ask: Callable[[StdioLink], Awaitable[T]], *command: str) -> T:
 def call(tool: str, id_: int | str = 1, timeout: float | None = PATIENCE, **arguments: str) -> Call:
     params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}
     return Call(method="tools/call", params=params, id=id_, era="sessions", timeout=timeout)
+
+
+TELLS_ITS_ENVIRONMENT = """
+import json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        result = {"protocolVersion": "2025-11-25", "instructions": json.dumps(dict(os.environ))}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_child_gets_what_is_declared_and_nothing_of_the_gateways_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("PALLAS_GATEWAY_STORE", "PGPASSWORD", "OPENAI_API_KEY", "PALLAS_TOKEN", "BASH_ENV"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("TERM", "() { secret; }")
+    monkeypatch.setenv("HOME", "/home/pallas")
+
+    async def ask(link: StdioLink) -> dict[str, str]:
+        found: dict[str, str] = json.loads((await link.open()).instructions or "")
+        return found
+
+    found = run(ask, sys.executable, "-IS", "-c", TELLS_ITS_ENVIRONMENT)
+    found.pop("LC_CTYPE", None)  # which Python sets itself (PEP 538)
+    assert (found.pop("MINE"), found["HOME"], found.get("TERM")) == ("1", "/home/pallas", None)
+    assert set(found) <= set(INHERITED)
+    assert "secret" not in found.values()
 
 
 def test_calls_of_the_same_id_get_each_its_answer_and_the_child_ends() -> None:
