@@ -26,7 +26,7 @@ from pallas_gateway.identity.errors import AuthenticationError, InvalidTokenErro
 from pallas_gateway.mcp.admitted import Admitted
 from pallas_gateway.mcp.errors import LIMIT_EXCEEDED
 from pallas_gateway.mcp.surface import InsufficientScopeError, McpError
-from pallas_gateway.telemetry import metrics, tracing
+from pallas_gateway.telemetry import metrics
 from pallas_gateway.telemetry.current import CURRENT, Current
 
 if TYPE_CHECKING:
@@ -190,9 +190,8 @@ class GatewayApp:
             return
         if scope["method"] not in MCP_METHODS:
             raise HTTPException(405, headers={"allow": ", ".join(MCP_METHODS)})
-        with tracing.inbound_trace(admitted.headers):
-            surface = self._surfaces.at(place, admitted.principal)
-            await self._endpoint(scope, receive, send, admitted, surface)
+        surface = self._surfaces.at(place, admitted.principal)
+        await self._endpoint(scope, receive, send, admitted, surface)
 
     async def _until_revoked(
         self, principal: Principal, answer: _Answer, doing: Awaitable[None], scope: Scope, receive: Receive

@@ -6,6 +6,8 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from opentelemetry import context as contexts
+
 from pallas_gateway.access import audit as lines
 from pallas_gateway.mcp.admitted import AuditUnavailableError
 from pallas_gateway.mcp.errors import INVALID_PARAMS
@@ -82,13 +84,15 @@ class Observer:
 class RequestObservation:
     """One request that is under way."""
 
-    __slots__ = ("_began", "_method", "_name", "_span", "_stack", "_surface")
+    __slots__ = ("_attached", "_began", "_method", "_name", "_span", "_stack", "_surface")
 
     def __init__(self, request: ClientRequest, name: str | None) -> None:
         self._method = request.method
         self._name = name
         self._surface = current().surface
         self._began = time.perf_counter()
+        outer = tracing.inbound_trace(request.headers, request.params.get("_meta"))
+        self._attached = None if outer is None else contexts.attach(outer)
         self._stack: ExitStack | None = None
         self._span: Span | None = None
         if name is not None and (span := _span(request, name)) is not None:
@@ -107,6 +111,8 @@ class RequestObservation:
         if self._stack is not None and self._span is not None:
             tracing.set_outcome(self._span, outcome)
             self._stack.close()
+        if self._attached is not None:
+            contexts.detach(self._attached)
 
 
 def _label(tool: str) -> str:

@@ -7,6 +7,8 @@ the caller knows.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
@@ -40,6 +42,8 @@ from pallas_gateway.mcp.sessions import Sessions
 from pallas_gateway.mcp.surface import ClientRequest, InsufficientScopeError, McpError, Relayed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.types import Receive, Scope, Send
 
     from pallas_gateway.events.log import EventLog
@@ -194,12 +198,13 @@ class Exchange:
         request = self._request(message, body, version, None)
         match message.method:
             case "server/discover":
-                result = stateless_result(message.method, discovered(self._surface), self._surface)
-                await self._reply.json(wire.answer(request.id, result))
+                with self._observed(request):
+                    result = stateless_result(message.method, discovered(self._surface), self._surface)
+                    await self._reply.json(wire.answer(request.id, result))
             case "subscriptions/listen":
-                self._admitted.subscribes()
-                self._admitted.opens_stream()
-                with Watch(self._receive, _nothing, patience=0):
+                with self._observed(request), Watch(self._receive, _nothing, patience=0):
+                    self._admitted.subscribes()
+                    self._admitted.opens_stream()
                     await streams.listen(request, self._surface, self._endpoint.subscriptions, self._reply)
             case _:
                 with self._watch():
@@ -207,7 +212,8 @@ class Exchange:
 
     async def _post_in_session(self, message: Message, body: bytes) -> None:
         if message.method == "initialize" and message.kind == "request":
-            await self._initialize(message)
+            with self._observed(self._request(message, body, "", None)):
+                await self._initialize(message)
             return
         rules.check_session_version(self._headers)
         session = self._session()
@@ -222,8 +228,9 @@ class Exchange:
             case "ping":
                 await self._reply.json(wire.answer(request.id, {}))
             case "resources/subscribe" | "resources/unsubscribe":
-                self._subscribe(session, message)
-                await self._reply.json(wire.answer(request.id, {}))
+                with self._observed(request):
+                    self._subscribe(session, message)
+                    await self._reply.json(wire.answer(request.id, {}))
             case _:
                 watch = self._watch()
                 session.begin(request.id, watch)
@@ -313,6 +320,27 @@ class Exchange:
             request_id=self._request_id,
             notify=self._reply.notify,
         )
+
+    @contextmanager
+    def _observed(self, request: ClientRequest) -> Iterator[None]:
+        """What asks nothing of a surface's own: how it ended is told, and goes on."""
+        observation = self._endpoint.observe.begin(request, None)
+        outcome: Outcome = "error"
+        code: int | None = None
+        try:
+            yield
+            outcome = "ok"
+        except McpError as error:
+            outcome, code = outcome_of(error), error.code
+            raise
+        except InsufficientScopeError:
+            outcome = "denied"
+            raise
+        except (ClientGoneError, asyncio.CancelledError):
+            outcome = "cancelled"
+            raise
+        finally:
+            observation.end(outcome, code)
 
     def _watch(self) -> Watch:
         return Watch(self._receive, self._reply.ping)

@@ -116,7 +116,7 @@ async def open_parts(
         observe=Observer(),
     )
     principals.on_revoked(endpoint.revoke)
-    context = Context(directory=directory, workers=Workers())
+    context = Context(directory=directory, workers=Workers(tracing.outbound_headers))
     health = Health([lambda: _away(directory), lambda: store.problem, audit.problem])
     token_routes = TokenRoutes(
         store,
@@ -125,7 +125,9 @@ async def open_parts(
         find_agent=lambda name: _agent_key(directory, name),
         directory=Path(spec.state_directory),
     )
-    mounts = Mounts(log.publish, settings.limits.tool_timeout, metrics.observe_relay)
+    mounts = Mounts(
+        log.publish, settings.limits.tool_timeout, metrics.observe_relay, tracing.outbound_headers
+    )
     app = GatewayApp(
         settings,
         principals,
@@ -148,7 +150,9 @@ async def open_parts(
             "store": _mend(store),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": _revoke_deleted(directory, principals),
-            "measures": _measure(endpoint),
+            "measures": _measure(
+                endpoint, lambda: mounts.upstreams.connections + context.workers.connections
+            ),
             "servers": mounts.upstreams.run(),
         },
     )
@@ -221,9 +225,10 @@ async def _tried(revoking: Coroutine[None, None, None]) -> None:
         _log.error(f"tokens of deleted agents are not revoked yet: {error}")
 
 
-async def _measure(endpoint: Endpoint) -> None:
+async def _measure(endpoint: Endpoint, connections: Callable[[], int]) -> None:
     """Keep the figures that nobody tells of."""
     while True:
         metrics.set_subscribers(endpoint.subscriptions.subscribers)
+        metrics.set_upstream_connections(connections())
         metrics.look_after_files()
         await asyncio.sleep(MEASURE_INTERVAL)

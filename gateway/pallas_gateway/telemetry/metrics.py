@@ -52,6 +52,14 @@ class _Series:
 
 def _make_series() -> _Series:
     counter, histogram = partial(Counter, registry=None), partial(Histogram, registry=None, buckets=BUCKETS)
+    # There from the start on: of a counter that comes with its first event, a rate does not see that event.
+    audit_lines = counter(
+        "pallas_gateway_audit_lines_total",
+        "Lines of the audit, by outcome: written, or failed.",
+        ["outcome"],
+    )
+    for outcome in ("written", "failed"):
+        audit_lines.labels(outcome)
     # A sum: while one process takes over from another, both are the gateway.
     total = partial(Gauge, registry=None, multiprocess_mode="livesum")
     return _Series(
@@ -92,11 +100,7 @@ def _make_series() -> _Series:
         store_errors=counter(
             "pallas_gateway_store_errors_total", "Questions to the store that it did not answer."
         ),
-        audit_lines=counter(
-            "pallas_gateway_audit_lines_total",
-            "Lines of the audit, by outcome: written, or failed.",
-            ["outcome"],
-        ),
+        audit_lines=audit_lines,
     )
 
 

@@ -1,4 +1,4 @@
-"""Spans of the gateway: calls of tools, reads, what is asked of agents; trace context in and out.
+"""Spans of the gateway: calls of tools, reads; trace context in and out.
 
 Knows OpenTelemetry's interface; its SDK is imported only where tracing is on. Without tracing, a client's trace context
 still goes on to workers and servers. Baggage does not: it is whatever a client says.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -21,7 +20,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.tracing.settings import tracing_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from pallas_common.protocol.gateway import GatewaySpec
@@ -61,18 +60,27 @@ def close_tracing() -> None:
         _tracing.close()
 
 
-@contextmanager
-def inbound_trace(headers: Mapping[str, str]) -> Iterator[None]:
-    """Inside the block, spans belong to the trace that a request's headers name; else to one of their own."""
-    if "traceparent" not in headers and _tracing is None:
-        yield  # the way of most requests
-        return
-    outer = _W3C.extract(headers, Context()) if "traceparent" in headers else Context()
-    token = contexts.attach(outer)
-    try:
-        yield
-    finally:
-        contexts.detach(token)
+def inbound_trace(headers: Mapping[str, str], meta: object) -> Context | None:
+    """The trace that a request names, in `_meta` or else by its headers; an empty one where it is to have its own.
+
+    None: there is nothing to be done, as for most requests.
+
+    Args:
+        meta: `_meta` of its params, from a client, whatever it is.
+    """
+    found = _said(meta) if isinstance(meta, dict) else {}
+    if not found and "traceparent" in headers:
+        found = _said(headers)
+    if not found:
+        return None if _tracing is None else Context()
+    return _W3C.extract(found, Context())
+
+
+def _said(carrier: Mapping[str, object]) -> dict[str, str]:
+    """What it says of a trace; empty without `traceparent`."""
+    if not isinstance(carrier.get("traceparent"), str):
+        return {}
+    return {name: value for name in _W3C.fields if isinstance(value := carrier.get(name), str)}
 
 
 def outbound_headers() -> dict[str, str]:
@@ -100,11 +108,6 @@ def tool_span(principal: Principal, tool: str, session: str | None) -> AbstractC
 def read_span(principal: Principal, uri: str, session: str | None) -> AbstractContextManager[trace.Span]:
     """`mcp.resource.read`: a resource is read."""
     return _span("mcp.resource.read", principal, session, **{"mcp.resource.uri": uri})
-
-
-def agent_span(principal: Principal, agent: str, session: str | None) -> AbstractContextManager[trace.Span]:
-    """`agent.run`: an agent is asked."""
-    return _span("agent.run", principal, session, **{"pallas.agent": agent})
 
 
 def _span(

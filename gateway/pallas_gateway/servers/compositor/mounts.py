@@ -66,6 +66,7 @@ class Mounts:
         publish: of the event log.
         tool_timeout: seconds for a relayed call of a tool.
         observed: is told of each relayed call: the server, whether it has answered, whatever it said, and the seconds.
+        trace: how a server is told of the trace of now, as `Call.trace`.
     """
 
     def __init__(
@@ -73,9 +74,11 @@ class Mounts:
         publish: Callable[..., None],
         tool_timeout: float,
         observed: Callable[[str, bool, float], object] = lambda *_: None,
+        trace: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._publish = publish
         self.observed = observed
+        self._trace = trace
         self._timeout = tool_timeout
         self._owners: dict[Upstream, set[tuple[str, str]]] = {}
         self._last: dict[str, list[Mount]] = {}
@@ -131,6 +134,7 @@ class Mounts:
             era=request.era,
             timeout=self._timeout,
             tool_headers=headers,
+            trace=self._trace(),
         )
         return await answered(self._timed(mount, call), f"the server {mount.name}")
 
@@ -160,7 +164,14 @@ class Mounts:
         if unknown or not isinstance(arguments.get("message"), str):
             raise McpError(INVALID_PARAMS, "chat takes `message`, a text, and `images`", {"type": "invalid"})
         params = dict(request.params) | {"name": "send_message", "arguments": dict(arguments)}
-        call = Call(method="tools/call", params=params, id=request.id, era=request.era, timeout=None)
+        call = Call(
+            method="tools/call",
+            params=params,
+            id=request.id,
+            era=request.era,
+            timeout=None,
+            trace=self._trace(),
+        )
         return await answered(self.upstreams.worker(agent).relay(call), f"the agent {agent.name}")
 
     def _changed(self, upstream: Upstream, what: str) -> None:

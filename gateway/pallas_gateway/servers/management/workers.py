@@ -10,7 +10,7 @@ import httpx
 from pallas_gateway.servers.management.arguments import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream
 
@@ -23,7 +23,16 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class Workers:
-    """Asks agents' workers, on ports and unix sockets."""
+    """Asks agents' workers, on ports and unix sockets.
+
+    Args:
+        trace: the headers that tell a worker of the trace of now.
+    """
+
+    def __init__(self, trace: Callable[[], Mapping[str, str]] = dict) -> None:
+        self._trace = trace
+        self.connections = 0
+        """How many are open now."""
 
     async def complete(
         self, upstream: AgentUpstream, body: Json, headers: Mapping[str, str]
@@ -38,7 +47,8 @@ class Workers:
         timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
         # In ASCII: half of a surrogate pair, which no UTF-8 has, is the worker's to refuse.
         content = json.dumps(body).encode()
-        sent = {**headers, "Content-Type": "application/json"}
+        sent = {**headers, **self._trace(), "Content-Type": "application/json"}
+        self.connections += 1
         try:
             async with (
                 httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client,
@@ -52,6 +62,8 @@ class Workers:
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise ToolError("agent_unreachable", f"the agent cannot be reached: {reason}") from None
+        finally:
+            self.connections -= 1
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):

@@ -32,6 +32,8 @@ LONGEST_MESSAGE = 4_000
 _RESOURCE_NOT_FOUND = -32002
 """Of older servers; must not be sent any more, which is -32602 now."""
 _INVALID_PARAMS = -32602
+_BAGGAGE = "baggage"
+"""Of `_meta`: whatever a client says, and servers are strangers."""
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -64,6 +66,10 @@ def outgoing(call: Call, era: Era, version: str) -> Json:
                 params["_meta"] = kept
             else:
                 del params["_meta"]
+    meta = params.get("_meta")
+    if call.trace or (isinstance(meta, dict) and _BAGGAGE in meta):
+        meta = meta if isinstance(meta, dict) else {}
+        params["_meta"] = {name: value for name, value in meta.items() if name != _BAGGAGE} | dict(call.trace)
     return params
 
 

@@ -60,6 +60,11 @@ class HttpLink:
         self._cancelling: set[asyncio.Task[None]] = set()
         self._head = endpoint.head("POST")
 
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return self._pool.connections
+
     async def open(self) -> Opened:
         """Ask by `server/discover`, and where that is not known by `initialize`.
 
@@ -142,7 +147,7 @@ class HttpLink:
         body = adapting.dumped({"jsonrpc": "2.0", "id": id_, "method": call.method, "params": params})
         for last in (False, True):
             session = self._session
-            headers = call.tool_headers if self._era == "stateless" else {}
+            headers = {**(call.tool_headers if self._era == "stateless" else {}), **call.trace}
             try:
                 response = await self._post(
                     body, call.method, params, timeout=timeout, safe=False, more=headers
@@ -225,8 +230,8 @@ class HttpLink:
                 lines += f"mcp-method: {method}\r\n"
                 if (key := _NAMES.get(method)) is not None:
                     lines += f"mcp-name: {encode_header_value(str(params.get(key, '')))}\r\n"
-                for name, value in (more or {}).items():
-                    lines += f"{name}: {value}\r\n"
+            for name, value in (more or {}).items():
+                lines += f"{name}: {value}\r\n"
             response = await self._pool.exchange(
                 self._request("POST", body, lines), safe=safe, timeout=timeout
             )

@@ -35,6 +35,8 @@ class Call:
     """Seconds until the whole answer is there."""
     tool_headers: Mapping[str, str] = field(default_factory=dict)
     """`Mcp-Param-…`, for servers of 2026-07-28."""
+    trace: Mapping[str, str] = field(default_factory=dict)
+    """`traceparent` and `tracestate`, where the call belongs to a trace; they go in `_meta` and as headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,10 @@ class Link(Protocol):
     """A connection to one server, of whatever transport."""
 
     transport: str
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
 
     async def open(self) -> Opened:
         """Connect and agree on an era.

@@ -72,6 +72,11 @@ class StdioLink:
         self._ended = asyncio.Event()
         self._heard: Heard | None = None
 
+    @property
+    def connections(self) -> int:
+        """One to a child that runs."""
+        return int(self._process is not None and self._process.returncode is None)
+
     async def open(self) -> Opened:
         """Start it, and shake hands.
 

@@ -71,6 +71,11 @@ class Upstream:
         """`http`, `stdio`, `sse`."""
         return self._link.transport
 
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return self._link.connections
+
     def start(self) -> None:
         """Begin to connect. Harmless when it was called before."""
         self.used = time.monotonic()

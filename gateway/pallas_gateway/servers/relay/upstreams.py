@@ -55,6 +55,12 @@ class Upstreams:
             self._workers[key] = link = HttpLink(endpoint, stateless=True)
         return link
 
+    @property
+    def connections(self) -> int:
+        """How many are open now, to all of them."""
+        servers = sum(each.connections for each in self._servers.values())
+        return servers + sum(each.connections for each in self._workers.values())
+
     async def run(self) -> None:
         """Drop what is not used, until this is cancelled; then all."""
         try:
@@ -117,6 +123,11 @@ class Impossible:
     def __init__(self, transport: str, reason: str) -> None:
         self.transport = transport
         self._reason = reason
+
+    @property
+    def connections(self) -> int:
+        """None."""
+        return 0
 
     async def open(self) -> Opened:
         """Say why."""

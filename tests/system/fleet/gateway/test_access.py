@@ -138,18 +138,35 @@ def test_what_is_counted_is_on_the_page_of_the_deployment(fleet: Fleet) -> None:
     curie.tool("agents_list")
     curie.tool("made_up")
     caller(fleet, new_token("human")).ask("tools/list")
-    page = httpx.get(f"{fleet.deployment.registry}/metrics").text
-    samples = {
-        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
-        for line in page.splitlines()
-        if line[0] != "#"
-    }
+    page = metrics(fleet)
+    samples = samples_of(page)
     assert samples['pallas_gateway_requests_total{outcome="ok",role="human",surface="management"}'] >= 1
     assert samples['pallas_gateway_access_denied_total{reason="invalid"}'] >= 1
     assert samples['pallas_gateway_tool_duration_seconds_count{surface="management",tool="agents_list"}'] >= 1
     assert samples['pallas_gateway_audit_lines_total{outcome="written"}'] >= 1
     assert samples["pallas_gateway_requests_in_flight"] == 0
     assert "made_up" not in page
+
+
+def test_a_handshake_counts_as_it_ended_and_not_as_http_says(fleet: Fleet) -> None:
+    series = 'pallas_gateway_requests_total{outcome="error",role="human",surface="management"}'
+    hopper = door(fleet, era="sessions")
+    before = samples_of(metrics(fleet)).get(series, 0.0)
+    for method, params in (("initialize", {}), ("resources/subscribe", {"uri": "resource://no/such"})):
+        refused = hopper.ask(method, **params)
+        assert (refused.status, refused.code) == (200, -32602)
+    assert samples_of(metrics(fleet))[series] == before + 2
+
+
+def metrics(fleet: Fleet) -> str:
+    """The page of the deployment."""
+    return httpx.get(f"{fleet.deployment.registry}/metrics").text
+
+
+def samples_of(page: str) -> dict[str, float]:
+    """The values by series."""
+    lines = (line.rpartition(" ") for line in page.splitlines() if line[0] != "#")
+    return {series: float(value) for series, _, value in lines}
 
 
 def test_the_audit_is_read_by_the_verb(fleet: Fleet) -> None:
