@@ -21,6 +21,7 @@ class Link:
     """A server that lists `tools`, and tells when `changed` is set."""
 
     transport = "http"
+    connections = 1
 
     def __init__(self, tools: dict[str, Any]) -> None:
         self.tools = tools
