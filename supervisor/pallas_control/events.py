@@ -35,7 +35,7 @@ def read_events(control: Control, query: Mapping[str, Any]) -> Iterator[EventDoc
     """
     timeout = SILENCE if query.get("follow") else None
     for line in control.lines("/v1/events", query, timeout=timeout):
-        if line.strip() and (event := _parsed(line)) is not None:
+        if line.strip() and (event := parse_event(line)) is not None:
             yield event
 
 
@@ -73,8 +73,8 @@ def follow_events(
         time.sleep(RETRY)
 
 
-def _parsed(line: bytes) -> EventDocument | None:
-    """The event in a line; None for what is none."""
+def parse_event(line: bytes) -> EventDocument | None:
+    """The event in a line of `GET /v1/events`; None for what is none."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

@@ -7,7 +7,6 @@ supervisor, all is read again; else only what an event says has changed.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from urllib.parse import quote
 
 from pallas_common.logs.setup import get_logger
 from pallas_control.errors import ControlError, RefusedError, UnknownAgentError
+from pallas_control.events import parse_event
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.mirror import KINDS, Changes, Mirror
 from pallas_gateway.directory.upstreams import UpstreamCache
@@ -228,7 +228,7 @@ class Directory:
         async with aclosing(self.client.lines("/v1/events", query)) as batches:
             async for lines in batches:
                 self._found()
-                events = [event for line in lines if (event := _event(line)) is not None]
+                events = [event for line in lines if (event := parse_event(line)) is not None]
                 changes = Changes()
                 for event in events:
                     if event["kind"] == "gap":
@@ -325,16 +325,3 @@ class Directory:
             with suppress(UnknownAgentError):  # it is gone again; an event says so
                 found.append(await self.client.get(f"/v1/resources/{kind}/{quote(name, safe='')}"))
         return found
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    """The event in a line; None for what is none."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(event, dict) or not isinstance(event.get("seq"), int):
-        return None
-    if not all(isinstance(event.get(key), str) for key in ("epoch", "time", "kind", "name", "event")):
-        return None
-    return event

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import importlib
-import logging
 import os
 import resource
-import signal
 import socket
-import sys
-import threading
-import traceback
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
 from pallas_common.protocol.gateway import GatewaySpec
-from pallas_common.protocol.link.lifeline import wake_on_parent_death, watch_lifeline
+from pallas_common.protocol.link.lifeline import until_stopped, wake_on_parent_death
 from pallas_common.protocol.link.line_writer import LineWriter
 from pallas_common.protocol.link.log_handler import RecordHandler
-from pallas_common.protocol.link.process import become, join_group, loop_factory, memory_limit, taken_spec
+from pallas_common.protocol.link.process import (
+    become,
+    join_group,
+    loop_factory,
+    memory_limit,
+    run_to_the_end,
+    taken_spec,
+)
 from pallas_common.protocol.link.redacted_stdio import redact_stdio
 from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors
@@ -34,6 +37,7 @@ from pallas_common.secrets.values import KnownSecrets, secrets_in
 from pallas_gateway.process.errors import GatewayError
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
     from typing import NoReturn
 
@@ -53,20 +57,7 @@ def run_gateway(descriptors: Descriptors) -> NoReturn:
 
     Exit status: 0 after a drain, `EXIT_PERMANENT` where a restart cannot help, `EXIT_FAILURE` otherwise.
     """
-    status = EXIT_FAILURE
-    orphaned = threading.Event()
-    try:
-        status = _run(descriptors, orphaned)
-    except BaseException:  # noqa: BLE001 - nothing above this reports it
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        if orphaned.is_set():  # no supervisor is left to end what this process has started
-            os.killpg(0, signal.SIGKILL)
-        os._exit(status)
+    run_to_the_end(functools.partial(_run, descriptors))
 
 
 def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
@@ -139,17 +130,8 @@ async def _serve(
     descriptors: Descriptors,
     orphaned: threading.Event,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-
-    def stop() -> None:
-        orphaned.set()
-        with contextlib.suppress(RuntimeError):  # the loop has ended already
-            loop.call_soon_threadsafe(stopping.set)
-
-    watch_lifeline(descriptors.lifeline, None if spec.listener_outlives else listener, stop)
+    kept = None if spec.listener_outlives else listener
+    stopping = until_stopped(descriptors.lifeline, kept, orphaned)
     # Imported only now: that takes most of a second, and the lifeline is watched meanwhile.
     serving = importlib.import_module("pallas_gateway.process.serve")
     await serving.serve(spec, listener, report, known, stopping)

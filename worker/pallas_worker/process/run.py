@@ -6,24 +6,28 @@ Knows the process: environment, signals, log pipe, lifeline, exit. What is serve
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import gc
 import importlib
-import logging
 import os
 import signal
 import socket
 import sys
-import threading
-import traceback
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
-from pallas_common.protocol.link.lifeline import wake_on_parent_death, watch_lifeline
+from pallas_common.protocol.link.lifeline import until_stopped, wake_on_parent_death
 from pallas_common.protocol.link.line_writer import LineWriter
 from pallas_common.protocol.link.log_handler import RecordHandler
-from pallas_common.protocol.link.process import become, join_group, loop_factory, memory_limit, taken_spec
+from pallas_common.protocol.link.process import (
+    become,
+    join_group,
+    loop_factory,
+    memory_limit,
+    run_to_the_end,
+    taken_spec,
+)
 from pallas_common.protocol.link.redacted_stdio import redact_stdio
 from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors, WorkerSpec
@@ -34,6 +38,7 @@ from pallas_worker.redact import known, redact
 from pallas_worker.telemetry.correlation import CorrelationFilter
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
     from typing import NoReturn
 
@@ -43,23 +48,9 @@ _log = get_logger("pallas.worker")
 def run_worker(descriptors: Descriptors) -> NoReturn:
     """Serve one agent until a signal asks to stop, then end the process; never returns.
 
-    Exit status: 0 after a drain, `EXIT_PERMANENT` where a restart cannot help, `EXIT_FAILURE` otherwise. The
-    process ends by `os._exit`, because threads that an agent's libraries left behind must not hold it.
+    Exit status: 0 after a drain, `EXIT_PERMANENT` where a restart cannot help, `EXIT_FAILURE` otherwise.
     """
-    status = EXIT_FAILURE
-    orphaned = threading.Event()
-    try:
-        status = _run(descriptors, orphaned)
-    except BaseException:  # noqa: BLE001 - nothing above this reports it
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        if orphaned.is_set():  # no supervisor is left to end what the agent has left in the group
-            os.killpg(0, signal.SIGKILL)
-        os._exit(status)
+    run_to_the_end(functools.partial(_run, descriptors))
 
 
 def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
@@ -117,17 +108,8 @@ async def _serve(
     descriptors: Descriptors,
     orphaned: threading.Event,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-
-    def stop() -> None:
-        orphaned.set()
-        with contextlib.suppress(RuntimeError):  # the loop has ended already
-            loop.call_soon_threadsafe(stopping.set)
-
-    watch_lifeline(descriptors.lifeline, None if spec.listener_outlives else listener, stop)
+    kept = None if spec.listener_outlives else listener
+    stopping = until_stopped(descriptors.lifeline, kept, orphaned)
     # Imported only now: in a process that was not forked it takes seconds, and the lifeline is watched meanwhile.
     metrics = importlib.import_module("pallas_worker.telemetry.metrics")
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot, spec.agent)

@@ -1,10 +1,11 @@
-"""What a worker owes its supervisor's death: to be gone within seconds, whatever its own loop is doing.
+"""What a process owes its supervisor's death: to be gone within seconds, whatever its own loop is doing.
 
-Knows descriptors, signals and one thread; nothing of agents, MCP or asyncio beyond a callback.
+Knows descriptors, signals and one thread; nothing of agents or MCP.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -56,3 +57,24 @@ def watch_lifeline(
     thread = threading.Thread(target=watch, name="lifeline", daemon=True)
     thread.start()
     return thread
+
+
+def until_stopped(lifeline: int, listener: socket.socket | None, orphaned: threading.Event) -> asyncio.Event:
+    """What SIGTERM, SIGINT and the supervisor's death set; to be called in the running loop.
+
+    Args:
+        lifeline, listener: as of `watch_lifeline`.
+        orphaned: set at the supervisor's death, too.
+    """
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+
+    def stop() -> None:
+        orphaned.set()
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(stopping.set)
+
+    watch_lifeline(lifeline, listener, stop)
+    return stopping

@@ -5,9 +5,11 @@ Knows this process; nothing of what it is to serve.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import io
+import logging
 import os
 import random
 import signal
@@ -15,16 +17,44 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import setproctitle
 
 from pallas_common.protocol.link.memory_limit import MemoryLimit
+from pallas_common.protocol.spec import EXIT_FAILURE
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
+    from typing import NoReturn
+
+
+def run_to_the_end(run: Callable[[threading.Event], int]) -> NoReturn:
+    """End the process with the exit status that `run` returns, and with `EXIT_FAILURE` if it raises.
+
+    By `os._exit`, because threads that somebody's libraries left behind must not hold it.
+
+    Args:
+        run: is given what it sets when the supervisor is gone: nobody is left then to end what the process has left in
+            its group, which ends with it.
+    """
+    status = EXIT_FAILURE
+    orphaned = threading.Event()
+    try:
+        status = run(orphaned)
+    except BaseException:  # noqa: BLE001 - nothing above this reports it
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if orphaned.is_set():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(status)
 
 
 def taken_spec(descriptor: int) -> bytes:
