@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.responses import PlainTextResponse
 
 from pallas_common.problems import quoted
+from pallas_common.secrets.tokens import without_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,9 +57,9 @@ class Hosts:
         One without a Host (HTTP/1.0, from a simple health check) comes from no browser.
         """
         if host is not None and not self._is_ours(host):
-            return Refusal(421, f"not reached by the name {quoted(host, 100)}; {_REMEDY}")
+            return Refusal(421, f"not reached by the name {_shown(host)}; {_REMEDY}")
         if origin is not None and not self._is_allowed(origin, host):
-            return Refusal(403, f"not for pages of {quoted(origin, 100)}; {_REMEDY}")
+            return Refusal(403, f"not for pages of {_shown(origin)}; {_REMEDY}")
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -126,6 +127,10 @@ def served_hosts(host: str, more: Iterable[str], bind: str) -> tuple[str, ...]:
 
 
 _REMEDY = "a name or address by which clients reach this deployment belongs to `hosts:` in agents.yaml"
+
+
+def _shown(text: str) -> str:
+    return without_tokens(quoted(text, 100))
 
 
 def _name_in(authority: str) -> str | None:

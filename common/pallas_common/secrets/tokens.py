@@ -13,6 +13,8 @@ import string
 import zlib
 from typing import Literal
 
+from pallas_common.secrets.patterns import redact
+
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM_BITS = 256
 _RANDOM_LENGTH = 43
@@ -40,6 +42,11 @@ def is_token(text: str) -> bool:
 def token_digest(text: str) -> str:
     """What is stored of a token: its SHA-256, hexadecimal. No slow hash is needed for what is random throughout."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def without_tokens(text: str) -> str:
+    """The text without whatever looks like a token, for errors that quote what a caller has sent."""
+    return redact(text, ("pallas",)) if "plls_" in text.lower() else text
 
 
 def _checksum(text: str) -> str:

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 
 from pallas_common.http.hosts import OPEN_PATH
+from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.limits import LimitExceededError
 from pallas_gateway.http.errors import HEADERS, ApiError, Refusals, error
 from pallas_gateway.http.places import METADATA, NoSuchPlaceError, place_of, resource_metadata
@@ -324,6 +325,6 @@ def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             said = value.decode("latin-1")
-            if _REQUEST_ID.fullmatch(said):
+            if _REQUEST_ID.fullmatch(said) and without_tokens(said) == said:  # it is logged and audited
                 return str(said)
     return secrets.token_hex(8)

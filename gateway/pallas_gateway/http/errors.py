@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.audit import AuditUnavailableError
 from pallas_gateway.access.limits import LimitExceededError
 from pallas_gateway.identity.errors import (
@@ -69,6 +70,7 @@ def error(
         code: of JSON-RPC: the body is such an error then, of no request, for its body was not read.
         data: of that error.
     """
+    message, field = without_tokens(message), field and without_tokens(field)
     body: dict[str, object]
     if code is None:
         body = {"error": {"type": type, "message": message}}
@@ -140,6 +142,7 @@ class Refusals:
         self, path: str, code: str | None = None, description: str = "", scope: str | None = None
     ) -> dict[str, str]:
         """`WWW-Authenticate` (RFC 6750, section 3; RFC 9728, section 5.1)."""
+        path = without_tokens(path)
         at = path if path == "/mcp" or path.startswith("/mcp/") else "/mcp"
         parts = [f'resource_metadata="{self._url}/.well-known/oauth-protected-resource{_safe(at)}"']
         if code is not None:

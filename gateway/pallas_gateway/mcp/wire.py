@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
+from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.mcp.errors import INVALID_REQUEST, PARSE_ERROR
 from pallas_gateway.mcp.surface import McpError
 
@@ -129,10 +130,10 @@ def answer(request_id: int | str, result: Json) -> bytes:
 
 
 def failure(request_id: int | str | None, error: McpError) -> bytes:
-    """The response with an error."""
-    said: Json = {"code": error.code, "message": str(error)}
+    """The response with an error, which does not repeat a token that came in the wrong place."""
+    said: Json = {"code": error.code, "message": without_tokens(str(error))}
     if error.data is not None:
-        said["data"] = error.data
+        said["data"] = json.loads(without_tokens(json.dumps(error.data)))
     return write({"jsonrpc": "2.0", "id": request_id, "error": said})
 
 

@@ -126,7 +126,11 @@ async def open_parts(
         directory=Path(spec.state_directory),
     )
     mounts = Mounts(
-        log.publish, settings.limits.tool_timeout, metrics.observe_relay, tracing.outbound_headers
+        log.publish,
+        settings.limits.tool_timeout,
+        metrics.observe_relay,
+        tracing.outbound_headers,
+        known,
     )
     app = GatewayApp(
         settings,

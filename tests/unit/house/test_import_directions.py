@@ -48,7 +48,7 @@ ROOMS = {
     "pallas_common.logs": ". secrets",
     "pallas_common.protocol.agent": ".",
     "pallas_common.protocol.agent.output_schema": ".",
-    "pallas_common.http": ". logs",
+    "pallas_common.http": ". logs secrets",
     "pallas_common.protocol": ". protocol.agent",
     "pallas_common.tracing": "logs secrets",
     "pallas_common.protocol.link": ". logs protocol secrets",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
+    from pallas_common.secrets.values import KnownSecrets
     from pallas_gateway.mcp.surface import ClientRequest
     from pallas_gateway.servers.relay.model import Answer, ListName
     from pallas_gateway.servers.relay.upstream import Upstream
@@ -67,6 +68,7 @@ class Mounts:
         tool_timeout: seconds for a relayed call of a tool.
         observed: is told of each relayed call: the server, whether it has answered, whatever it said, and the seconds.
         trace: how a server is told of the trace of now, as `Call.trace`.
+        known: learns the servers' credentials.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Mounts:
         tool_timeout: float,
         observed: Callable[[str, bool, float], object] = lambda *_: None,
         trace: Callable[[], Mapping[str, str]] = dict,
+        known: KnownSecrets | None = None,
     ) -> None:
         self._publish = publish
         self.observed = observed
@@ -84,7 +87,7 @@ class Mounts:
         self._last: dict[str, list[Mount]] = {}
         self._servers: dict[str, tuple[ServerUpstream, ...]] = {}
         """Owner → what `_last` was made of."""
-        self.upstreams = Upstreams(self._changed)
+        self.upstreams = Upstreams(self._changed, known)
 
     def of(self, owner: str, servers: tuple[ServerUpstream, ...]) -> list[Mount]:
         """The servers of an owner, `agent/x` or `project/p`, which hears of their changes from now on."""

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pallas_common import __version__
+from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.predicate import may_some
 from pallas_gateway.access.writing import may_some_of
 from pallas_gateway.events.topics import Topic
@@ -164,9 +165,10 @@ def _failure(error: ToolError) -> Json:
         said["field"] = error.field
     if error.details:
         said["details"] = list(error.details)
-    content = {"status": "error", "error": said}
+    text = without_tokens(json.dumps({"status": "error", "error": said}, ensure_ascii=False))
+    content = json.loads(text)
     return {
-        "content": [{"type": "text", "text": json.dumps(content, ensure_ascii=False)}],
+        "content": [{"type": "text", "text": text}],
         "structuredContent": content,
         "isError": True,
     }

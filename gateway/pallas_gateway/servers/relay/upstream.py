@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
@@ -13,9 +14,10 @@ from pallas_common.problems import shortened
 from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, RelayError
 from pallas_gateway.servers.relay.lists import LISTS, read_list
 from pallas_gateway.servers.relay.model import ServerError
+from pallas_gateway.servers.relay.own_secrets import OwnSecrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pallas_gateway.servers.relay.model import Answer, Call, Json, Link, ListName, Opened, State
 
@@ -40,10 +42,14 @@ class Upstream:
     Args:
         name: for messages.
         changed: called at each change, in the loop.
+        settings: the credentials in them are struck from what is said of errors.
     """
 
-    def __init__(self, name: str, link: Link, changed: Changed) -> None:
+    def __init__(
+        self, name: str, link: Link, changed: Changed, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.name = name
+        self._secrets = OwnSecrets(settings)
         self.state: State = "initializing"
         self.since = time.time()
         self.reason: str | None = None
@@ -109,10 +115,12 @@ class Upstream:
             self._again.set()
             raise NoConnectionError(f"the server {self.name} cannot be used: {self.reason}")
         try:
-            return await self._link.relay(call)
-        except NoConnectionError:
+            return self._secrets.strike_answer(await self._link.relay(call))
+        except NoConnectionError as error:
             self._again.set()
-            raise
+            raise self._secrets.strike_error(error) from None
+        except (RelayError, ServerError) as error:
+            raise self._secrets.strike_error(error) from None
 
     def follow(self, uri: str, most: int) -> None:
         """Hear of changes of a resource from now on; of the first `most` that are asked for."""
@@ -231,7 +239,7 @@ class Upstream:
                 self._changed(self, name)
 
     def _say(self, state: State, reason: str | None) -> None:
-        reason = None if reason is None else shortened(reason, _LONGEST_REASON)
+        reason = None if reason is None else shortened(self._secrets.strike(reason), _LONGEST_REASON)
         if (state, reason) == (self.state, self.reason):
             return
         if state == "failed":

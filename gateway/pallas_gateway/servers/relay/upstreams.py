@@ -7,9 +7,11 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.secrets.values import KnownSecrets
 from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
 from pallas_gateway.servers.relay.http.errors import NoConnectionError
 from pallas_gateway.servers.relay.http_link import HttpLink
+from pallas_gateway.servers.relay.own_secrets import own_secrets
 from pallas_gateway.servers.relay.stdio_link import StdioLink
 from pallas_gateway.servers.relay.upstream import Upstream
 
@@ -29,10 +31,12 @@ class Upstreams:
 
     Args:
         changed: told of each change of a server, as `upstream.Changed` says.
+        known: learns the servers' credentials, so that no log has them: children write to it.
     """
 
-    def __init__(self, changed: Callable[[Upstream, str], None]) -> None:
+    def __init__(self, changed: Callable[[Upstream, str], None], known: KnownSecrets | None = None) -> None:
         self._changed = changed
+        self._known = known or KnownSecrets()
         self._servers: dict[str, Upstream] = {}
         self._workers: dict[tuple[int | None, str | None], HttpLink] = {}
 
@@ -41,7 +45,9 @@ class Upstreams:
         key = json.dumps([server.name, dict(server.settings)], sort_keys=True, default=str)
         upstream = self._servers.get(key)
         if upstream is None:
-            upstream = Upstream(server.name, link_of(server.name, server.settings), self._changed)
+            self._known.add(own_secrets(server.settings))
+            link = link_of(server.name, server.settings)
+            upstream = Upstream(server.name, link, self._changed, server.settings)
             self._servers[key] = upstream
         upstream.start()
         return upstream
