@@ -68,6 +68,7 @@ def open_terminal(assignment: Assignment, manager: AgentManager, stack: contextl
             file=str(deployment.path),
             page=None if assignment.only else page_url(deployment),
             agents=tuple(deployment.agents),
+            gateway=None if deployment.gateway is None else deployment.gateway.public_url,
         )
     )
     manager.observers.changed.add(terminal.changed)

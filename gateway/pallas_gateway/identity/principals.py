@@ -145,7 +145,7 @@ class Principals:
         if self._issuer is not None and self._issuer.recognises(token):
             principal = replace(await self._issuer.principal(token), credential=digest)
         elif not is_token(token):
-            raise _nobodys()
+            raise InvalidTokenError("this is no token that was made here: part of it is missing, or mistyped")
         elif (worker := self._workers.find(digest)) is not None:
             return replace(worker, credential=digest)  # the directory remembers it, and forgets it at once
         else:

@@ -54,12 +54,14 @@ class Follower:
         self._since = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         self._seen: set[bytes] = set()
         """Records of the moment `_since`."""
+        gateway = document.get("gateway")
         view = DeploymentView(
             name=document["deployment"],
             version=document["supervisor"]["version"],
             file=document.get("file", ""),
             page=document.get("url"),
             agents=tuple(names),
+            gateway=None if gateway is None else gateway["public_url"],
         )
         self._screen.show(self.story.open(view, began), timed=False)
 

@@ -63,6 +63,8 @@ class DeploymentView:
     page: str | None
     """Address of the status page."""
     agents: tuple[str, ...]
+    gateway: str | None = None
+    """Its address, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)

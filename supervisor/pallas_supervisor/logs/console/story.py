@@ -87,7 +87,8 @@ class Story:
         file = deployment.file
         head = f"Pallas {deployment.version}: {deployment.name}, {counted(len(deployment.agents), 'agent')}"
         page = [] if deployment.page is None else [Say(f"Status page: {deployment.page}")]
-        return [Say(f"{head} of {file}"), *page, Say("")]
+        gateway = [] if deployment.gateway is None else [Say(f"Gateway: {deployment.gateway}/mcp")]
+        return [Say(f"{head} of {file}"), *page, *gateway, Say("")]
 
     def look(self, views: Iterable[AgentView], now: float) -> list[Say]:
         """All agents as they are now."""

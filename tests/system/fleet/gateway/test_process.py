@@ -92,7 +92,10 @@ def test_it_runs_and_says_who_it_is(fleet: Fleet) -> None:
         lambda: httpx.get(f"{entry['url']}/health").json() == {"status": "ok"},
         "it has heard of the agents",
     )
-    assert httpx.get(f"{fleet.deployment.registry}/health").json()["gateway"]["status"] == "ok"
+    fleet.await_that(
+        lambda: httpx.get(f"{fleet.deployment.registry}/health").json()["gateway"]["status"] == "ok",
+        "it has told the supervisor so",
+    )
     assert "Gateway" in httpx.get(f"{fleet.deployment.registry}/").text
     assert "pallas_gateway_up 1.0" in httpx.get(f"{fleet.deployment.registry}/metrics").text
     shown = fleet.ctl("gateway", "status")

@@ -110,7 +110,7 @@ def test_those_who_come_together_are_looked_up_together() -> None:
 )
 def test_what_no_token_can_be_is_not_looked_up(text: str) -> None:
     async def test(house: House) -> None:
-        with pytest.raises(InvalidTokenError):
+        with pytest.raises(InvalidTokenError, match="mistyped"):
             await house.principals.of(text)
         assert not house.stored.asked
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ DEPLOYMENT = DeploymentView(
 )
 OFFLINE = "search is not reachable: connection refused; start it, or correct its url in fastagent.config.yaml"
 NO_MODULE = "agents/jarvis.py:1: ModuleNotFoundError: No module named 'nothing_that_exists'"
+
+
+def test_the_gateways_address_is_said_where_there_is_one() -> None:
+    with_gateway = dataclasses.replace(DEPLOYMENT, gateway="https://agents.example.com")
+    said = [say.text for say in Story().open(with_gateway, 0.0)]
+    assert said[1:3] == ["Status page: http://localhost:24200/", "Gateway: https://agents.example.com/mcp"]
 
 
 def agent(name: str, state: str, **fields: Any) -> AgentView:
