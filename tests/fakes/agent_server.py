@@ -53,7 +53,7 @@ class Server:
         length = [
             line.partition(b":")[2] for line in head.lower().split(b"\r\n") if line.startswith(b"content-l")
         ]
-        return bool(ended) and len(body) == int(length[0])
+        return bool(ended) and len(body) == int(length[0] if length else 0)
 
 
 @contextlib.contextmanager

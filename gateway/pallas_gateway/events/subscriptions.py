@@ -162,6 +162,7 @@ class Subscriptions:
         self._count = 0
         self._resources: Counter[str] = Counter()
         self._draining = False
+        self._observers: list[Callable[[Topic, bool], None]] = []
         log.follow(self)
 
     @property
@@ -173,6 +174,10 @@ class Subscriptions:
     def resources(self) -> int:
         """How many resources are subscribed to, each counted once for each of its subscribers."""
         return self._resources.total()
+
+    def observe(self, observer: Callable[[Topic, bool], None]) -> None:
+        """Call this with True when somebody begins to follow a topic, and with False when nobody does any more."""
+        self._observers.append(observer)
 
     def subscriber(self, principal: str, may: Callable[[Change], bool]) -> Subscriber:
         """A new one, which follows nothing yet.
@@ -209,7 +214,10 @@ class Subscriptions:
             if change.kind == "resource":
                 self._count_resource(subscriber.principal)
             subscriber.add(change, topic)
-            self._by_topic.setdefault(topic, {})[subscriber] = None
+            followers = self._by_topic.setdefault(topic, {})
+            followers[subscriber] = None
+            if len(followers) == 1:
+                self._tell_observers(topic, True)
         if self._log.changed_since_read(subscriber.principal, topic):
             subscriber.mark(topic)
 
@@ -258,6 +266,11 @@ class Subscriptions:
         followers.pop(subscriber, None)
         if not followers:
             del self._by_topic[topic]
+            self._tell_observers(topic, False)
+
+    def _tell_observers(self, topic: Topic, is_followed: bool) -> None:
+        for observer in self._observers:
+            observer(topic, is_followed)
 
     def _count_resource(self, principal: str) -> None:
         if self._resources[principal] >= self._most:

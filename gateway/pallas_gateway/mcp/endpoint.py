@@ -205,6 +205,7 @@ class Exchange:
                 with self._observed(request), Watch(self._receive, _nothing, patience=0):
                     self._admitted.subscribes()
                     self._admitted.opens_stream()
+                    await self._surface.ready()
                     await streams.listen(request, self._surface, self._endpoint.subscriptions, self._reply)
             case _:
                 with self._watch():
@@ -229,7 +230,7 @@ class Exchange:
                 await self._reply.json(wire.answer(request.id, {}))
             case "resources/subscribe" | "resources/unsubscribe":
                 with self._observed(request):
-                    self._subscribe(session, message)
+                    await self._subscribe(session, message)
                     await self._reply.json(wire.answer(request.id, {}))
             case _:
                 watch = self._watch()
@@ -294,7 +295,7 @@ class Exchange:
             raise HttpError(404, "no such session: begin again with initialize")
         return found
 
-    def _subscribe(self, session: Session, message: Message) -> None:
+    async def _subscribe(self, session: Session, message: Message) -> None:
         if "resources" not in self._surface.lists:
             raise no_such_method(message.method)
         uri = text_parameter(message.params, "uri", LONGEST_URI)
@@ -303,6 +304,7 @@ class Exchange:
         if message.method == "resources/unsubscribe":
             subscriptions.unsubscribe(session.subscriber, Change("resource", uri))
         else:
+            await self._surface.ready()
             streams.subscribe_to_resource(subscriptions, session.subscriber, self._surface, uri)
 
     def _request(self, message: Message, body: bytes, version: str, session: Session | None) -> ClientRequest:

@@ -140,6 +140,9 @@ class Surface(Protocol):
     async def complete(self, ref: Json, argument: Json, request: ClientRequest) -> Json:
         """`{"completion": {…}}`."""
 
+    async def ready(self) -> None:
+        """Awaited before it is first asked who may subscribe to what."""
+
     def may_subscribe(self, uri: str) -> bool:
         """Whether the principal may hear of the resource; asked again at every delivery."""
 

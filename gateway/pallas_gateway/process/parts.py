@@ -132,6 +132,7 @@ async def open_parts(
         tracing.outbound_headers,
         known,
     )
+    endpoint.subscriptions.observe(mounts.observe)
     app = GatewayApp(
         settings,
         principals,

@@ -138,6 +138,8 @@ class ToySurface:
     async def complete(self, ref: Json, argument: Json, request: ClientRequest) -> Json:
         return {"completion": {"values": [argument["value"] + "!"], "hasMore": False}}
 
+    async def ready(self) -> None: ...
+
     def may_subscribe(self, uri: str) -> bool:
         return uri in self.texts and uri not in self.forbidden
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_gateway.directory import topics
 from pallas_gateway.events.topics import Topic
 from pallas_gateway.servers.compositor.composed import Composed, unknown
+from pallas_gateway.servers.compositor.mounts import AGENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,9 +41,18 @@ class AgentCompositor(Composed):
         upstream = await self._directory.upstream(self._name)
         if upstream is None:
             self._patterns = ()
-            return []
+            return self._shared.of(self._owner, ())
         self._patterns = upstream.tools
-        return self._shared.of(self._owner, upstream.servers)
+        mounts = self._shared.of(self._owner, upstream.servers)
+        for mount in mounts:
+            if (agent := self._hidden_by(mount)) is not None:
+                self._shared.warn_of_name(self._owner, mount.name, agent)
+        return mounts
+
+    def _hidden_by(self, mount: Mount) -> str | None:
+        """The agent whose place a server has by its name."""
+        agent = mount.name.removeprefix(AGENT)
+        return agent if agent != mount.name and agent in self._directory.agents else None
 
     def callees(self) -> Iterable[str]:
         """All others."""
@@ -77,7 +87,7 @@ class AgentCompositor(Composed):
             content = self._session_state()
         else:
             mounts = await self.mounts()
-            records = [{"name": mount.name, **mount.upstream.describe()} for mount in mounts]
+            records = [self._record(mount) for mount in mounts]
             if uri == self._state:
                 content = records
             else:
@@ -86,6 +96,11 @@ class AgentCompositor(Composed):
         if content is None:
             raise unknown("resource", uri)
         return {"contents": [{"uri": uri, "mimeType": JSON, "text": json.dumps(content)}]}
+
+    def _record(self, mount: Mount) -> Json:
+        record = {"name": mount.name, **mount.upstream.describe()}
+        agent = self._hidden_by(mount)
+        return record if agent is None else record | {"warning": f"its name hides the agent {agent} here"}
 
     def may_subscribe(self, uri: str) -> bool:
         """Whether it is the agent's own, or a server's."""

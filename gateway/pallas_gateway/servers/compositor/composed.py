@@ -17,6 +17,7 @@ from pallas_gateway.servers.compositor.mounts import (
     chat_tool,
     entries,
     find,
+    mount_of,
 )
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from pallas_gateway.servers.compositor.mounts import Mount, Mounts
 
 type Json = dict[str, Any]
-
-MOST_FOLLOWED = 1000
-"""Resources of one server whose changes are heard of."""
 
 
 def unknown(what: str, name: str) -> McpError:
@@ -65,8 +63,8 @@ class Composed:
         raise NotImplementedError
 
     def here(self) -> list[Mount]:
-        """The servers that the principal may use, as they were last asked for."""
-        return self._shared.last(self._owner) if self._last is None else self._last
+        """The same as they were last known, of the principal or of others who ask here."""
+        return self._shared.last(self._owner)
 
     def callees(self) -> Iterable[str]:
         """The names of agents that are here, whether or not the principal may run them."""
@@ -183,13 +181,13 @@ class Composed:
             values = [each.name for each in await self.mounts() if each.name.startswith(start)][:100]
         return {"completion": {"values": values, "total": len(values), "hasMore": False}}
 
+    async def ready(self) -> None:
+        """The servers are known."""
+        await self._known()
+
     def may_subscribe(self, uri: str) -> bool:
-        """Whether it is a resource of a server that is here; its changes are heard of from now on."""
-        mount = self._mount_of(uri)
-        if mount is None:
-            return False
-        mount.upstream.follow(uri, MOST_FOLLOWED)
-        return True
+        """Whether it is a resource of a server that is here."""
+        return self._mount_of(uri) is not None
 
     def topic(self, uri: str) -> Topic:
         """What changes when the resource does."""
@@ -219,15 +217,7 @@ class Composed:
         return (record.description if record else "") or f"Talk to the agent {agent}."
 
     def _mount_of(self, uri: str) -> Mount | None:
-        for mount in self.here():
-            if any(each["uri"] == uri for each in mount.upstream.listed("resources")):
-                return mount
-        for mount in self.here():
-            for each in mount.upstream.listed("templates"):
-                start, variable, _ = each["uriTemplate"].partition("{")
-                if start and variable and uri.startswith(start):
-                    return mount
-        return None
+        return mount_of(self.here(), uri)
 
     def _say_if_failed(self, mounts: list[Mount], name: str) -> None:
         """Raise what is wrong with the server whose tool it would be."""

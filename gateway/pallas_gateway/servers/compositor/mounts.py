@@ -7,6 +7,7 @@ import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pallas_common.logs.setup import get_logger
 from pallas_gateway.events.topics import Topic
 from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, TIMED_OUT
 from pallas_gateway.mcp.headers import mirrored_arguments
@@ -24,13 +25,17 @@ if TYPE_CHECKING:
     from pallas_gateway.servers.relay.model import Answer, ListName
     from pallas_gateway.servers.relay.upstream import Upstream
 
+_log = get_logger("pallas.gateway.compositor")
+
 type Json = dict[str, Any]
 
 FIRST_WAIT = 1.5
 """Seconds that the first list waits for servers that are not known yet, for all of them at once."""
+MOST_FOLLOWED = 1000
+"""Resources of one server whose changes are heard of."""
 SEPARATOR = "__"
 CHAT = "chat"
-_AGENT = "agent-"
+AGENT = "agent-"
 
 CHAT_SCHEMA: Json = {
     "type": "object",
@@ -87,6 +92,9 @@ class Mounts:
         self._last: dict[str, list[Mount]] = {}
         self._servers: dict[str, tuple[ServerUpstream, ...]] = {}
         """Owner → what `_last` was made of."""
+        self._warned: set[tuple[str, str]] = set()
+        self._followed: dict[str, set[str]] = {}
+        """Owner → the keys of its topics that somebody follows, those that are no resource of a server as well."""
         self.upstreams = Upstreams(self._changed, known)
 
     def of(self, owner: str, servers: tuple[ServerUpstream, ...]) -> list[Mount]:
@@ -105,12 +113,44 @@ class Mounts:
             for mount in mounts:
                 self._owners.setdefault(mount.upstream, set()).add((owner, mount.name))
             self._owners = {upstream: owners for upstream, owners in self._owners.items() if owners}
+            for before in self._last.get(owner, ()):
+                for uri in self._followed.get(owner, ()):
+                    before.upstream.unfollow(uri, owner)
             self._last[owner] = mounts
+            self._follow(owner)
         return mounts
 
     def last(self, owner: str) -> list[Mount]:
         """The servers of an owner as they were last asked for."""
         return self._last.get(owner, [])
+
+    def observe(self, topic: Topic, is_followed: bool) -> None:
+        """Somebody begins to follow a topic, or nobody does any more: so long the server tells of its resource."""
+        owner, uri = topic.owner, topic.key
+        if is_followed:
+            self._followed.setdefault(owner, set()).add(uri)
+            self._follow(owner)
+            return
+        followed = self._followed.get(owner, set())
+        followed.discard(uri)
+        if not followed:
+            self._followed.pop(owner, None)
+        for mount in self.last(owner):
+            mount.upstream.unfollow(uri, owner)
+
+    def _follow(self, owner: str) -> None:
+        for uri in self._followed.get(owner, ()):
+            if (mount := mount_of(self.last(owner), uri)) is not None:
+                mount.upstream.follow(uri, owner, MOST_FOLLOWED)
+
+    def warn_of_name(self, owner: str, server: str, agent: str) -> None:
+        """Say once that a server's name hides an agent."""
+        if (owner, server) not in self._warned:
+            self._warned.add((owner, server))
+            _log.warning(
+                f"in {owner} the server {server} hides the agent {agent}, which cannot be called there:"
+                " give the server another name"
+            )
 
     async def known(self, mounts: Iterable[Mount]) -> None:
         """Wait for those of which nothing is known yet, but not long."""
@@ -180,6 +220,8 @@ class Mounts:
     def _changed(self, upstream: Upstream, what: str) -> None:
         changed: set[Topic] = set()
         for owner, name in self._owners.get(upstream, ()):
+            if what in ("state", "resources", "templates"):
+                self._follow(owner)  # of a server that was new
             if what == "state":
                 changed |= {Topic(kind, owner) for kind in ("tools", "prompts", "resources")}
                 changed |= {Topic("mcp/state", owner), Topic(f"server state {name}", owner)}
@@ -198,6 +240,20 @@ def entries(mounts: Iterable[Mount], name: ListName) -> list[Json]:
         for mount in mounts
         for entry in mount.upstream.listed(name)
     ]
+
+
+def mount_of(mounts: Iterable[Mount], uri: str) -> Mount | None:
+    """The first server that has the resource, or a template of such."""
+    mounts = list(mounts)
+    for mount in mounts:
+        if any(each["uri"] == uri for each in mount.upstream.listed("resources")):
+            return mount
+    for mount in mounts:
+        for each in mount.upstream.listed("templates"):
+            start, variable, _ = each["uriTemplate"].partition("{")
+            if start and variable and uri.startswith(start):
+                return mount
+    return None
 
 
 def find(mounts: Iterable[Mount], list_name: ListName, name: str) -> tuple[Mount, Json] | None:
@@ -224,13 +280,13 @@ def chat_tool(name: str, description: str) -> Json:
 
 def chat_name(agent: str) -> str:
     """What it is called in a compositor."""
-    return f"{_AGENT}{agent}{SEPARATOR}{CHAT}"
+    return f"{AGENT}{agent}{SEPARATOR}{CHAT}"
 
 
 def agent_of(name: str) -> str | None:
     """The agent whose chat a tool is."""
-    if name.startswith(_AGENT) and name.endswith(SEPARATOR + CHAT):
-        return name.removeprefix(_AGENT).removesuffix(SEPARATOR + CHAT)
+    if name.startswith(AGENT) and name.endswith(SEPARATOR + CHAT):
+        return name.removeprefix(AGENT).removesuffix(SEPARATOR + CHAT)
     return None
 
 

@@ -33,6 +33,10 @@ class AgentServer(Composed):
         """None: the agent's servers are its own."""
         return []
 
+    def here(self) -> list[Mount]:
+        """None."""
+        return []
+
     def callees(self) -> Iterable[str]:
         """The agent."""
         return [self._name] if self._directory.agent(self._name) is not None else []
@@ -88,10 +92,12 @@ class ProjectServer(Composed):
         """The project's servers, for those that may run it."""
         project = await self._directory.project_upstream(self._name)
         self._agents = () if project is None else project.agents
-        return [] if project is None or not self._may_use() else self._shared.of(self._owner, project.servers)
+        if project is None:
+            return self._shared.of(self._owner, ())
+        return self._shared.of(self._owner, project.servers) if self._may_use() else []
 
     def here(self) -> list[Mount]:
-        """Likewise: what others asked for is not for everybody."""
+        """Likewise: what others may use is no affair of those who may not."""
         return super().here() if self._may_use() else []
 
     def _may_use(self) -> bool:

@@ -120,6 +120,9 @@ class ManagementSurface:
         """Names that begin so, of what the principal may view."""
         return await completion.complete(self._call(request), ref, argument)
 
+    async def ready(self) -> None:
+        """It always is."""
+
     def may_subscribe(self, uri: str) -> bool:
         """Whether the principal may hear of the resource."""
         found = find(uri)

@@ -13,6 +13,7 @@ from pallas_gateway.servers.relay import adapting, answers
 from pallas_gateway.servers.relay.http.errors import LateError, LostError, RelayError, WrongAnswerError
 from pallas_gateway.servers.relay.http.pool import Pool
 from pallas_gateway.servers.relay.model import (
+    OPENED,
     SESSIONS_VERSION,
     STATELESS_VERSION,
     Answer,
@@ -138,9 +139,7 @@ class HttpLink:
             RelayError: there is none.
             ServerError: a new session was refused.
         """
-        timeout = call.timeout
-        if self._read_timeout is not None:
-            timeout = self._read_timeout if timeout is None else min(timeout, self._read_timeout)
+        timeout = call.within(self._read_timeout).timeout
         params = adapting.outgoing(call, self._era, self._version)
         # Ids in a session are everybody's, so that those of two clients could be the same.
         id_ = call.id if self._era == "stateless" else f"pallas-{next(self._ids)}"
@@ -182,25 +181,37 @@ class HttpLink:
             body = adapting.dumped({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
             response = await self._post(body, method, {}, timeout=OPEN_TIMEOUT, safe=True)
         else:
-            for uri in sorted(uris):
-                with contextlib.suppress(ServerError):
-                    await self.request("resources/subscribe", {"uri": uri}, timeout=OPEN_TIMEOUT)
+            await self.resubscribe(frozenset(), uris)
             response = await self._get()
             if self._is_stale(response, self._session):
                 raise LostError("its session has ended")
         if response.body is not None:
             return  # 404, 405: it tells of nothing
         response.unlimited()
+        if self._era == "sessions":
+            heard(OPENED, {})
         async for data in answers.events(response, endless=True):
             message = adapting.parse(data)
             method_, params_ = message.get("method"), message.get("params")
-            if isinstance(method_, str) and "id" not in message:
+            if method_ == "notifications/subscriptions/acknowledged":
+                heard(OPENED, {})
+            elif isinstance(method_, str) and "id" not in message:
                 heard(method_, params_ if isinstance(params_, dict) else {})
             elif self._era == "sessions" and isinstance(method_, str):
                 await self._refuse(message)
             elif adapting.is_response(message):
                 break
         raise LostError("the server has ended the stream of changes")
+
+    async def resubscribe(self, before: frozenset[str], after: frozenset[str]) -> bool:
+        """In a session, say what has changed; each stream of 2026-07-28 says all that it is about."""
+        if self._era == "stateless":
+            return False
+        for method, uris in (("subscribe", after - before), ("unsubscribe", before - after)):
+            for uri in sorted(uris):
+                with contextlib.suppress(ServerError):
+                    await self.request(f"resources/{method}", {"uri": uri}, timeout=OPEN_TIMEOUT)
+        return True
 
     async def close(self) -> None:
         """End the session, as far as the server hears it, and all connections."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ class Call:
     trace: Mapping[str, str] = field(default_factory=dict)
     """`traceparent` and `tracestate`, where the call belongs to a trace; they go in `_meta` and as headers."""
 
+    def within(self, seconds: float | None) -> Call:
+        """The call with no more time than that."""
+        if seconds is None or (self.timeout is not None and self.timeout <= seconds):
+            return self
+        return replace(self, timeout=seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -70,7 +76,9 @@ class ServerError(Exception):
 
 
 type Heard = Callable[[str, Json], None]
-"""Takes a notification of a server: its method and its params."""
+"""Takes a notification of a server: its method and its params; `OPENED` once all changes from then on are heard."""
+
+OPENED = "opened"
 
 
 class Link(Protocol):
@@ -96,10 +104,17 @@ class Link(Protocol):
         """The answer to a client's request; raises RelayError where there is none."""
 
     async def watch(self, uris: frozenset[str], heard: Heard) -> None:
-        """Hear of changes; returns only where the server cannot tell of any.
+        """Hear of changes of the lists and of these resources; returns only where the server cannot tell of any.
 
         Raises:
             LostError: the server has ended that, or the connection broke off.
+        """
+
+    async def resubscribe(self, before: frozenset[str], after: frozenset[str]) -> bool:
+        """Have a `watch` that goes on hear of other resources; False where it takes a new one.
+
+        Raises:
+            RelayError: the server is lost.
         """
 
     async def close(self) -> None:

@@ -1,40 +1,29 @@
 """A server of MCP that is a child process and speaks on standard input and output, one message a line.
 
-It has a session of its own, so that all that it starts is killed with it. Ids are everybody's on the one pipe, so
-that each call gets one of its own; progress is not passed on.
+It has a session of its own, so that all that it starts is killed with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
-from pallas_gateway.servers.relay import adapting, answers
-from pallas_gateway.servers.relay.http.errors import (
-    BusyError,
-    LateError,
-    LostError,
-    NoConnectionError,
-    WrongAnswerError,
-)
-from pallas_gateway.servers.relay.model import SESSIONS_VERSION, Opened, ServerError
+from pallas_gateway.servers.relay import adapting
+from pallas_gateway.servers.relay.duplex import Duplex
+from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, RelayError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pallas_gateway.servers.relay.model import Answer, Call, Heard, Json
+    from pallas_gateway.servers.relay.model import Answer, Call, Heard, Json, Opened
 
 LONGEST_LINE = 32 * 1024 * 1024
 """Bytes of one message."""
-MOST_CALLS = 256
-"""At a time, to one child."""
-OPEN_TIMEOUT = 30.0
 STOP_TIMEOUT = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 LONGEST_LOG_LINE = 1000
@@ -43,7 +32,7 @@ MOST_LOG_LINES = 1000
 INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER", "PALLAS_RUNTIME_DIR")
 """Of the gateway's environment, which may hold the store's password and keys: what every program needs (as
 `mcp.client.stdio.get_default_environment` has it), and that by which a deployment's processes are found."""
-_METHOD_NOT_FOUND = -32601
+ENDED = "the server's process has ended"
 
 _log = get_logger("pallas.gateway.relay")
 
@@ -54,23 +43,28 @@ class StdioLink:
     Args:
         command: the program and its arguments, as they are configured; no shell.
         environment: beside what every program needs.
+        read_timeout: seconds that the server's settings allow for one answer; None for no limit of its own.
     """
 
     transport = "stdio"
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], directory: str | None
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str | None,
+        *,
+        read_timeout: float | None = None,
     ) -> None:
         self._name = name
         self._command = tuple(command)
         self._environment = dict(environment)
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
-        self._waiting: dict[int, asyncio.Future[Json]] = {}
-        self._ids = itertools.count(1)
+        self._read_timeout = read_timeout
+        self._duplex = Duplex(name, self._write)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ended = asyncio.Event()
-        self._heard: Heard | None = None
 
     @property
     def connections(self) -> int:
@@ -99,50 +93,24 @@ class StdioLink:
         except (OSError, ValueError) as error:
             raise NoConnectionError(f"its command {self._command[0]!r} cannot be started: {error}") from None
         self._process = process
-        self._ended = asyncio.Event()
-        for work in (self._read(process), self._log(process)):
+        self._duplex = Duplex(self._name, self._write)
+        for work in (self._read(process, self._duplex), self._log(process)):
             task = asyncio.get_running_loop().create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        params = {"protocolVersion": SESSIONS_VERSION, "capabilities": {}, "clientInfo": adapting.CLIENT}
-        result = await self.request("initialize", params, timeout=OPEN_TIMEOUT)
-        version = result.get("protocolVersion")
-        if not isinstance(version, str):
-            raise WrongAnswerError("it says no version of MCP")
-        await self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        capabilities, info = result.get("capabilities"), result.get("serverInfo")
-        instructions = result.get("instructions")
-        return Opened(
-            era="sessions",
-            version=version[:20],
-            capabilities=capabilities if isinstance(capabilities, dict) else {},
-            info=info if isinstance(info, dict) else {},
-            instructions=instructions if isinstance(instructions, str) else None,
-        )
+        return await self._duplex.shake_hands()
 
     async def request(self, method: str, params: Json, *, timeout: float) -> Json:
         """The result of a request of our own; raises as `open` does."""
-        return adapting.result_of(await self._ask(next(self._ids), method, params, timeout))
+        return await self._duplex.request(method, params, timeout=timeout)
 
     async def relay(self, call: Call) -> Answer:
-        """The answer to a client's request. Progress is passed over: the answer is given whole.
+        """The answer to a client's request.
 
         Raises:
             RelayError: there is none.
         """
-        id_ = next(self._ids)
-        params = adapting.outgoing(call, "sessions", SESSIONS_VERSION)
-        if isinstance(meta := params.get("_meta"), dict) and "progressToken" in meta:
-            params["_meta"] = {name: value for name, value in meta.items() if name != "progressToken"}
-        try:
-            message = await self._ask(id_, call.method, params, call.timeout)
-        except (asyncio.CancelledError, LateError):
-            cancelled = {"requestId": id_, "reason": "the caller has gone"}
-            with contextlib.suppress(LostError):
-                self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
-            raise
-        message, _ = adapting.answered(message, call, id_, "sessions")
-        return answers.answer(call, message, None, 200)
+        return await self._duplex.relay(call.within(self._read_timeout))
 
     async def watch(self, uris: frozenset[str], heard: Heard) -> None:
         """Hear of changes until the child ends.
@@ -150,12 +118,11 @@ class StdioLink:
         Raises:
             LostError: it has.
         """
-        self._heard = heard
-        for uri in sorted(uris):
-            with contextlib.suppress(ServerError):
-                await self.request("resources/subscribe", {"uri": uri}, timeout=OPEN_TIMEOUT)
-        await self._ended.wait()
-        raise LostError("the server's process has ended")
+        await self._duplex.watch(uris, heard)
+
+    async def resubscribe(self, before: frozenset[str], after: frozenset[str]) -> bool:
+        """Have the server tell of other resources."""
+        return await self._duplex.resubscribe(before, after)
 
     async def close(self) -> None:
         """Kill the child and all of its session."""
@@ -170,71 +137,33 @@ class StdioLink:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        self._fail("the server's process has ended")
+        self._duplex.end(ENDED)
         for task in list(self._tasks):
             task.cancel()
 
-    async def _ask(self, id_: int, method: str, params: Json, timeout: float | None) -> Json:
-        if len(self._waiting) >= MOST_CALLS:
-            raise BusyError(f"{MOST_CALLS} calls wait for the server {self._name} already")
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._waiting[id_] = answer
-        try:
-            async with asyncio.timeout(timeout):
-                await self._write({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
-                return await answer
-        except TimeoutError:
-            raise LateError(f"no answer within {timeout:g} s") from None
-        finally:
-            self._waiting.pop(id_, None)
-
-    def _send(self, message: Json) -> asyncio.StreamWriter:
+    async def _write(self, message: Json) -> None:
         process = self._process
         if process is None or process.stdin is None or process.stdin.is_closing():
-            raise LostError("the server's process has ended")
-        process.stdin.write(adapting.dumped(message) + b"\n")
-        return process.stdin
-
-    async def _write(self, message: Json) -> None:
+            raise LostError(ENDED)
         try:
-            await self._send(message).drain()
+            process.stdin.write(adapting.dumped(message) + b"\n")
+            await process.stdin.drain()
         except OSError:
-            raise LostError("the server's process has ended") from None
+            raise LostError(ENDED) from None
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
+    async def _read(self, process: asyncio.subprocess.Process, duplex: Duplex) -> None:
         assert process.stdout is not None
-        reason = "the server's process has ended"
+        reason = ENDED
         try:
             while line := await process.stdout.readline():
                 if line.strip():
-                    await self._take(line)
+                    await duplex.take(line)
         except ValueError:
             reason = f"it wrote a line of more than {LONGEST_LINE // 1024**2} MiB"
-        except LostError as error:
+        except RelayError as error:
             reason = str(error)
         finally:
-            self._fail(reason)
-            self._ended.set()
-
-    async def _take(self, line: bytes) -> None:
-        try:
-            message = adapting.parse(line)
-        except WrongAnswerError:
-            _log.warning(f"the server {self._name} wrote a line that is no message of MCP")
-            return
-        id_, method = message.get("id"), message.get("method")
-        if adapting.is_response(message):
-            waiting = self._waiting.get(id_) if type(id_) is int else None
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
-        elif isinstance(method, str) and id_ is not None:
-            outcome: Json = {"error": {"code": _METHOD_NOT_FOUND, "message": "Method not found"}}
-            if method == "ping":
-                outcome = {"result": {}}
-            await self._write({"jsonrpc": "2.0", "id": id_, **outcome})
-        elif isinstance(method, str) and self._heard is not None:
-            params: Any = message.get("params")
-            self._heard(method, params if isinstance(params, dict) else {})
+            duplex.end(reason)
 
     async def _log(self, process: asyncio.subprocess.Process) -> None:
         """Put what it says on standard error into the log, so much of it; the rest is taken and dropped."""
@@ -245,11 +174,6 @@ class StdioLink:
                 if line.strip() and left > 0:
                     left -= 1
                     _log.info(f"{self._name}: {shortened(line, LONGEST_LOG_LINE)}")
-
-    def _fail(self, reason: str) -> None:
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(LostError(reason))
 
 
 def _inherited() -> dict[str, str]:

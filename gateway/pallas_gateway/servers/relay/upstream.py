@@ -13,7 +13,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
 from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, RelayError
 from pallas_gateway.servers.relay.lists import LISTS, read_list
-from pallas_gateway.servers.relay.model import ServerError
+from pallas_gateway.servers.relay.model import OPENED, ServerError
 from pallas_gateway.servers.relay.own_secrets import OwnSecrets
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ SHORTEST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 LOOK_INTERVAL = 60.0
 """Seconds between two looks at the lists of a server that does not tell when they change."""
+HEARING_TIMEOUT = 20.0
+"""Seconds after which a server that does not say that it tells of changes is taken to do so."""
 _LONGEST_REASON = 500
 
 type Changed = Callable[[Upstream, ListName | str], None]
@@ -64,7 +66,8 @@ class Upstream:
         self._settled = asyncio.Event()
         self._again = asyncio.Event()
         self._stale: set[ListName] = set()
-        self._uris: set[str] = set()
+        self._uris: dict[str, set[str]] = {}
+        """Of resources that are followed, and by whom."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -122,17 +125,26 @@ class Upstream:
         except (RelayError, ServerError) as error:
             raise self._secrets.strike_error(error) from None
 
-    def follow(self, uri: str, most: int) -> None:
+    def follow(self, uri: str, who: str, most: int) -> None:
         """Hear of changes of a resource from now on; of the first `most` that are asked for."""
         self.start()
-        if uri not in self._uris and len(self._uris) < most:
-            self._uris.add(uri)
+        if uri in self._uris:
+            self._uris[uri].add(who)
+        elif len(self._uris) < most:
+            self._uris[uri] = {who}
+            self._again.set()
+
+    def unfollow(self, uri: str, who: str) -> None:
+        """They want to know no more; harmless where they did not."""
+        followers = self._uris.get(uri, set())
+        followers.discard(who)
+        if not followers and self._uris.pop(uri, None) is not None:
             self._again.set()
 
     @property
-    def followed(self) -> bool:
-        """Whether somebody has subscribed to something of it."""
-        return bool(self._uris)
+    def following(self) -> frozenset[str]:
+        """The resources that somebody has subscribed to."""
+        return frozenset(self._uris)
 
     async def close(self) -> None:
         """End it, for good."""
@@ -182,24 +194,55 @@ class Upstream:
 
     async def _watch(self) -> None:
         """Follow the server until it is lost."""
-        while True:
-            uris = frozenset(self._uris)
-            self._again.clear()
-            watching = asyncio.ensure_future(self._link.watch(uris, self._hear))
-            try:
-                while uris == frozenset(self._uris):
-                    await self._news(watching)
-                    kinds = set(self._stale)
-                    if watching.done():
-                        watching.result()
-                        kinds = set(LISTS)  # it does not tell
-                    self._stale.clear()
-                    for name in LISTS:
-                        if name in kinds:
-                            await self._read(name)
-            finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+        uris = frozenset(self._uris)
+        watching = await self._watching(uris)
+        try:
+            self._changed_unseen(uris)
+            while True:
+                await self._news(watching)
+                kinds = set(self._stale)
+                if watching.done():
+                    watching.result()
+                    kinds = set(LISTS)  # it does not tell
+                self._stale.clear()
+                for name in LISTS:
+                    if name in kinds:
+                        await self._read(name)
+                wanted = frozenset(self._uris)
+                if wanted == uris or watching.done():
+                    continue
+                if not await self._link.resubscribe(uris, wanted):
+                    before, watching = watching, await self._watching(wanted)
+                    await _end(before)  # the new one hears already
+                self._changed_unseen(wanted - uris)
+                uris = wanted
+        finally:
+            await _end(watching)
+
+    async def _watching(self, uris: frozenset[str]) -> asyncio.Future[None]:
+        """A new watch, as soon as it hears of changes, or has ended."""
+        hears = asyncio.Event()
+
+        def hear(method: str, params: Json) -> None:
+            hears.set()  # also of one that does not say first that it does
+            if method != OPENED:
+                self._hear(method, params)
+
+        watching = asyncio.ensure_future(self._link.watch(uris, hear))
+        watching.add_done_callback(lambda _: hears.set())
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEARING_TIMEOUT):
+                    await hears.wait()
+        except BaseException:
+            await _end(watching)
+            raise
+        return watching
+
+    def _changed_unseen(self, uris: frozenset[str]) -> None:
+        """They are heard of from now on: what has changed between a reader's look and now nobody knows."""
+        for uri in sorted(uris):
+            self._changed(self, uri)
 
     async def _news(self, watching: asyncio.Future[None]) -> None:
         """Wait until something has changed, or the lists of one that does not tell are old."""
@@ -261,3 +304,8 @@ class Upstream:
             "era": self.opened.version if self.opened is not None else None,
             "tools": len(self.listed("tools")),
         }
+
+
+async def _end(watching: asyncio.Future[None]) -> None:
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)

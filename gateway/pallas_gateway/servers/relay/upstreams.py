@@ -12,6 +12,7 @@ from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
 from pallas_gateway.servers.relay.http.errors import NoConnectionError
 from pallas_gateway.servers.relay.http_link import HttpLink
 from pallas_gateway.servers.relay.own_secrets import own_secrets
+from pallas_gateway.servers.relay.sse_link import SseLink
 from pallas_gateway.servers.relay.stdio_link import StdioLink
 from pallas_gateway.servers.relay.upstream import Upstream
 
@@ -79,7 +80,7 @@ class Upstreams:
     async def sweep(self, before: float) -> None:
         """Drop what was last used before that moment of the monotonic clock, and is not followed."""
         for key, upstream in list(self._servers.items()):
-            if upstream.used < before and not upstream.followed:
+            if upstream.used < before and not upstream.following:
                 del self._servers[key]
                 await upstream.close()
 
@@ -96,18 +97,24 @@ def link_of(name: str, settings: Mapping[str, Any]) -> Link:
     transport = settings.get("transport", "stdio")
     if transport == "stdio":
         return _stdio_link(name, settings)
-    if transport != "http":
+    if transport not in ("http", "sse"):
         return Impossible(
             str(transport),
-            f"the gateway cannot relay to servers of transport `{transport}`: use `http` or `stdio`",
+            f"the gateway cannot relay to servers of transport `{transport}`: use `http`, `sse` or `stdio`",
         )
     try:
         headers = settings.get("headers") or {}
         endpoint = parse_endpoint(str(settings.get("url")), {key: str(headers[key]) for key in headers})
     except ValueError as error:
-        return Impossible("http", str(error))
+        return Impossible(str(transport), str(error))
+    if transport == "sse":
+        return SseLink(name, endpoint, read_timeout=_read_timeout(settings))
+    return HttpLink(endpoint, read_timeout=_read_timeout(settings))
+
+
+def _read_timeout(settings: Mapping[str, Any]) -> float | None:
     timeout = settings.get("read_timeout_seconds")
-    return HttpLink(endpoint, read_timeout=None if timeout is None else float(timeout))
+    return None if timeout is None else float(timeout)
 
 
 def _stdio_link(name: str, settings: Mapping[str, Any]) -> Link:
@@ -120,6 +127,7 @@ def _stdio_link(name: str, settings: Mapping[str, Any]) -> Link:
         [command, *(str(each) for each in arguments)],
         {str(key): str(environment[key]) for key in environment},
         settings.get("cwd"),
+        read_timeout=_read_timeout(settings),
     )
 
 
@@ -149,6 +157,10 @@ class Impossible:
 
     async def watch(self, uris: frozenset[str], heard: Heard) -> None:
         """There is nothing to hear."""
+
+    async def resubscribe(self, before: frozenset[str], after: frozenset[str]) -> bool:
+        """There is nothing to hear."""
+        return True
 
     async def close(self) -> None:
         """There is nothing to end."""

@@ -158,7 +158,7 @@ def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wro
                     server("dead", "http://127.0.0.2:9/mcp"),
                     server("slow", hanging.url),
                     server("git", one.url),
-                    ServerUpstream(name="old", settings={"transport": "sse", "url": one.sse_url}),
+                    ServerUpstream(name="odd", settings={"transport": "pigeon"}),
                 )
             }
         )
@@ -179,8 +179,8 @@ def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wro
             assert isinstance(read, dict)
             records = {each["name"]: each for each in json.loads(read["contents"][0]["text"])}
             states = {name: record["state"] for name, record in records.items()}
-            assert states == {"dead": "failed", "slow": "initializing", "git": "running", "old": "failed"}
-            assert "sse" in records["old"]["error"]
+            assert states == {"dead": "failed", "slow": "initializing", "git": "running", "odd": "failed"}
+            assert "`pigeon`" in records["odd"]["error"]
             assert Topic("tools", "agent/jarvis") in published
             assert surface.topic(uri) in published
             with pytest.raises(McpError):
@@ -190,6 +190,33 @@ def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wro
     with run_downstream() as one, run_downstream(hold=True) as hanging:
         asyncio.run(main())
         hanging.release()
+
+
+def test_a_server_of_an_agents_name_hides_it_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        servers = server("agent-research", one.url), server("agent-smith", one.url)
+        known = Known({"jarvis": agent("jarvis", *servers), "research": agent("research")})
+        async with compositor(known, "run:agents:research") as surface:
+            names = {tool["name"] for tool in await surface.tools()}
+            assert "agent-research__echo" in names
+            assert "agent-research__chat" not in names
+            with pytest.raises(McpError, match="there is no tool"):
+                await called(surface, "agent-research__chat", message="hi")
+            uri = "resource://agents/jarvis/mcp/state"
+            read = await surface.read(uri, request("resources/read", uri=uri))
+            assert isinstance(read, dict)
+            records = json.loads(read["contents"][0]["text"])
+            warnings = {each["name"]: each.get("warning") for each in records}
+            assert warnings == {
+                "agent-research": "its name hides the agent research here",
+                "agent-smith": None,
+            }
+
+    with run_downstream() as one:
+        asyncio.run(main())
+    warned = [record.message for record in caplog.records if "hides the agent" in record.message]
+    assert len(warned) == 1
+    assert "agent-research hides the agent research" in warned[0]
 
 
 def test_an_agent_is_called_without_being_asked_before() -> None:

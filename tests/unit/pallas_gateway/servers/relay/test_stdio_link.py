@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -96,6 +96,85 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_end_of_the_child_ends_th
             await left
 
     run(ask)
+
+
+def program(*lines: str) -> tuple[str, ...]:
+    """A server that does these lines for each call of a tool, with its `id` and `token`."""
+    body = "\n".join(f"        {line}" for line in lines)
+    text = (
+        "import json, sys\n"
+        "def say(**message): print(json.dumps({'jsonrpc': '2.0', **message}), flush=True)\n"
+        "def progress(token, **more):\n"
+        "    params = {'progressToken': token, **more}\n"
+        "    say(method='notifications/progress', params=params)\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    method, id, params = asked['method'], asked.get('id'), asked.get('params', {})\n"
+        "    if method == 'initialize':\n"
+        "        say(id=id, result={'protocolVersion': '2025-11-25', 'capabilities': {}})\n"
+        "    elif method == 'notifications/cancelled':\n"
+        "        say(id=params['requestId'] + 1, result={'content': [], 'cancelled': params['requestId']})\n"
+        "    elif method == 'tools/call':\n"
+        "        token = params['_meta']['progressToken']\n"
+        f"{body}\n"
+    )
+    return sys.executable, "-ISc", text
+
+
+def messages_of(stream: bytes) -> list[Any]:
+    """The data of the events of a stream."""
+    return [json.loads(line[6:]) for line in stream.splitlines() if line.startswith(b"data: ")]
+
+
+def test_progress_is_for_the_caller_that_asked_by_its_own_token() -> None:
+    async def whole(link: StdioLink, id_: str, token: str | int) -> list[Any]:
+        params = {"name": "x", "_meta": {"progressToken": token}}
+        one = Call(method="tools/call", params=params, id=id_, era="sessions", timeout=PATIENCE)
+        answer = await link.relay(one)
+        assert answer.content_type == "text/event-stream"
+        assert not isinstance(answer.body, bytes)
+        return messages_of(b"".join([piece async for piece in answer.body]))
+
+    async def ask(link: StdioLink) -> None:
+        await link.open()
+        one, other = await asyncio.gather(whole(link, "a", "mine"), whole(link, "b", 7))
+        for messages, id_, token in ((one, "a", "mine"), (other, "b", 7)):
+            *told, last = messages
+            assert [each["params"]["progress"] for each in told] == [1, 2]
+            assert {each["params"]["progressToken"] for each in told} == {token}
+            assert last == {"jsonrpc": "2.0", "id": id_, "result": {"content": []}}
+
+    says = program(
+        "progress(999, progress=0)",
+        "progress('mine', progress=0)",
+        "progress(token, progress=1, message='half')",
+        "progress(token, progress=1.5, message='x' * 100_000)",
+        "progress(token, progress=2)",
+        "say(id=id, result={'content': []})",
+    )
+    run(ask, *says)
+
+
+def test_a_caller_that_leaves_during_progress_has_its_call_cancelled() -> None:
+    async def ask(link: StdioLink) -> None:
+        await link.open()
+        params = {"name": "x", "_meta": {"progressToken": "mine"}}
+        one = Call(method="tools/call", params=params, id="a", era="sessions", timeout=PATIENCE)
+        answer = await link.relay(one)
+        assert not isinstance(answer.body, bytes)
+        assert messages_of(await anext(aiter(answer.body)))[0]["params"]["progress"] == 1
+        waiting = asyncio.ensure_future(link.relay(call("x", "b")))
+        await asyncio.sleep(0)  # it is asked before the other is cancelled
+        await answer.body.aclose()  # type: ignore[attr-defined]
+        # The program answers the second call when it hears that the first has been cancelled.
+        second = await waiting
+        assert isinstance(second.body, bytes)
+        assert json.loads(second.body)["result"]["cancelled"] == params_id(second.body) - 1
+
+    def params_id(body: bytes) -> int:
+        return int(json.loads(body)["result"]["cancelled"]) + 1
+
+    run(ask, *program("if isinstance(token, int) and id == 2: progress(token, progress=1)"))
 
 
 def test_what_cannot_be_started_and_what_ends_at_once_is_said() -> None:
