@@ -30,7 +30,7 @@ from mcp.server.mcpserver import MCPServer
 from benchmarks.fleet import machine
 from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
 from pallas_gateway.servers.relay.http_link import HttpLink
-from pallas_gateway.servers.relay.model import Call
+from pallas_gateway.servers.relay.messages.model import Call
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.contextforge import NAME as CONTEXTFORGE

@@ -129,9 +129,10 @@ ROOMS = {
     ),
     "pallas_gateway": "process",
     "pallas_gateway.servers.relay.http": "",
-    "pallas_gateway.servers.relay": "mcp servers.relay.http",
+    "pallas_gateway.servers.relay.messages": "servers.relay.http",
+    "pallas_gateway.servers.relay": "mcp servers.relay.http servers.relay.messages",
     "pallas_gateway.servers.compositor": (
-        "access directory events identity mcp servers.relay servers.relay.http"
+        "access directory events identity mcp servers.relay servers.relay.http servers.relay.messages"
     ),
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",

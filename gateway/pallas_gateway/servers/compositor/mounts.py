@@ -13,7 +13,7 @@ from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, TIMED_OUT
 from pallas_gateway.mcp.headers import mirrored_arguments
 from pallas_gateway.mcp.surface import McpError, Relayed
 from pallas_gateway.servers.relay.http.errors import LateError, RelayError
-from pallas_gateway.servers.relay.model import Call, ServerError
+from pallas_gateway.servers.relay.messages.model import Call, ServerError
 from pallas_gateway.servers.relay.upstreams import Upstreams
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
     from pallas_common.secrets.values import KnownSecrets
     from pallas_gateway.mcp.surface import ClientRequest
-    from pallas_gateway.servers.relay.model import Answer, ListName
+    from pallas_gateway.servers.relay.messages.model import Answer, ListName
     from pallas_gateway.servers.relay.upstream import Upstream
 
 _log = get_logger("pallas.gateway.compositor")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
-    from pallas_gateway.servers.relay.model import Answer, Call, Heard, Json, Link, Opened
+    from pallas_gateway.servers.relay.messages.model import Answer, Call, Heard, Json, Link, Opened
 
 IDLE = 600.0
 """Seconds without use after which a connection is dropped."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pallas_gateway.servers.relay.http.errors import LateError, LostError, NoConnectionError
-from pallas_gateway.servers.relay.model import Call
+from pallas_gateway.servers.relay.messages.model import Call
 from pallas_gateway.servers.relay.stdio_link import INHERITED, StdioLink
 
 if TYPE_CHECKING:
