@@ -5,6 +5,7 @@ Commands run in this process, where a process of their own would tell nothing mo
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
@@ -200,7 +201,9 @@ def compare(subject: str, name: str, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert path.is_file(), f"{path} is missing: look at the text, and write it with {WRITE}=1\n{text}"
-    assert text == path.read_text(), f"if the new text is better, write it with {WRITE}=1"
+    golden = path.read_text()
+    difference = "\n".join(difflib.unified_diff(golden.splitlines(), text.splitlines(), lineterm=""))
+    assert text == golden, f"if the new text is better, write it with {WRITE}=1\n{difference}"
 
 
 @contextmanager
