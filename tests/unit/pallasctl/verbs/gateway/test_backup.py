@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 import sqlite3
+import subprocess
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,6 +18,7 @@ from fakes.control_server import run, status
 from pallas_gateway.identity.grants import EVERYTHING
 from pallas_gateway.store import tokens
 from pallas_gateway.store.database import Store, open_store
+from support.gateway.postgres import programs, shared_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,3 +162,28 @@ def test_of_postgresql_the_commands_are_said_without_the_password(
         assert program in refused.stderr
         assert "postgresql://pallas@db.example.com:5433/pallas" in refused.stderr
         assert "hunter2" not in refused.output
+
+
+def test_of_postgresql_the_commands_that_are_said_do_it(
+    ctl: FakeControl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = shared_postgres().new_database()
+    monkeypatch.setenv("PALLAS_GATEWAY_STORE", url)
+    store = open_store(url)
+    made = create(store, "before")
+    file = tmp_path / "gateway.dump"
+
+    def said_to(verb: str) -> None:
+        command = ctl.run("gateway", verb, str(file)).stderr.splitlines()[-1]
+        subprocess.run(
+            shlex.split(command), env={**os.environ, "PATH": f"{programs()}:{os.environ['PATH']}"}, check=True
+        )
+
+    said_to("backup")
+    create(store, "after")
+    asyncio.run(store.write(partial(tokens.revoke, tenant=TENANT, token=made.token.id)))
+    asyncio.run(store.close())
+    said_to("restore")
+    again = open_store(url)
+    assert names(again) == ["before"]
+    asyncio.run(again.close())
