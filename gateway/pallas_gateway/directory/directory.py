@@ -135,6 +135,21 @@ class Directory:
         """
         return self._mirror.record_of(name, document)
 
+    async def declared(self) -> dict[str, str | None]:
+        """All agents that are declared, in agents.yaml or as resources, whether they can be used or not, as of now.
+
+        Returns:
+            The uid by name; None for an agent of agents.yaml, and where a file cannot be read.
+
+        Raises:
+            ControlError: the supervisor does not say.
+        """
+        try:
+            items = (await self.client.get("/v1/resources/agent"))["items"]
+            return {each["metadata"]["name"]: each["metadata"].get("uid") for each in items}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ControlError(f"the supervisor's resources cannot be read ({error!r})") from None
+
     async def until(self, holds: Callable[[], bool], timeout: float = SETTLED) -> None:
         """Wait until the mirror shows what has been done; no longer than that, as the supervisor may be away."""
         with suppress(TimeoutError):

@@ -139,7 +139,8 @@ class Mirror:
             changes.tell(topics.agent_state(name))
             changes.upstreams.add(name)
             if old is not None and (new is None or (old.uid != new.uid and old.uid is not None)):
-                changes.gone.append(Gone(name, old.uid, deleted=new is not None))
+                # Where there is no uid now, a file that cannot be read may be the old one's.
+                changes.gone.append(Gone(name, old.uid, deleted=new is not None and new.uid is not None))
         if before.keys() != self.agents.keys():
             changes.membership = True
 

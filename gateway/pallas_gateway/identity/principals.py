@@ -26,7 +26,7 @@ from pallas_gateway.identity.lookups import Lookups
 from pallas_gateway.identity.principal import Principal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Mapping
 
     from pallas_gateway.identity.in_flight import InFlight
     from pallas_gateway.identity.sources import AgentKey, Issuer, StoredTokens, WorkerTokens
@@ -224,12 +224,18 @@ class Principals:
         await self._stored.revoke_agents(agents)
         await self.recheck()
 
-    async def keep_agents(self, there: Collection[AgentKey]) -> None:
-        """Revoke the tokens of all agents that are not among these: some may have gone while nobody looked.
+    async def keep_agents(self, declared: Mapping[str, str | None]) -> None:
+        """Revoke the tokens of resources' agents that were deleted while nobody looked.
 
         It raises what the store raises.
+
+        Args:
+            declared: the name of each agent that there is, whether it can be used or not, with the uid of its resource;
+                None where nobody can tell which one it is.
         """
-        if gone := set(await self._stored.agents()) - set(there):
+        stored = [each for each in await self._stored.agents() if each.uid is not None]
+        gone = [each for each in stored if declared.get(each.name, "") not in (None, each.uid)]
+        if gone:
             names = ", ".join(sorted(each.name for each in gone))
             _log.info(f"tokens of agents that are no more are revoked: {names}")
             await self.agents_deleted(*gone)

@@ -31,6 +31,7 @@ from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.identity.sources import AgentKey
 from pallas_gateway.mcp.endpoint import Endpoint
+from pallas_gateway.process.deleted_agents import revoke_deleted
 from pallas_gateway.process.errors import GatewayError
 from pallas_gateway.process.health import Health
 from pallas_gateway.process.surfaces import AllSurfaces
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.gateway import GatewaySpec
     from pallas_common.secrets.values import KnownSecrets
-    from pallas_gateway.directory.mirror import Gone
     from pallas_gateway.store.database import Store
 
 MEASURE_INTERVAL = 5.0
@@ -154,7 +154,7 @@ async def open_parts(
             "tokens": principals.watch(),
             "store": _mend(store),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
-            "deleted agents": _revoke_deleted(directory, principals),
+            "deleted agents": revoke_deleted(directory, principals),
             "measures": _measure(
                 endpoint, lambda: mounts.upstreams.connections + context.workers.connections
             ),
@@ -207,27 +207,6 @@ async def _mend(store: Store) -> None:
         if store.cannot_write:
             with contextlib.suppress(StoreError):
                 await store.write(write)
-
-
-async def _revoke_deleted(directory: Directory, principals: Principals) -> None:
-    """Revoke the tokens of agents that are deleted, also of those that were while nobody looked."""
-    news: asyncio.Queue[Gone] = asyncio.Queue()
-    directory.observe_gone(news.put_nowait)
-    await directory.filled()
-    there = {AgentKey(each.name, each.uid) for each in directory.agents.values()}
-    await _tried(principals.keep_agents(there))
-    while True:
-        gone = await news.get()
-        if gone.deleted:
-            await _tried(principals.agents_deleted(AgentKey(gone.name, gone.uid)))
-
-
-async def _tried(revoking: Coroutine[None, None, None]) -> None:
-    """Do it; a store that does not answer is told, and the next start makes up for it."""
-    try:
-        await revoking
-    except StoreError as error:
-        _log.error(f"tokens of deleted agents are not revoked yet: {error}")
 
 
 async def _measure(endpoint: Endpoint, connections: Callable[[], int]) -> None:

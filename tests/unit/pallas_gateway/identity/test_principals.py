@@ -342,10 +342,17 @@ def test_the_tokens_of_deleted_agents_are_revoked() -> None:
         await house.principals.agents_deleted(AgentKey("jarvis", "u1"))
         assert house.ended == ["of the deleted one"]
         assert (await house.principals.of(second)).agent == "jarvis"
-        await house.principals.keep_agents([AgentKey("jarvis", "u2")])
+        for declared in ({"jarvis": "u2"}, {"jarvis": None}, {"jarvis": "u2", "friday": "u9"}):
+            await house.principals.keep_agents(declared)
+            assert (await house.principals.of(second)).agent == "jarvis"
+        await house.principals.keep_agents({"jarvis": "u3"})
         with pytest.raises(InvalidTokenError):
-            await house.principals.of(third)
-        assert (await house.principals.of(second)).agent == "jarvis"
+            await house.principals.of(second)
+        fourth = house.stored.make("tok_4", agent="hal", uid="u4")
+        await house.principals.keep_agents({"jarvis": "u3"})
+        with pytest.raises(InvalidTokenError):
+            await house.principals.of(fourth)
+        assert (await house.principals.of(third)).agent == "friday", "agents.yaml may have it again"
 
     run(test)
 

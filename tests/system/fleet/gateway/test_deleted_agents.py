@@ -1,0 +1,57 @@
+"""Tokens of agents that were deleted while no gateway ran, and of those that are only not to be used for a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.fleet.deployment import make_deployment
+from support.fleet.fleet import Fleet
+from support.gateway.door import await_gateway, door, make_token, with_gateway
+from support.supervisor.declared import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_only_tokens_of_deleted_agents_are_revoked(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "fleet", "jarvis")
+    with_gateway(deployment)
+    with Fleet(deployment) as fleet:
+        fleet.wait()
+        await_gateway(fleet)
+        declared = tmp_path / "declared.yaml"
+        names = ("broken", "deleted", "renewed")
+        declared.write_text("\n---\n".join(document("agent", name, model="passthrough") for name in names))
+
+        def ctl(*arguments: str) -> None:
+            done = fleet.ctl(*arguments)
+            assert done.returncode == 0, (arguments, done.stderr)
+
+        ctl("apply", "-f", str(declared))
+
+        doors = {
+            name: door(fleet, make_token(fleet, name, "run:agents:jarvis", agent=name))
+            for name in ("jarvis", *names)
+        }
+        for name, each in doors.items():
+            assert each.names("tools") == (["agent-jarvis__chat"] if name != "jarvis" else [])
+        ctl("gateway", "stop")
+        file = fleet.state / "resources" / "agent" / "broken.yaml"
+        whole = file.read_text()
+        file.write_text("kind: agent\nmetadata: [\n")
+        fleet.ctl("reload")
+        for name in ("deleted", "renewed"):
+            ctl("delete", "agent", name)
+        declared.write_text(document("agent", "renewed", model="passthrough"))
+        ctl("apply", "-f", str(declared))
+        ctl("gateway", "start")
+        await_gateway(fleet)
+        for name in ("deleted", "renewed"):
+            fleet.await_that(lambda name=name: doors[name].ask("ping").status == 401, "the token is revoked")  # type: ignore[misc]
+        file.write_text(whole)
+        ctl("reload")
+        for name in ("jarvis", "broken"):
+            fleet.await_that(
+                lambda name=name: doors[name].names("tools") == ["agent-jarvis__chat"] * (name != "jarvis"),  # type: ignore[misc]
+                "the token counts as before",
+            )
