@@ -109,6 +109,10 @@ async def create_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
         spec["tools"] = tools
         known = call.directory.resources("server")
         servers = dict.fromkeys(tool.partition("__")[0] for tool in tools if "__" in tool)
+        for server in servers:  # asked before it is known whether there is one: the answer must not say so
+            permission = Permission("run", "resources", f"server/{server}")
+            if not ("*" in server or "?" in server or may(call.principal, permission)):
+                raise InsufficientScopeError(permission)
         if found := [server for server in servers if server in known]:
             spec["servers"] = found
     await _put(call, name, spec, "create", {"If-None-Match": "*"})

@@ -387,6 +387,25 @@ def test_a_created_agent_answers_by_its_schema(tmp_path: Path) -> None:
     on_door(tmp_path, do)
 
 
+def test_creating_an_agent_does_not_tell_which_servers_there_are(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        git = document("server", "git", url="http://127.0.0.1:9/mcp")
+        await door.bench.rig.applying.apply([file("b.yaml", git)], "root")
+        await door.bench.until(lambda: "git" in door.bench.directory.resources("server"))
+        creator = person("create:agents")
+        for server in ("git", "nothing"):
+            asked: Json = {
+                "agent_name": "a",
+                "description": "x",
+                "output_schema": {},
+                "tools": [f"{server}__log"],
+            }
+            with pytest.raises(InsufficientScopeError, match=f"run:resources:server/{server}"):
+                await door.call("create_agent", creator, **asked)
+
+    on_door(tmp_path, do)
+
+
 def test_progress_is_told_and_a_failure_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(door: Door) -> None:
         async def slow() -> Json:
