@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import click
 import psutil
 
+from benchmarks.fleet import machine
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import ERAS, await_gateway, make_token, with_gateway
@@ -48,6 +51,7 @@ def main(subscribers: int, changes: int) -> None:
 
 
 async def _measure(fleet: Fleet, tokens: list[str], count: int, changes: int) -> None:
+    load = os.getloadavg()[0]
     port = fleet.deployment.document["gateway"]["port"]
     gateway = psutil.Process(fleet.status()["gateway"]["pid"])
     before = gateway.memory_full_info()
@@ -59,12 +63,10 @@ async def _measure(fleet: Fleet, tokens: list[str], count: int, changes: int) ->
             some = everybody[first : first + AT_A_TIME]
             await asyncio.gather(*(stack.enter_async_context(one) for one in some))
         after = gateway.memory_full_info()
-        each = (after.uss - before.uss) / count / 1024
-        print(
-            f"{count} subscribers: {each:.0f} KiB each (gateway {before.uss / 2**20:.0f} → {after.uss / 2**20:.0f} MiB)"
-        )
-        spans: list[float] = []
-        for _ in range(changes):
+        spread: list[float] = []
+        since: list[float] = []
+        used: list[float] = []
+        for number in range(changes):
             for one in everybody:
                 one.forget()
             first_at: list[float] = []
@@ -76,15 +78,27 @@ async def _measure(fleet: Fleet, tokens: list[str], count: int, changes: int) ->
 
             waiting = [asyncio.create_task(told(one)) for one in everybody]
             await asyncio.sleep(0)
-            cpu = sum(gateway.cpu_times()[:2])
+            cpu, asked = sum(gateway.cpu_times()[:2]), time.monotonic()
             await asyncio.to_thread(fleet.post, "/v1/stop", agents=["jarvis"])
             ended = await asyncio.gather(*waiting)
-            spans.append(max(ended) - min(first_at))
-            used = sum(gateway.cpu_times()[:2]) - cpu
-            print(f"  all told within {spans[-1] * 1000:.0f} ms of the first; {used * 1000:.0f} ms of CPU")
+            spread.append((max(ended) - min(first_at)) * 1000)
+            since.append((max(ended) - asked) * 1000)
+            used.append((sum(gateway.cpu_times()[:2]) - cpu) * 1000)
+            print(f"change {number + 1}: all told within {spread[-1]:.0f} ms of the first", file=sys.stderr)
             await asyncio.to_thread(fleet.post, "/v1/start", agents=["jarvis"], timeout=60)
             await asyncio.to_thread(fleet.wait)
-        print(f"median {statistics.median(spans) * 1000:.0f} ms")
+    each = (after.uss - before.uss) / count / 1024
+    median = statistics.median
+    print(f"{machine()}; load {load:.1f} before; medians of {changes} changes\n")
+    print(
+        "| subscribers | KiB each | gateway MiB before | with them | last told ms after the first | at most "
+        "| last told ms after the change was asked for | gateway's CPU ms a change |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    print(
+        f"| {count} | {each:.0f} | {before.uss / 2**20:.0f} | {after.uss / 2**20:.0f} | {median(spread):.0f} "
+        f"| {max(spread):.0f} | {median(since):.0f} | {median(used):.0f} |"
+    )
 
 
 if __name__ == "__main__":
