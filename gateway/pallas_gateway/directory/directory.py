@@ -235,7 +235,9 @@ class Directory:
         changes = self._mirror.take_all(status, documents)
         self._upstreams.outdate(everything=True)
         self._take(changes)
-        self._filled.set()
+        if not self._filled.is_set():  # it has just answered; whether it is followed is asked from now on
+            self._filled.set()
+            self._found()
 
     async def _follow_events(self) -> bool:
         """Take events as they come; False where some are missing, True at the end of the stream."""
