@@ -26,7 +26,6 @@ from pallas_gateway.http.hooks import CallAudit, Observer
 from pallas_gateway.http.resources import resource_routes
 from pallas_gateway.http.tokens import TokenRoutes
 from pallas_gateway.identity.in_flight import InFlight
-from pallas_gateway.identity.oidc import OidcIssuer
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.identity.sources import AgentKey
@@ -52,8 +51,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from starlette.types import ASGIApp
 
-    from pallas_common.protocol.gateway import GatewaySpec
+    from pallas_common.protocol.gateway import GatewaySettings, GatewaySpec
     from pallas_common.secrets.values import KnownSecrets
+    from pallas_gateway.identity.sources import Issuer
     from pallas_gateway.store.database import Store
 
 MEASURE_INTERVAL = 5.0
@@ -106,7 +106,7 @@ async def open_parts(
         records,
         directory.workers,
         in_flight,
-        issuer=None if settings.oidc is None else OidcIssuer(settings.oidc),
+        issuer=_issuer(settings),
         anybody=settings.auth == "none",
     )
     endpoint = Endpoint(
@@ -161,6 +161,15 @@ async def open_parts(
             "servers": mounts.upstreams.run(),
         },
     )
+
+
+def _issuer(settings: GatewaySettings) -> Issuer | None:
+    """Whose signed tokens count; loaded only where they do: cryptography takes 10 MiB."""
+    if settings.oidc is None:
+        return None
+    from pallas_gateway.identity.oidc import OidcIssuer
+
+    return OidcIssuer(settings.oidc)
 
 
 async def _known(directory: Directory) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from pallas_gateway.store.tables import REVISIONS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+    from sqlalchemy.dialects import postgresql
 
 
 def revision(connection: Connection, topic: str) -> int:
@@ -27,12 +28,20 @@ def count_change(connection: Connection, tenant: str, topic: str) -> None:
 
     In PostgreSQL, changes of one topic wait here for each other until they are committed: do it last.
     """
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     connection.execute(
-        insert(REVISIONS)
+        _insert(connection)
         .values(tenant=tenant, topic=topic, revision=1)
         .on_conflict_do_update(
             index_elements=[REVISIONS.c.tenant, REVISIONS.c.topic],
             set_={"revision": REVISIONS.c.revision + 1},
         )
     )
+
+
+def _insert(connection: Connection) -> sqlite.Insert | postgresql.Insert:
+    """Of the dialect, for `on_conflict_do_update`."""
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(REVISIONS)
+    from sqlalchemy.dialects import postgresql  # 2 MiB that a gateway with a file does without
+
+    return postgresql.insert(REVISIONS)

@@ -6,6 +6,7 @@ for writers, and an advisory lock in PostgreSQL, are held from the look to the l
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,8 @@ def _version(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection) -> None:
+    # What it says at INFO is of its own insides, some of it while it is loaded.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     from alembic.command import upgrade
 
     upgrade(configuration(connection), "head")

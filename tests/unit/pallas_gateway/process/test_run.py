@@ -45,3 +45,20 @@ def test_nobody_starts_it_by_hand(arguments: list[str]) -> None:
     )
     assert done.returncode == 1
     assert "write `gateway: {}` into agents.yaml" in done.stderr
+
+
+def test_what_only_some_deployments_need_is_not_loaded_by_all() -> None:
+    """Each of them takes megabytes and tens of milliseconds at every start."""
+    program = "import sys; import pallas_gateway.process.serve; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    costly = {
+        "alembic",
+        "cryptography",
+        "jwt",
+        "psycopg",
+        "pydantic",
+        "mcp",
+        "mcp_types",
+        "opentelemetry.sdk",
+    }
+    assert not (costly | {"sqlalchemy.dialects.postgresql"}) & set(done.stdout.split())
