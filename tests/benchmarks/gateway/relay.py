@@ -41,6 +41,8 @@ from support.ports import free_ports
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pallas_gateway.servers.relay.messages.model import Opened
+
 PATIENCE = 60.0
 WARM_UP = 50
 AT_A_TIME = 16
@@ -50,6 +52,14 @@ UNLIMITED = {
     "tenant_requests_per_minute": 1_000_000,
     "tenant_concurrent": 1000,
 }
+
+
+class SessionsLink(HttpLink):
+    """A client of 2025-11-25, which asks for nothing newer."""
+
+    async def open(self) -> Opened:
+        """Begin a session."""
+        return await self._initialize()
 
 
 @dataclass
@@ -85,8 +95,17 @@ class Subject:
 @click.option("--calls", default=500, show_default=True, help="Calls in each part of a round.")
 @click.option("--seconds", default=1.5, show_default=True, help="After which a part ends all the same.")
 @click.option("--proxy/--no-proxy", default=True, help="The others' proxies as well.")
+@click.option(
+    "--era",
+    type=click.Choice(["stateless", "sessions"]),
+    default="stateless",
+    show_default=True,
+    help="What the client speaks: 2026-07-28 or 2025-11-25.",
+)
 @click.option("--role", hidden=True, nargs=3, help="Be one of the servers: role, port, URL behind it.")
-def main(rounds: int, calls: int, seconds: float, proxy: bool, role: tuple[str, str, str] | None) -> None:
+def main(
+    rounds: int, calls: int, seconds: float, proxy: bool, era: str, role: tuple[str, str, str] | None
+) -> None:
     """Measure and print a table."""
     if role is not None:
         serve(role[0], int(role[1]), role[2])
@@ -98,7 +117,7 @@ def main(rounds: int, calls: int, seconds: float, proxy: bool, role: tuple[str, 
         for number in range(rounds):
             for subject in subjects:
                 click.echo(f"round {number + 1}: {subject.name} …", err=True)
-                asyncio.run(measure(subject, calls, seconds))
+                asyncio.run(measure(subject, calls, seconds, SessionsLink if era == "sessions" else HttpLink))
         click.echo(
             f"{machine()}; load {load:.1f} before; {rounds} rounds of at most {calls} calls or {seconds:g} s; "
             f"{time.monotonic() - begun:.0f} s in all\n"
@@ -131,10 +150,10 @@ def row(subject: Subject, direct: Subject) -> str:
     )
 
 
-async def measure(subject: Subject, calls: int, seconds: float) -> None:
+async def measure(subject: Subject, calls: int, seconds: float, kind: type[HttpLink]) -> None:
     """One round: one client, then sixteen."""
     headers = {} if subject.token is None else {"Authorization": f"Bearer {subject.token}"}
-    link = HttpLink(parse_endpoint(subject.url, headers))
+    link = kind(parse_endpoint(subject.url, headers))
     opened = await link.open()
     subject.speaks = opened.version
 
