@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.http.errors import ApiError
+from pallas_gateway.mcp.wire import MOST_VALUES, has_too_many_values
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -57,6 +58,8 @@ async def read_json(request: Request, longest: int = LONGEST_BODY) -> dict[str, 
     if kind != "application/json":
         raise ApiError(415, "unsupported", "send `Content-Type: application/json`")
     body = await read_body(request, longest)
+    if has_too_many_values(body):
+        raise ApiError(413, "too_large", f"more than {MOST_VALUES} values: send less in one request")
     try:
         found = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:

@@ -26,6 +26,7 @@ from pallas_gateway.http.places import NAME
 from pallas_gateway.http.requests import admitted_of, read_body
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
+from pallas_gateway.mcp.wire import has_too_many_values
 from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.model import KINDS, ResourceId
 
@@ -101,6 +102,7 @@ class _Resources:
         """Create or change one."""
         admitted, kind = admitted_of(request), _kind(request)
         principal, id_ = admitted.principal, ResourceId(kind, request.path_params["name"])
+        verb, headers = _condition(request, principal, id_)
         body = await read_body(request, LONGEST_BODY)
         read = await asyncio.to_thread(read_resources, body, "the request")
         if read.problems:
@@ -109,7 +111,6 @@ class _Resources:
             raise ApiError(
                 422, "invalid", f"the body describes {id_} and nothing else", field="metadata.name"
             )
-        verb, headers = _condition(request, principal, id_)
         _require(principal, verb, read.resources)
         query = {"dry_run": request.query_params["dry_run"]} if "dry_run" in request.query_params else None
         with self._audit.doing(principal, "resources/put", str(id_), request_id=admitted.request_id):
@@ -322,7 +323,7 @@ def _quoted(name: str) -> str:
 
 def _object(raw: bytes) -> Json:
     try:
-        body = json.loads(raw)
+        body = None if has_too_many_values(raw) else json.loads(raw)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):

@@ -234,7 +234,7 @@ class _Audited:
         try:
             async for piece in pieces:
                 if not self._ended and not _NO_ANSWER.match(piece):
-                    self.end(_outcome(piece))
+                    self.end(outcome_in(piece))
                 yield piece
             self.end("ok")
         except McpError as error:
@@ -255,10 +255,11 @@ _NO_ANSWER = re.compile(
 )
 """The beginning of a piece of an event stream that is a notification, or says nothing."""
 _FAILED = re.compile(rb'"isError"\s*:\s*true')
-_ERROR = re.compile(rb'data: ?\{(?:"(?:jsonrpc|id)"\s*:\s*[^,{}\[\]]*,\s*)*"error"\s*:')
+_ERROR = re.compile(rb'data: ?\{(?:"(?:jsonrpc|id)"\s*+:\s*+[^,{}\[\]]*+,\s*+)*+"error"\s*+:')
+"""Possessive: what a server writes must not be looked through again and again."""
 
 
-def _outcome(piece: bytes) -> Outcome:
+def outcome_in(piece: bytes) -> Outcome:
     """How a call ended whose answer begins with that piece, as far as one can see without reading it."""
     if _ERROR.search(piece):
         return "error"

@@ -7,6 +7,7 @@ here. A batch is refused (no revision since 2025-06-18 has them).
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from pallas_common.secrets.tokens import without_tokens
@@ -81,10 +82,13 @@ def _refuse(constant: str) -> NoReturn:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
+_QUOTE = ord('"')
+_TOKENS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
+"""A string, which may lack its end, or a mark that begins a value."""
+
 
 def _read(body: bytes) -> Any:
-    opened = body.count(b"[") + body.count(b"{")
-    if opened + body.count(b",") > MOST_VALUES and _values(body) > MOST_VALUES:
+    if has_too_many_values(body):
         raise McpError(INVALID_REQUEST, f"more than {MOST_VALUES} values: send less in one request")
     try:
         document = _DECODER.decode(body.decode())
@@ -94,15 +98,27 @@ def _read(body: bytes) -> Any:
         # Of a text that is large the position says enough, and it may hold what nobody should see.
         place = f", at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise McpError(PARSE_ERROR, f"the body is not JSON in UTF-8{place}") from None
-    if opened > DEEPEST and _is_too_deep(document):
+    if body.count(b"[") + body.count(b"{") > DEEPEST and _is_too_deep(document):
         raise McpError(INVALID_REQUEST, f"more than {DEEPEST} lists and objects inside each other")
     return document
 
 
-def _values(body: bytes) -> int:
-    """Commas and brackets outside of strings."""
-    bare = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    return sum(part.count(mark) for part in bare.split(b'"')[::2] for mark in (b"[", b"{", b","))
+def has_too_many_values(body: bytes) -> bool:
+    """Whether a text of JSON has more values than are read: commas and brackets outside of strings, and strings.
+
+    In one pass and constant space, for a body is as large as it may be, and may be no JSON at all.
+    """
+    if body.count(b"[") + body.count(b"{") + body.count(b",") <= MOST_VALUES:
+        return False
+    values = strings = 0
+    for token in _TOKENS.finditer(body):
+        if body[token.start()] == _QUOTE:
+            strings += 1
+        else:
+            values += 1
+        if values > MOST_VALUES or strings > 2 * MOST_VALUES:
+            return True
+    return False
 
 
 def _is_too_deep(document: Any) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pallas_control.errors import ControlError
 from pallas_gateway.access.predicate import may, may_see_agent
-from pallas_gateway.access.writing import lacking
+from pallas_gateway.access.writing import lacking, may_on, permissions_on
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
 from pallas_gateway.servers.management.arguments import ToolError
@@ -142,9 +143,11 @@ def _first_line(prompt: str) -> str | None:
 
 
 async def _put(call: Call, name: str, spec: Json, verb: Verb, headers: Mapping[str, str]) -> None:
+    if not may_on(call.principal, verb, "agent", name):  # before anything is read that takes time
+        raise InsufficientScopeError(permissions_on(verb, "agent", name)[0])
     document = {"apiVersion": "pallas/v1", "kind": "agent", "metadata": {"name": name}, "spec": spec}
     text = json.dumps(document).encode()
-    read = read_resources(text, "spec")
+    read = await asyncio.to_thread(read_resources, text, "spec")
     if read.problems or len(read.resources) != 1:
         problems = tuple(_said(map(str, read.problems)))
         message = problems[0] if problems else "the spec cannot be used"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from pallas_gateway.mcp import wire
+from pallas_gateway.mcp import methods, wire
 from pallas_gateway.mcp.wire import DEEPEST, MOST_VALUES
 from support.gateway.raw import ACCEPT, INITIALIZE, open_session, post, stateless
 from support.gateway.toy import Toy, serve
@@ -90,6 +91,30 @@ def test_what_is_just_within_bounds_is_read() -> None:
     for value in ("[" * depth + "]" * depth, json.dumps("[{," * MOST_VALUES), '"\\ud800"'):
         body = f'{{"jsonrpc": "2.0", "id": "a", "method": "m", "params": {{"x": {value}}}}}'.encode()
         assert wire.read_message(body).id == "a"
+
+
+@pytest.mark.parametrize("unit", [b'"', b'"ab', b'\\"', b"\\", b'["a",'])
+@pytest.mark.parametrize("begin", [b"", b'"'])
+def test_a_body_is_counted_in_little_space_and_one_pass(begin: bytes, unit: bytes) -> None:
+    body = b"[" + b"1," * (MOST_VALUES - 10) + begin + unit * (8 * 1024 * 1024 // len(unit)) + b"," * 100
+    tracemalloc.start()
+    try:
+        wire.has_too_many_values(body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1024 * 1024
+
+
+def test_an_answer_that_is_mostly_space_is_looked_at_once() -> None:
+    space = b" " * 1_000_000
+    for said, outcome in (
+        (b'"result":{"isError":true}', "failed"),
+        (b'"error":{}', "error"),
+        (b'"result":{}', "ok"),
+    ):
+        piece = b'data: {"jsonrpc":"2.0","id":' + space + b"7," + said + b"}\n\n"
+        assert methods.outcome_in(piece) == outcome
 
 
 def changed(raw: tuple[bytes, dict[str, str]], **headers: str | None) -> tuple[bytes, dict[str, str]]:
