@@ -113,14 +113,17 @@ def main(
     begun = time.monotonic()
     with ExitStack() as stack:
         subjects = [subject for each in started(proxy) if (subject := stack.enter_context(each)) is not None]
-        load = os.getloadavg()[0]
+        load, busy, own = os.getloadavg()[0], busy_seconds(), own_seconds()
+        measuring = time.monotonic()
         for number in range(rounds):
             for subject in subjects:
                 click.echo(f"round {number + 1}: {subject.name} …", err=True)
                 asyncio.run(measure(subject, calls, seconds, SessionsLink if era == "sessions" else HttpLink))
+        everything = (time.monotonic() - measuring) * (os.process_cpu_count() or 1)
+        others = max(0.0, busy_seconds() - busy - (own_seconds() - own)) / everything
         click.echo(
-            f"{machine()}; load {load:.1f} before; {rounds} rounds of at most {calls} calls or {seconds:g} s; "
-            f"{time.monotonic() - begun:.0f} s in all\n"
+            f"{machine()}; load {load:.1f} before, others took {others:.0%} of the machine meanwhile; {rounds} rounds "
+            f"of at most {calls} calls or {seconds:g} s; {time.monotonic() - begun:.0f} s in all\n"
         )
         click.echo(
             "| through | speaks | calls | p50 ms | added | p99 ms | added | p50 / direct | calls/s at 16 "
@@ -129,6 +132,18 @@ def main(
         click.echo("|---|---|---|---|---|---|---|---|---|---|---|---|")
         for subject in subjects:
             click.echo(row(subject, subjects[0]))
+
+
+def busy_seconds() -> float:
+    """CPU seconds of the machine that somebody used, or its host took away."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
+
+
+def own_seconds() -> float:
+    """Those of this process and all that it has started."""
+    this = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in (this, *this.children(recursive=True)))
 
 
 def row(subject: Subject, direct: Subject) -> str:
