@@ -5,6 +5,7 @@ Knows what may be lost when a process is killed: what was under way, and nothing
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import threading
@@ -13,12 +14,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from support.gateway.door import ACCEPT, LATEST, META
+import httpx
+
+from support.gateway.door import ACCEPT, LATEST, META, Door
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 PATIENCE = 90.0
+UNLIMITED = {
+    "requests_per_minute": 1_000_000,
+    "concurrent": 1000,
+    "tenant_requests_per_minute": 1_000_000,
+    "tenant_concurrent": 1000,
+}
+"""Limits of a gateway that no load here reaches."""
 AWAY = (502, 503)
 """Statuses by which a caller is asked to come again."""
 
@@ -138,3 +149,65 @@ def _broken_off(tally: Tally) -> None:
 
 def _asked_to_return(tally: Tally) -> None:
     tally.asked_to_return += 1
+
+
+class Making:
+    """Makes tokens again and again, and notes those that were acknowledged."""
+
+    def __init__(self, caller: Door) -> None:
+        self._caller = caller
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._news = threading.Condition()
+        self.made: dict[str, str] = {}
+        """Text by id."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(90)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            number += 1
+            wanted = {"name": f"made-{number}", "role": "human", "grants": ["view:agents"]}
+            with contextlib.suppress(httpx.TransportError):
+                answer = self._caller.rest("POST", "/tokens", json=wanted)
+                if answer.status_code in (200, 201):
+                    made = answer.json()
+                    with self._news:
+                        self.made[made["id"]] = made["token"]
+                        self._news.notify_all()
+
+    def until_more(self, count: int) -> None:
+        """Return once so many more were made."""
+        with self._news:
+            goal = len(self.made) + count
+            assert self._news.wait_for(lambda: len(self.made) >= goal, PATIENCE), "no token is made any more"
+
+
+def check_made(caller: Door, made: Mapping[str, str]) -> None:
+    """Tokens that were acknowledged are there, and count.
+
+    Args:
+        made: text by id.
+    """
+    assert made
+    known = {row["id"] for row in caller.rest("GET", "/tokens").json()["tokens"]}
+    assert made.keys() <= known
+    assert all(Door(caller.url, text).ask("ping").status != 401 for text in list(made.values())[-3:])
+
+
+def audited(state: Path) -> set[str]:
+    """The requests in the audit, in files that were put aside, too; a line that was cut off is passed over."""
+    found: set[str] = set()
+    for file in state.glob("audit.jsonl*"):
+        for line in file.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                found.add(json.loads(line).get("request_id"))
+    return found
