@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from pallas_common import __version__
 from pallas_common.logs.own_loggers import own_logger
+from pallas_common.protocol.gateway import OPERATOR_FILE
 from pallas_registry.catalogue.entries import page_url, published_url
 from pallas_registry.environment.variables import logs_to_stderr
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.logs.console.lines import AgentView, DeploymentView
 from pallas_supervisor.logs.console.plain import Console
+from pallas_supervisor.logs.console.story import GATEWAY
 from pallas_supervisor.logs.console.terminal import Screen, Terminal
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ def open_terminal(assignment: Assignment, manager: AgentManager, stack: contextl
     if not in_terminal(assignment):
         return
     deployment = assignment.configuration.deployment
-    screen = Screen(sys.stderr, deployment.agents, os.environ, quiet=assignment.quiet)
+    names = [*deployment.agents, *([] if deployment.gateway is None else [GATEWAY])]
+    screen = Screen(sys.stderr, names, os.environ, quiet=assignment.quiet)
     engine = manager.engine
     terminal = Terminal(
         screen,
@@ -69,6 +72,9 @@ def open_terminal(assignment: Assignment, manager: AgentManager, stack: contextl
             page=None if assignment.only else page_url(deployment),
             agents=tuple(deployment.agents),
             gateway=None if deployment.gateway is None else deployment.gateway.public_url,
+            token=None
+            if (state := assignment.configuration.state_directory) is None
+            else str(state / OPERATOR_FILE),
         )
     )
     manager.observers.changed.add(terminal.changed)

@@ -10,10 +10,12 @@ import os
 import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import level_number
 from pallas_common.logs.records import parse_record
+from pallas_common.protocol.gateway import OPERATOR_FILE
 from pallas_control.errors import ControlError
 from pallas_supervisor.logs.console.lines import DeploymentView, view_of
 from pallas_supervisor.logs.console.story import Story
@@ -54,7 +56,7 @@ class Follower:
         self._since = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         self._seen: set[bytes] = set()
         """Records of the moment `_since`."""
-        gateway = document.get("gateway")
+        gateway, state = document.get("gateway"), document["supervisor"].get("state_directory")
         view = DeploymentView(
             name=document["deployment"],
             version=document["supervisor"]["version"],
@@ -62,6 +64,7 @@ class Follower:
             page=document.get("url"),
             agents=tuple(names),
             gateway=None if gateway is None else gateway["public_url"],
+            token=None if state is None else str(Path(state, OPERATOR_FILE)),
         )
         self._screen.show(self.story.open(view, began), timed=False)
 

@@ -10,8 +10,9 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.gateway import GATEWAY_NAME
+from pallas_common.protocol.gateway import GATEWAY_NAME, OPERATOR_FILE
 from pallas_common.secrets.values import secrets_in
 from pallas_registry.environment.state_directory import ensure_private
 from pallas_supervisor.agents.engine import Engine
@@ -25,7 +26,7 @@ from pallas_supervisor.health.history import HealthHistory
 from pallas_supervisor.health.reports import WorkerReports
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.events import Arm, Rebind, Redefine, Stop
-from pallas_supervisor.lifecycle.states import RESTING, Desired
+from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 from pallas_supervisor.logs.transitions import log_transition
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.reload.plan import gateway_action
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import Report
     from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.agents.manager import AgentManager
-    from pallas_supervisor.lifecycle.states import Agent, WorkerId
+    from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
     from pallas_supervisor.sockets.socket_store import SocketStore
 
 KIND = "gateway"
@@ -50,6 +51,9 @@ KIND = "gateway"
 
 MODULE = "pallas_gateway"
 """What its process executes."""
+
+
+_log = get_logger("pallas.supervisor.gateway")
 
 
 def listen(
@@ -124,6 +128,7 @@ class Gateway:
             lambda _name: None,
             lambda _name: "the gateway",
         )
+        self._has_said_where = False
         self._connect_observers()
         manager.status.gateway = self.status
         manager.beside[GATEWAY_NAME] = Beside(
@@ -143,6 +148,7 @@ class Gateway:
             lambda change: manager.traces.follow(change.after),
             self.responders.follow,
             lambda change: log_transition(change, self.status.why(change.after)),
+            self._say_where,
             events.transition,
             lambda _change: observers.changed(),
         )
@@ -156,6 +162,16 @@ class Gateway:
             lambda worker_id: manager.store.process_gone(*worker_id),
         )
         manager.metrics.gateway.is_up = lambda: None if self.agent is None else self.agent.is_available
+
+    def _say_where(self, change: Transition) -> None:
+        """Say once where it serves, and where its first token is: it has made that by now, if there was none."""
+        if change.after.state is State.READY and not self._has_said_where:
+            self._has_said_where = True
+            state = self._manager.drift.taken.state_directory
+            token = (
+                "" if state is None else f"; its token for pallasctl and you is in {state / OPERATOR_FILE}"
+            )
+            _log.info(f"the gateway serves at {self._settings().public_url}/mcp{token}")
 
     @property
     def settings(self) -> GatewaySettings | None:

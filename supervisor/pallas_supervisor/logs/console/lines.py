@@ -64,6 +64,8 @@ class DeploymentView:
     """Address of the status page."""
     agents: tuple[str, ...]
     gateway: str | None = None
+    token: str | None = None
+    """The file with the gateway's first token; never the token."""
     """Its address, where there is one."""
 
 

@@ -24,6 +24,9 @@ PATIENCE: Mapping[str, float] = {"waiting": 20.0, "starting": 10.0, "stopping": 
 SELF = "pallas"
 """What the supervisor's own lines are about."""
 
+GATEWAY = "gateway"
+"""What lines of the gateway are about, where no agent is called so."""
+
 _OWN = "pallas.supervisor"
 _TOLD = frozenset({"pallas.supervisor.reloading", "pallas.supervisor.control"})
 """Loggers whose INFO is an event for people: what an operator asked for, and what a reload has done."""
@@ -80,6 +83,7 @@ class Story:
         """Whether the start is over and has been summed up."""
         self.stopping = False
         self._seen_starting = False
+        self._gateway_failed = False
 
     def open(self, deployment: DeploymentView, now: float) -> list[Say]:
         """The first lines."""
@@ -88,6 +92,8 @@ class Story:
         head = f"Pallas {deployment.version}: {deployment.name}, {counted(len(deployment.agents), 'agent')}"
         page = [] if deployment.page is None else [Say(f"Status page: {deployment.page}")]
         gateway = [] if deployment.gateway is None else [Say(f"Gateway: {deployment.gateway}/mcp")]
+        if deployment.gateway is not None and deployment.token is not None:
+            gateway.append(Say(f"Its token for pallasctl and you: {deployment.token}"))
         return [Say(f"{head} of {file}"), *page, *gateway, Say("")]
 
     def look(self, views: Iterable[AgentView], now: float) -> list[Say]:
@@ -111,6 +117,8 @@ class Story:
         """One log record of an agent, or of the supervisor."""
         logger, text = str(record.get("logger", "")), str(record.get("message", ""))
         if logger.startswith(_OWN):
+            if agent == GATEWAY and agent not in self._agents and "state" in record:
+                return self._gateway_moved(str(record["state"]), text)
             if any(key in record for key in _TOLD_BY_VIEWS):
                 return []
             if level < logging.WARNING:
@@ -127,6 +135,23 @@ class Story:
         return self._repeats.take(
             Say(text, word, "bad" if tone == "bad" else "warn", agent or SELF, problem=True), now
         )
+
+    def _gateway_moved(self, state: str, text: str) -> list[Say]:
+        """The gateway, of which there is no view: that it fails, and that it serves again."""
+        why = text.partition(" (")[2].removesuffix(")") or text
+        match state:
+            case "backoff":
+                self._gateway_failed = True
+                return [Say(why, "crashed", "warn", GATEWAY, problem=True)]
+            case "failed":
+                self._gateway_failed = True
+                ways = ("once it is mended: pallasctl gateway start", "more: pallasctl logs gateway")
+                return [Say(why, "failed", "bad", GATEWAY, "", ways, problem=True)]
+            case "ready" if self._gateway_failed:
+                self._gateway_failed = False
+                return [Say("serves again", "ready", "good", GATEWAY)]
+            case _:
+                return []
 
     def tick(self, now: float) -> list[Say]:
         """What is to be said because time has passed, or because everything has come to rest."""

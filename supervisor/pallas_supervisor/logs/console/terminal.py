@@ -16,7 +16,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_supervisor.logs.background_writer import BackgroundWriter
 from pallas_supervisor.logs.console.layout import LONGEST_NAME, Layout
 from pallas_supervisor.logs.console.plain import CLOSE_TIMEOUT, QUEUE_BYTES
-from pallas_supervisor.logs.console.story import SELF, Story
+from pallas_supervisor.logs.console.story import GATEWAY, SELF, Story
 from pallas_supervisor.logs.router import SUPERVISOR, Line
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Terminal:
         self._set_timer()
 
     def _line(self, agent: str, line: Line) -> None:
-        if line.level >= logging.WARNING or agent == SUPERVISOR:
+        if line.level >= logging.WARNING or agent in (SUPERVISOR, GATEWAY):
             self._attempt(self._take, agent, line)
 
     def _take(self, agent: str, line: Line) -> None:

@@ -111,6 +111,15 @@ def test_it_runs_and_says_who_it_is(fleet: Fleet) -> None:
     assert fleet.ctl("describe", "gateway").stdout.splitlines()[0] == shown.stdout.splitlines()[0]
 
 
+def test_who_starts_it_is_told_where_its_token_is(fleet: Fleet) -> None:
+    await_ready(fleet)
+    file = fleet.state / "operator.token"
+    entry = gateway(fleet)
+    said = f"the gateway serves at {entry['public_url']}/mcp; its token for pallasctl and you is in {file}"
+    assert fleet.stderr.count(said) == 1
+    assert file.read_text().strip() not in fleet.stderr
+
+
 def test_its_log_is_followed_by_its_name(fleet: Fleet) -> None:
     await_ready(fleet)
     command = [str(BIN / "pallasctl"), "logs", "-f", "-n", "1", "gateway"]

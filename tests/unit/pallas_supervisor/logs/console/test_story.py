@@ -27,9 +27,38 @@ NO_MODULE = "agents/jarvis.py:1: ModuleNotFoundError: No module named 'nothing_t
 
 
 def test_the_gateways_address_is_said_where_there_is_one() -> None:
-    with_gateway = dataclasses.replace(DEPLOYMENT, gateway="https://agents.example.com")
+    with_gateway = dataclasses.replace(
+        DEPLOYMENT, gateway="https://agents.example.com", token="/state/operator.token"
+    )
     said = [say.text for say in Story().open(with_gateway, 0.0)]
-    assert said[1:3] == ["Status page: http://localhost:24200/", "Gateway: https://agents.example.com/mcp"]
+    assert said[1:4] == [
+        "Status page: http://localhost:24200/",
+        "Gateway: https://agents.example.com/mcp",
+        "Its token for pallasctl and you: /state/operator.token",
+    ]
+
+
+def test_the_gateways_failures_are_told_and_that_it_serves_again() -> None:
+    told = Told()
+    before = len(told.said)
+
+    def moved(state: str, why: str = "") -> None:
+        message = f"gateway: starting -> {state}{why}"
+        told.log(
+            message, "gateway", logging.INFO, logger="pallas.supervisor.fleet", state=state, previous="x"
+        )
+
+    moved("ready")
+    moved("killing")
+    moved("backoff", " (killed by SIGKILL; restarting in 1 s, failure 1/5)")
+    moved("starting")
+    moved("ready")
+    moved("failed", " (the store (gateway.db) is damaged)")
+    assert [(say.about, say.word, say.text) for say in told.said[before:]] == [
+        ("gateway", "crashed", "killed by SIGKILL; restarting in 1 s, failure 1/5"),
+        ("gateway", "ready", "serves again"),
+        ("gateway", "failed", "the store (gateway.db) is damaged"),
+    ]
 
 
 def agent(name: str, state: str, **fields: Any) -> AgentView:
