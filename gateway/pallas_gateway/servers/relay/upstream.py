@@ -28,6 +28,9 @@ FIRST_PAUSE = 0.1
 SHORTEST_PAUSE = 1.0
 """Seconds before the try after that; each pause is twice the one before."""
 LONGEST_PAUSE = 60.0
+READ_INTERVAL = 1.0
+"""Seconds between two times that lists are read: a server may tell of changes without end, and reading large ones takes
+the loop."""
 LOOK_INTERVAL = 60.0
 """Seconds between two looks at the lists of a server that does not tell when they change."""
 HEARING_TIMEOUT = 20.0
@@ -68,6 +71,7 @@ class Upstream:
         self._stale: set[ListName] = set()
         self._uris: dict[str, set[str]] = {}
         """Of resources that are followed, and by whom."""
+        self._read_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -200,6 +204,8 @@ class Upstream:
             self._changed_unseen(uris)
             while True:
                 await self._news(watching)
+                if self._stale or watching.done():
+                    await self._pace()
                 kinds = set(self._stale)
                 if watching.done():
                     watching.result()
@@ -238,6 +244,12 @@ class Upstream:
             await _end(watching)
             raise
         return watching
+
+    async def _pace(self) -> None:
+        """Wait until lists may be read again."""
+        now = time.monotonic()
+        await asyncio.sleep(max(0.0, self._read_at + READ_INTERVAL - now))
+        self._read_at = time.monotonic()
 
     def _changed_unseen(self, uris: frozenset[str]) -> None:
         """They are heard of from now on: what has changed between a reader's look and now nobody knows."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fakes.downstream import run_downstream
+from pallas_gateway.servers.relay import upstream as upstreams
 from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
 from pallas_gateway.servers.relay.http_link import HttpLink
 from pallas_gateway.servers.relay.messages.model import OPENED, STATELESS_VERSION, Answer, Call, Opened
@@ -75,6 +76,37 @@ def test_which_tools_mirror_arguments_in_headers_follows_their_list() -> None:
             await upstream.close()
 
     asyncio.run(main())
+
+
+def test_a_server_that_tells_of_changes_without_end_is_not_asked_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    class Restless(Link):
+        async def request(self, method: str, params: dict[str, Any], *, timeout: float) -> dict[str, Any]:
+            asked.append(method)
+            return await super().request(method, params, timeout=timeout)
+
+        async def watch(self, uris: frozenset[str], heard: Heard) -> None:
+            heard(OPENED, {})
+            for _ in range(500):
+                heard("notifications/tools/list_changed", {})
+                await asyncio.sleep(0)
+            self.changed.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        link = Restless({"plain": PLAIN})
+        upstream = Upstream("s", link, lambda *_: None)
+        async with asyncio.timeout(PATIENCE):
+            await upstream.settled()
+            await link.changed.wait()
+            await upstream.close()
+
+    monkeypatch.setattr(upstreams, "READ_INTERVAL", 3600.0)
+    asyncio.run(main())
+    assert len(asked) <= 2, "when it was opened, and at the first change"
 
 
 ONE, TWO = "test://one", "test://two"
