@@ -19,6 +19,7 @@ from starlette.routing import Route
 from pallas_common.problems import shortened
 from pallas_control.errors import ControlError
 from pallas_gateway.access.predicate import may
+from pallas_gateway.access.reading import shown
 from pallas_gateway.access.writing import lacking, may_on, may_some_of, permissions_on
 from pallas_gateway.http.app import API
 from pallas_gateway.http.errors import HEADERS, ApiError
@@ -305,7 +306,8 @@ def _may_know(principal: Principal, resource: str) -> bool:
 
 
 def _seen(principal: Principal, document: Json) -> Json:
-    """The document without the names of resources that the principal may not view."""
+    """The document without the names of resources that the principal may not view, and values that it may not."""
+    document = shown(principal, document)
     status = document.get("status")
     if not isinstance(status, dict) or "usedBy" not in status:
         return document

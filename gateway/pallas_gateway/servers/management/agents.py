@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from pallas_control.errors import ControlError
 from pallas_gateway.access.predicate import may, may_see_agent
+from pallas_gateway.access.reading import shown
 from pallas_gateway.access.writing import lacking, may_on, permissions_on
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
@@ -200,7 +201,7 @@ async def _shown(call: Call, name: str) -> Json:
     except ControlError:
         return {"status": "success", "agent": {"name": name}}
     record = call.directory.record_of(name, resource)
-    return {"status": "success", "agent": agent_info(record, resource)}
+    return {"status": "success", "agent": agent_info(record, shown(call.principal, resource))}
 
 
 async def _verb(call: Call, verb: str, names: list[str], more: Json) -> Json:

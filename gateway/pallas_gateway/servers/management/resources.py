@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, quote, unquote
 
 from pallas_control.errors import ControlError, UnknownAgentError
 from pallas_gateway.access.predicate import may, may_see_agent, may_some
+from pallas_gateway.access.reading import shown
 from pallas_gateway.directory import topics
 from pallas_gateway.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
@@ -117,8 +118,9 @@ def find(uri: str) -> Found | None:
 
 
 async def _declared(call: Call, record: AgentRecord) -> Json:
-    """The document of the agent's resource."""
-    return await _asked(call, record, f"/v1/resources/agent/{quote(record.name, safe='')}")
+    """The document of the agent's resource, as the principal may see it."""
+    path = f"/v1/resources/agent/{quote(record.name, safe='')}"
+    return shown(call.principal, await _asked(call, record, path))
 
 
 async def _described(call: Call, record: AgentRecord) -> Json:

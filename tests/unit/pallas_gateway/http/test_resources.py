@@ -11,6 +11,7 @@ import pytest
 from starlette.applications import Starlette
 
 from pallas_gateway.access.audit import FILE, Audit
+from pallas_gateway.access.reading import HIDDEN
 from pallas_gateway.http.errors import Refusals
 from pallas_gateway.http.requests import ADMITTED
 from pallas_gateway.http.resources import PATH, resource_routes
@@ -234,5 +235,27 @@ def test_no_name_is_a_way_to_another_place_of_the_control_api(tmp_path: Path) ->
                 assert refused["error"]["type"] == "not_found"
         for name in ("..", "\ud800", "", "x" * 5000):
             await api.ask("POST", "", EVERYTHING, status=422, body={"delete": [f"agent/{name}"]})
+
+    on_api(tmp_path, do)
+
+
+def test_values_of_variables_and_headers_are_for_who_may_change_them(tmp_path: Path) -> None:
+    async def do(api: Api) -> None:
+        remote = document("server", "search", url="http://127.0.0.1:9/mcp", headers={"X-Key": VALUE[:8]})
+        child = document("server", "git", command="uvx", env={"KEY": VALUE[:8]})
+        with_env = document("agent", "a", llm="open", run={"env": {"KEY": VALUE[:8]}, "idle_timeout": 60})
+        files = [{"file": "a", "text": "\n---\n".join((open_llm(), remote, child, with_env))}]
+        await api.ask("POST", "", EVERYTHING, body={"files": files})
+        for path, grant in (
+            ("/server/search", "resources:server/*"),
+            ("/server/git", "resources:server/*"),
+            ("/agent/a", "agents"),
+        ):
+            seen = await api.ask("GET", path, f"view:{grant}")
+            assert VALUE[:8] not in json.dumps(seen)
+            assert HIDDEN in json.dumps(seen)
+            assert VALUE[:8] not in json.dumps(await api.ask("GET", path.rpartition("/")[0], f"view:{grant}"))
+            assert VALUE[:8] in json.dumps(await api.ask("GET", path, f"view:{grant}", f"edit:{grant}"))
+        assert seen["spec"]["run"] == {"env": {"KEY": HIDDEN}, "idle_timeout": 60}
 
     on_api(tmp_path, do)

@@ -387,6 +387,21 @@ def test_a_created_agent_answers_by_its_schema(tmp_path: Path) -> None:
     on_door(tmp_path, do)
 
 
+def test_values_of_variables_are_for_who_may_change_the_agent(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        spec = {**SPEC, "run": {"env": {"KEY": "a value"}}}
+        await door.call("agents_create", name="a", spec=spec)
+        for resource in ("info", "snapshot"):
+            for who, known in (
+                (person("view:agents"), False),
+                (person("view:agents", "edit:agents:a"), True),
+            ):
+                read = await door.read(f"resource://agents/a/{resource}", who)
+                assert ("a value" in json.dumps(read)) is known
+
+    on_door(tmp_path, do)
+
+
 def test_creating_an_agent_does_not_tell_which_servers_there_are(tmp_path: Path) -> None:
     async def do(door: Door) -> None:
         git = document("server", "git", url="http://127.0.0.1:9/mcp")
