@@ -236,6 +236,13 @@ class AgentUpstream:
     tools: tuple[str, ...] | None = None
     """Patterns of the tools that it may call, `server__tool`; None for all."""
 
+    @property
+    def origin(self) -> str:
+        """URL of its port without a path; behind a unix socket one that says nothing."""
+        if self.port is None:
+            return "http://127.0.0.1"
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectPrompt:

@@ -95,7 +95,7 @@ class Mounts:
         self._warned: set[tuple[str, str]] = set()
         self._followed: dict[str, set[str]] = {}
         """Owner → the keys of its topics that somebody follows, those that are no resource of a server as well."""
-        self.upstreams = Upstreams(self._changed, known)
+        self.upstreams = Upstreams(self._changed, known, self._is_needed)
 
     def of(self, owner: str, servers: tuple[ServerUpstream, ...]) -> list[Mount]:
         """The servers of an owner, `agent/x` or `project/p`, which hears of their changes from now on."""
@@ -216,6 +216,10 @@ class Mounts:
             trace=self._trace(),
         )
         return await answered(self.upstreams.worker(agent).relay(call), f"the agent {agent.name}")
+
+    def _is_needed(self, upstream: Upstream) -> bool:
+        """Whether somebody follows something of a compositor that it is part of: its lists, or its state."""
+        return any(owner in self._followed for owner, _ in self._owners.get(upstream, ()))
 
     def _changed(self, upstream: Upstream, what: str) -> None:
         changed: set[Topic] = set()

@@ -43,7 +43,6 @@ class Workers:
             ToolError: the agent cannot be reached, or answers nothing that could be one.
         """
         transport = httpx.AsyncHTTPTransport(uds=upstream.socket, verify=False)
-        base = "http://127.0.0.1" if upstream.port is None else f"http://127.0.0.1:{upstream.port}"
         timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
         # In ASCII: half of a surrogate pair, which no UTF-8 has, is the worker's to refuse.
         content = json.dumps(body).encode()
@@ -52,7 +51,7 @@ class Workers:
         try:
             async with (
                 httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client,
-                client.stream("POST", base + PATH, content=content, headers=sent) as response,
+                client.stream("POST", upstream.origin + PATH, content=content, headers=sent) as response,
             ):
                 data = bytearray()
                 async for piece in response.aiter_bytes():

@@ -73,15 +73,7 @@ class Duplex:
         if not isinstance(version, str):
             raise WrongAnswerError("it says no version of MCP")
         await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        capabilities, info = result.get("capabilities"), result.get("serverInfo")
-        instructions = result.get("instructions")
-        return Opened(
-            era="sessions",
-            version=version[:20],
-            capabilities=capabilities if isinstance(capabilities, dict) else {},
-            info=info if isinstance(info, dict) else {},
-            instructions=instructions if isinstance(instructions, str) else None,
-        )
+        return adapting.opened("sessions", version[:20], result)
 
     async def request(self, method: str, params: Json, *, timeout: float) -> Json:
         """The result of a request of our own; raises as `shake_hands` does."""

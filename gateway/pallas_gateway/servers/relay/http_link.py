@@ -66,6 +66,11 @@ class HttpLink:
         """How many are open now."""
         return self._pool.connections
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._pool.busy
+
     async def open(self) -> Opened:
         """Ask by `server/discover`, and where that is not known by `initialize`.
 
@@ -89,7 +94,7 @@ class HttpLink:
         if not isinstance(versions, list) or STATELESS_VERSION not in versions:
             return await self._initialize()
         self._known = True
-        return _opened("stateless", STATELESS_VERSION, result, result.get("_meta"))
+        return adapting.opened("stateless", STATELESS_VERSION, result)
 
     async def _initialize(self) -> Opened:
         self._era, self._version, self._session = "sessions", "", None
@@ -112,7 +117,7 @@ class HttpLink:
             raise WrongAnswerError("its session has an id that cannot be sent")
         self._session, self._version = session, version
         await self._notify("notifications/initialized")
-        return _opened("sessions", version, result, None, result.get("serverInfo"))
+        return adapting.opened("sessions", version, result)
 
     async def request(self, method: str, params: Json, *, timeout: float) -> Json:
         """The result of a request of our own, which may be sent twice.
@@ -385,16 +390,3 @@ class HttpLink:
     async def _refuse_if_asked(self, message: Json) -> None:
         if self._era == "sessions" and isinstance(message.get("method"), str):
             await self._refuse(message)
-
-
-def _opened(era: Era, version: str, result: Json, meta: object, info: object = None) -> Opened:
-    if info is None and isinstance(meta, dict):
-        info = meta.get(adapting.PREFIX + "serverInfo")
-    capabilities, instructions = result.get("capabilities"), result.get("instructions")
-    return Opened(
-        era=era,
-        version=version,
-        capabilities=capabilities if isinstance(capabilities, dict) else {},
-        info=info if isinstance(info, dict) else {},
-        instructions=instructions if isinstance(instructions, str) else None,
-    )

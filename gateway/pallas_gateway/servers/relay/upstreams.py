@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.secrets.values import KnownSecrets
@@ -27,19 +28,34 @@ IDLE = 600.0
 SWEEP_INTERVAL = 30.0
 
 
+@dataclass(slots=True)
+class _Worker:
+    """The way to one agent's worker."""
+
+    link: HttpLink
+    used: float = 0.0
+
+
 class Upstreams:
     """The servers and workers that calls go to.
 
     Args:
         changed: told of each change of a server, as `upstream.Changed` says.
         known: learns the servers' credentials, so that no log has them: children write to it.
+        needed: whether somebody wants to hear of such changes, so that it is not dropped.
     """
 
-    def __init__(self, changed: Callable[[Upstream, str], None], known: KnownSecrets | None = None) -> None:
+    def __init__(
+        self,
+        changed: Callable[[Upstream, str], None],
+        known: KnownSecrets | None = None,
+        needed: Callable[[Upstream], bool] = lambda _: False,
+    ) -> None:
         self._changed = changed
+        self._needed = needed
         self._known = known or KnownSecrets()
         self._servers: dict[str, Upstream] = {}
-        self._workers: dict[tuple[int | None, str | None], HttpLink] = {}
+        self._workers: dict[tuple[str, int | None, str | None], _Worker] = {}
 
     def server(self, server: ServerUpstream) -> Upstream:
         """The server of that definition."""
@@ -55,18 +71,19 @@ class Upstreams:
 
     def worker(self, agent: AgentUpstream) -> HttpLink:
         """The way to an agent; nothing is sent before it is called, so that nobody is woken."""
-        key = (agent.port, agent.socket)
-        link = self._workers.get(key)
-        if link is None:
-            endpoint = parse_endpoint(f"http://127.0.0.1:{agent.port or 80}/mcp", {}, socket=agent.socket)
-            self._workers[key] = link = HttpLink(endpoint, stateless=True)
-        return link
+        key = (agent.host, agent.port, agent.socket)
+        worker = self._workers.get(key)
+        if worker is None:
+            endpoint = parse_endpoint(f"{agent.origin}/mcp", {}, socket=agent.socket)
+            self._workers[key] = worker = _Worker(HttpLink(endpoint, stateless=True))
+        worker.used = time.monotonic()
+        return worker.link
 
     @property
     def connections(self) -> int:
         """How many are open now, to all of them."""
         servers = sum(each.connections for each in self._servers.values())
-        return servers + sum(each.connections for each in self._workers.values())
+        return servers + sum(each.link.connections for each in self._workers.values())
 
     async def run(self) -> None:
         """Drop what is not used, until this is cancelled; then all."""
@@ -78,17 +95,21 @@ class Upstreams:
             await self.close()
 
     async def sweep(self, before: float) -> None:
-        """Drop what was last used before that moment of the monotonic clock, and is not followed."""
+        """Drop what was last used before that moment of the monotonic clock, and is neither needed nor busy."""
         for key, upstream in list(self._servers.items()):
-            if upstream.used < before and not upstream.following:
+            if upstream.used < before and not upstream.following and not self._needed(upstream):
                 del self._servers[key]
                 await upstream.close()
+        for place, worker in list(self._workers.items()):
+            if worker.used < before and not worker.link.busy:
+                del self._workers[place]
+                await worker.link.close()
 
     async def close(self) -> None:
         """Drop all."""
         servers, self._servers = list(self._servers.values()), {}
         workers, self._workers = list(self._workers.values()), {}
-        closing = [*(each.close() for each in servers), *(each.close() for each in workers)]
+        closing = [*(each.close() for each in servers), *(each.link.close() for each in workers)]
         await asyncio.gather(*closing, return_exceptions=True)
 
 

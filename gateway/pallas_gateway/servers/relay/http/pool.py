@@ -50,6 +50,11 @@ class Pool:
         """How many are open."""
         return len(self._open)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way, or a stream open."""
+        return self._places > 0
+
     async def exchange(
         self, request: bytes, *, safe: bool, timeout: float | None, most: int = LARGEST_ANSWER
     ) -> Response:
@@ -76,9 +81,10 @@ class Pool:
 
     def close(self) -> None:
         """Close all connections; requests on them fail."""
-        for connection in list(self._open):
+        free, self._free = self._free, []
+        self._open.difference_update(free)  # they have no place that they could give back
+        for connection in (*free, *self._open):
             connection.abort()
-        self._free.clear()
         while self._queue:
             if not (waiter := self._queue.popleft()).done():
                 waiter.set_exception(NoConnectionError("the server is no longer used"))
@@ -117,6 +123,12 @@ class Pool:
             self._give_back()
             origin = self.endpoint.origin
             raise LateError(f"no connection to {origin} within {CONNECT_TIMEOUT:g} s") from None
+        except ssl.SSLCertVerificationError as error:
+            self._give_back()
+            raise NoConnectionError(
+                f"the certificate of {self.endpoint.origin} is not to be trusted: {error.verify_message}"
+                " (of an authority of your own, name the file in SSL_CERT_FILE)"
+            ) from None
         except ssl.SSLError as error:
             self._give_back()
             raise NoConnectionError(f"no connection to {self.endpoint.origin}: {error.reason}") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from pallas_common import __version__
 from pallas_common.problems import shortened
 from pallas_gateway.servers.relay.http.errors import WrongAnswerError
-from pallas_gateway.servers.relay.messages.model import ServerError
+from pallas_gateway.servers.relay.messages.model import Opened, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,7 @@ PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
 CLIENT_INFO: Final = PREFIX + "clientInfo"
 CLIENT_CAPABILITIES: Final = PREFIX + "clientCapabilities"
+SERVER_INFO: Final = PREFIX + "serverInfo"
 LOG_LEVEL: Final = PREFIX + "logLevel"
 _OF_REQUESTS = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL})
 
@@ -80,6 +81,22 @@ def own_params(params: Json, era: Era, version: str) -> Json:
     return params | {
         "_meta": {PROTOCOL_VERSION: version, CLIENT_INFO: CLIENT, CLIENT_CAPABILITIES: {}},
     }
+
+
+def opened(era: Era, version: str, result: Json) -> Opened:
+    """What a server says of itself in the result of `initialize` or `server/discover`."""
+    meta = result.get("_meta")
+    info = (
+        result.get("serverInfo") if era == "sessions" or not isinstance(meta, dict) else meta.get(SERVER_INFO)
+    )
+    capabilities, instructions = result.get("capabilities"), result.get("instructions")
+    return Opened(
+        era=era,
+        version=version,
+        capabilities=capabilities if isinstance(capabilities, dict) else {},
+        info=info if isinstance(info, dict) else {},
+        instructions=instructions if isinstance(instructions, str) else None,
+    )
 
 
 def parse(data: bytes) -> Json:

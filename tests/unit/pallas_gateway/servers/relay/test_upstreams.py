@@ -1,0 +1,81 @@
+"""Which connections are kept: those in use, and those of which somebody wants to hear."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from fakes.downstream import Fault, run_downstream
+from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
+from pallas_gateway.servers.relay.messages.model import Call
+from pallas_gateway.servers.relay.upstreams import Upstreams
+
+if TYPE_CHECKING:
+    from fakes.downstream import RunningDownstream
+    from pallas_gateway.servers.relay.upstream import Upstream
+
+PATIENCE = 60.0
+PARAMS = {"name": "echo", "arguments": {"text": "a"}}
+CALL = Call(method="tools/call", params=PARAMS, id=1, era="stateless", timeout=None)
+
+
+def of(server: RunningDownstream) -> ServerUpstream:
+    return ServerUpstream(name="one", settings={"transport": "http", "url": server.url})
+
+
+def is_closed(upstream: Upstream) -> bool:
+    return upstream.is_closed
+
+
+def test_a_server_that_nobody_uses_is_dropped_and_opened_again_when_it_is() -> None:
+    async def main() -> None:
+        needed: set[Upstream] = set()
+        all_of_them = Upstreams(lambda *_: None, None, lambda upstream: upstream in needed)
+        async with asyncio.timeout(PATIENCE):
+            first = all_of_them.server(of(server))
+            await first.settled()
+            assert all_of_them.server(of(server)) is first
+            await all_of_them.sweep(first.used - 1)
+            assert not is_closed(first), "it was used since"
+            first.follow("test://one", "agent/a", 10)
+            await all_of_them.sweep(time.monotonic() + 1)
+            assert not is_closed(first), "it is followed"
+            first.unfollow("test://one", "agent/a")
+            needed.add(first)
+            await all_of_them.sweep(time.monotonic() + 1)
+            assert not is_closed(first), "somebody hears of its lists"
+            needed.clear()
+            await all_of_them.sweep(time.monotonic() + 1)
+            assert is_closed(first)
+            assert all_of_them.connections == 0
+            await asyncio.to_thread(server.wait_for_gone, lambda gone: gone != [])  # the stream of changes
+            second = all_of_them.server(of(server))
+            assert second is not first
+            await second.settled()
+            assert second.listed("tools")
+            await all_of_them.close()
+            assert second.connections == 0
+
+    with run_downstream() as server:
+        asyncio.run(main())
+
+
+def test_a_way_to_a_worker_is_dropped_when_nothing_is_under_way() -> None:
+    async def main() -> None:
+        all_of_them = Upstreams(lambda *_: None)
+        agent = AgentUpstream(name="jarvis", uid=None, port=server.port, socket=None)
+        async with asyncio.timeout(PATIENCE):
+            link = all_of_them.worker(agent)
+            asking = asyncio.ensure_future(link.relay(CALL))
+            await asyncio.to_thread(server.wait_for, lambda seen: len(seen) == 1)
+            await all_of_them.sweep(time.monotonic() + 1)
+            assert all_of_them.worker(agent) is link, "a call is under way"
+            server.release()
+            assert isinstance((await asking).body, bytes)
+            await all_of_them.sweep(time.monotonic() + 1)
+            assert link.connections == 0
+            assert all_of_them.worker(agent) is not link
+
+    with run_downstream(fault=Fault(hold=True)) as server:
+        asyncio.run(main())
