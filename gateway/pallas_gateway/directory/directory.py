@@ -18,6 +18,7 @@ from pallas_control.events import parse_event
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.mirror import KINDS, Changes, Mirror
 from pallas_gateway.directory.upstreams import UpstreamCache
+from pallas_gateway.identity.sources import AgentKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -149,6 +150,22 @@ class Directory:
             return {each["metadata"]["name"]: each["metadata"].get("uid") for each in items}
         except (KeyError, TypeError, AttributeError) as error:
             raise ControlError(f"the supervisor's resources cannot be read ({error!r})") from None
+
+    async def find_agent_key(self, name: str) -> AgentKey | None:
+        """Which agent that is now, also where it has just been made; None if there is none that can be told.
+
+        While the supervisor is away, one that is known already.
+        """
+        try:
+            metadata = (await self.client.get(f"/v1/resources/agent/{quote(name, safe='')}"))["metadata"]
+            uid = metadata.get("uid")
+            # Without either its file cannot be read: which one it is nobody knows.
+            return AgentKey(name, uid) if metadata["name"] == name and ("source" in metadata or uid) else None
+        except UnknownAgentError:
+            return None
+        except (ControlError, KeyError, TypeError, AttributeError):
+            known = self._mirror.agents.get(name)
+            return None if known is None or known.is_new else AgentKey(name, known.uid)
 
     async def until(self, holds: Callable[[], bool], timeout: float = SETTLED) -> None:
         """Wait until the mirror shows what has been done; no longer than that, as the supervisor may be away."""

@@ -47,6 +47,11 @@ class AgentRecord:
     output_schema: Json | None = field(default=None, repr=False)
 
     @property
+    def is_new(self) -> bool:
+        """Whether what it is declared to be is not known yet."""
+        return self.source == "file" or (self.is_resource and self.uid is None)
+
+    @property
     def is_resource(self) -> bool:
         """Whether it can be changed here."""
         return self.source == "resource"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from pallas_common.logs.setup import get_logger
 from pallas_common.problems import quoted
 from pallas_common.times import rfc3339
 from pallas_gateway.access.predicate import may
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from pallas_gateway.identity.principal import Principal, Role
     from pallas_gateway.identity.sources import AgentKey
     from pallas_gateway.store.database import Store
+
+_log = get_logger("pallas.gateway.http")
 
 PATH = "/api/v1/tokens"
 
@@ -69,7 +72,7 @@ class TokenRoutes:
         audit: Audit,
         *,
         changed: Callable[[], Awaitable[object]],
-        find_agent: Callable[[str], AgentKey | None],
+        find_agent: Callable[[str], Awaitable[AgentKey | None]],
         directory: Path,
     ) -> None:
         self._store = store
@@ -101,12 +104,12 @@ class TokenRoutes:
         """Make one: 201, with its text."""
         principal = _administrator(request)
         body = await read_json(request, LONGEST_BODY)
-        fields = self._fields(body)
+        fields = await self._fields(body)
         target = f"token/{fields['name']}"
         with self._audit.doing(principal, "token.create", target, request_id=_id(request)) as entry:
             new = await self._writing(partial(tokens.create, created_by=principal.id, **fields))
             entry.target = f"token/{new.token.id}"
-        await self._changed()
+        await self._tell()
         return _answer({**_document(new.token), "token": new.text}, 201)
 
     async def revoke(self, request: Request) -> Response:
@@ -116,7 +119,7 @@ class TokenRoutes:
         with self._audit.doing(principal, "token.revoke", f"token/{token}", request_id=_id(request)):
             if not await self._writing(partial(tokens.revoke, tenant=TENANT, token=token)):
                 raise _no_such_token(token)
-        await self._changed()
+        await self._tell()
         return _answer({"id": token, "revoked": True})
 
     async def rotate(self, request: Request) -> Response:
@@ -132,8 +135,15 @@ class TokenRoutes:
             )
             if new is None:
                 raise _no_such_token(token)
-        await self._changed()
+        await self._tell()
         return _answer({**_document(new.token), "token": new.text}, 201)
+
+    async def _tell(self) -> None:
+        """Make a change count that is in the store: whether that goes on answering is nothing to who asked for it."""
+        try:
+            await self._changed()
+        except StoreError as error:
+            _log.warning(f"what is open is looked at again when the store answers: {error}")
 
     def _rotate(
         self, connection: Connection, token: str, grace: dt.timedelta, created_by: str
@@ -143,7 +153,7 @@ class TokenRoutes:
             follow_rotation(self._directory, old, new.text)
         return new
 
-    def _fields(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _fields(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """What a new token is to have, of a request that is not trusted."""
         _only(body, {"name", "role", "agent", "grants", "tenant", "expires"}, "field")
         name = body.get("name")
@@ -161,7 +171,7 @@ class TokenRoutes:
             raise _invalid("role", "is `human` or `agent`")
         if body.get("tenant", TENANT) != TENANT:
             raise _invalid("tenant", f"there is only the tenant `{TENANT}` until now")
-        agent = self._agent(cast("Role", role), body.get("agent"))
+        agent = await self._agent(cast("Role", role), body.get("agent"))
         return {
             "tenant": TENANT,
             "name": name.strip(),
@@ -172,7 +182,7 @@ class TokenRoutes:
             "expires": _expiry(body.get("expires")),
         }
 
-    def _agent(self, role: Role, name: object) -> AgentKey | None:
+    async def _agent(self, role: Role, name: object) -> AgentKey | None:
         if role == "human":
             if name is not None:
                 raise _invalid(
@@ -183,7 +193,7 @@ class TokenRoutes:
             raise _invalid("agent", "an agent's token needs the name of the agent")
         if (complaint := agent_name(name)) is not None:
             raise _invalid("agent", f"{quoted(name)} {complaint.message}: {complaint.remedy}")
-        found = self._find_agent(name)
+        found = await self._find_agent(name)
         if found is None:
             raise _invalid("agent", f"there is no agent {quoted(name)}")
         return found

@@ -28,7 +28,6 @@ from pallas_gateway.http.tokens import TokenRoutes
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
-from pallas_gateway.identity.sources import AgentKey
 from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.deleted_agents import revoke_deleted
 from pallas_gateway.process.errors import GatewayError
@@ -122,7 +121,7 @@ async def open_parts(
         store,
         audit,
         changed=principals.recheck,
-        find_agent=lambda name: _agent_key(directory, name),
+        find_agent=directory.find_agent_key,
         directory=Path(spec.state_directory),
     )
     mounts = Mounts(
@@ -190,11 +189,6 @@ async def _open_store(spec: GatewaySpec, stack: contextlib.AsyncExitStack) -> St
     except StoreError as error:
         raise GatewayError(str(error), permanent=not isinstance(error, StoreUnavailableError)) from error
     return store
-
-
-def _agent_key(directory: Directory, name: str) -> AgentKey | None:
-    found = directory.agents.get(name)
-    return None if found is None else AgentKey(found.name, found.uid)
 
 
 def _away(directory: Directory) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from fakes.downstream import run_downstream
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
-from support.gateway.door import await_gateway, door, make_token, with_gateway
+from support.gateway.door import Door, await_gateway, door, make_token, with_gateway
 from support.gateway.load import UNLIMITED, Callers, Making, audited, check_made
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def test_what_was_acknowledged_survives_the_gateway_being_killed(fleet: Fleet) -
             await_gateway(fleet)
             agent = fleet.agent("worker")["pid"]
             token = make_token(fleet, "caller", agent="worker")
+            begun = door(fleet, token, "sessions")
+            assert begun.names("tools")
             port = fleet.deployment.document["gateway"]["port"]
             callers = Callers(port, token, 3, "tools__echo", {"text": "marco"}, "marco")
-            with callers, Making(door(fleet)) as making:
+            with callers, Making(door(fleet), agents=True) as making:
                 for _ in range(KILLS):
                     callers.until_more(20)
                     kill(fleet)
@@ -59,5 +61,10 @@ def test_what_was_acknowledged_survives_the_gateway_being_killed(fleet: Fleet) -
             assert not tally.refused
             assert not tally.wrong
             assert fleet.agent("worker")["pid"] == agent, "agents have nothing to do with it"
+            assert begun.ask("tools/list").status == 404, "its session ended with the process"
+            assert Door(begun.url, token, "sessions").names("tools")
             check_made(door(fleet), making.made)
+            there = door(fleet).rest("GET", "/resources/agent").json()["items"]
+            assert making.agents
+            assert set(making.agents) <= {each["metadata"]["name"] for each in there}
             assert set(tally.answered) <= audited(fleet.state), "every answered call is in the audit"

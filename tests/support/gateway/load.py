@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 import httpx
 
 from support.gateway.door import ACCEPT, LATEST, META, Door
+from support.supervisor.declared import document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,13 +155,15 @@ def _asked_to_return(tally: Tally) -> None:
 class Making:
     """Makes tokens again and again, and notes those that were acknowledged."""
 
-    def __init__(self, caller: Door) -> None:
+    def __init__(self, caller: Door, *, agents: bool = False) -> None:
         self._caller = caller
+        self._with_agents = agents
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._news = threading.Condition()
         self.made: dict[str, str] = {}
         """Text by id."""
+        self.agents: list[str] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -177,12 +180,20 @@ class Making:
             number += 1
             wanted = {"name": f"made-{number}", "role": "human", "grants": ["view:agents"]}
             with contextlib.suppress(httpx.TransportError):
+                if self._with_agents and number % 4 == 1:
+                    self._make_agent(f"made-{number}")
                 answer = self._caller.rest("POST", "/tokens", json=wanted)
                 if answer.status_code in (200, 201):
                     made = answer.json()
                     with self._news:
                         self.made[made["id"]] = made["token"]
                         self._news.notify_all()
+
+    def _make_agent(self, name: str) -> None:
+        body = document("agent", name, model="passthrough")
+        answer = self._caller.rest("PUT", f"/resources/agent/{name}", content=body)
+        if answer.status_code in (200, 201):
+            self.agents.append(name)
 
     def until_more(self, count: int) -> None:
         """Return once so many more were made."""

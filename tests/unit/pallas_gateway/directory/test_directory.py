@@ -11,6 +11,7 @@ from pallas_common.protocol.gateway import AgentUpstream, WorkerToken
 from pallas_common.protocol.reports import HealthReport
 from pallas_gateway.directory import topics
 from pallas_gateway.events.topics import Topic
+from pallas_gateway.identity.sources import AgentKey
 from pallas_registry.resources.model import ResourceId
 from support.gateway.mirror import Bench, bench, on_bench
 from support.supervisor.control_socket import on_socket
@@ -93,6 +94,27 @@ def test_observers_are_told_of_deletions_and_of_what_is_only_gone(tmp_path: Path
         assert bench.gone[2] == ("research", None, False)
 
     on_bench(tmp_path, do)
+
+
+def test_which_agent_it_is_is_known_as_soon_as_it_is_made(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with bench(tmp_path) as made:
+            find = made.directory.find_agent_key
+            assert await find("library") is None, "not known yet"
+            async with on_socket(made.app(), made.path):
+                await made.until(lambda: made.directory.away is None)
+                await made.rig.applying.apply([file("a.yaml", secret(), llm(), agent())], "ada")
+                found = await find("deployer")
+                assert found is not None
+                assert found.uid
+                assert await find("library") == AgentKey("library", None)
+                assert await find(found.uid) is None, "that is no name"
+                assert await find("nobody") is None
+                await made.until(lambda: (there := made.directory.agent("deployer")) and there.uid)
+            assert await find("deployer") == found
+            assert await find("nobody") is None
+
+    asyncio.run(run())
 
 
 def test_while_the_supervisor_is_away_the_mirror_stays_and_says_so(tmp_path: Path) -> None:

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AGENTS = {"jarvis": AgentKey("jarvis", "u-1"), "friday": AgentKey("friday", None)}
+
+
+async def find_agent(name: str) -> AgentKey | None:
+    return AGENTS.get(name)
+
+
 SETTINGS = GatewaySettings(bind="127.0.0.1", public_url="http://gateway.test")
 
 
@@ -74,7 +80,7 @@ async def api(folder: Path) -> AsyncIterator[Api]:
     in_flight = InFlight()
     principals = Principals(TokenRecords(store), WorkersInMemory(), in_flight)
     audit = Audit(folder)
-    routes = TokenRoutes(store, audit, changed=principals.recheck, find_agent=AGENTS.get, directory=folder)
+    routes = TokenRoutes(store, audit, changed=principals.recheck, find_agent=find_agent, directory=folder)
     app = GatewayApp(
         SETTINGS,
         principals,
