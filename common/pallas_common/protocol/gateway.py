@@ -118,8 +118,10 @@ def gateway_urls(settings: GatewaySettings, host: str) -> tuple[str, ...]:
     """
     address = ipaddress.ip_address(settings.bind)
     names = [] if address.is_unspecified else [settings.bind]
-    if address.is_unspecified or address.is_loopback:
-        names += ["localhost", "127.0.0.1"] if address.version == 4 else ["localhost", "::1"]
+    usual = "127.0.0.1" if address.version == 4 else "::1"
+    # At another loopback address it is not by these names: somebody else may be, who would be sent tokens.
+    if address.is_unspecified or settings.bind == usual:
+        names += ["localhost", usual]
     if not address.is_loopback:
         names.append(host)
     hosts = (f"[{name}]" if ":" in name else name for name in names)

@@ -6,6 +6,7 @@ Pure: whether a store can be reached, or an issuer answers, the gateway finds ou
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,8 @@ def read_gateway(section: Fields, *, host: str, bind: str) -> GatewaySettings:
     port = section.whole_number("port", 1, 65535) or DEFAULT_PORT
     own_bind = section.text("bind", rules.bind) or bind
     given = section.text("public_url", rules.public_url)
-    named = f"[{host}]" if ":" in host else host
+    found = own_bind if _is_missed(host, own_bind) else host
+    named = f"[{found}]" if ":" in found else found
     public_url = f"http://{named}:{port}" if given is None else given.removesuffix("/")
     loopback = rules.is_loopback(own_bind)
     said = _said(section, GATEWAY_RULES)
@@ -75,6 +77,12 @@ def read_gateway(section: Fields, *, host: str, bind: str) -> GatewaySettings:
         oidc=_oidc(section),
         limits=_limits(section),
     )
+
+
+def _is_missed(host: str, bind: str) -> bool:
+    """Whether a name of loopback does not lead to what listens at this address."""
+    usual = rules.default_bind(host)
+    return rules.is_loopback(usual) and bind != usual and not ipaddress.ip_address(bind).is_unspecified
 
 
 def _limits(section: Fields) -> Limits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,7 @@ def plan_reload(
         fixed=(
             *(name for name in FIXED if getattr(old, name) != getattr(new, name)),
             *(["gateway.workers"] if old.workers_behind != new.workers_behind else []),
+            *(["gateway.bind"] if _overlap(old.gateway, new.gateway) else []),
         ),
         older_code={
             name: files
@@ -141,6 +143,16 @@ def gateway_action(old: GatewaySettings, new: GatewaySettings) -> Effect | None:
     if not actions:
         return None
     return max(actions.values(), key=_RANK.__getitem__)
+
+
+def _overlap(old: GatewaySettings | None, new: GatewaySettings | None) -> bool:
+    """Whether the same port is to be listened on at all addresses instead of one, or at one instead of all.
+
+    The system refuses the second of both, and the first cannot be given up before: the process at work has it, too.
+    """
+    if old is None or new is None or old.port != new.port or old.bind == new.bind:
+        return False
+    return any(ipaddress.ip_address(each.bind).is_unspecified for each in (old, new))
 
 
 def _gateway_urls(deployment: Deployment) -> tuple[str, ...]:

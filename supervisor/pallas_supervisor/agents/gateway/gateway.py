@@ -206,9 +206,6 @@ class Gateway:
             return None
         if old is not None and gateway_action(old, new.gateway) != "rebind":
             return None
-        if old is not None and old.port == new.gateway.port and connectable(old.bind) != old.bind:
-            # A port of all addresses cannot be listened on at one of them as well; what waits is not lost.
-            return self.responders.listeners[GATEWAY_NAME].dup()
         return listen(new.gateway, self._store, patience=0.0)
 
     async def leave(self, new: Deployment) -> None:

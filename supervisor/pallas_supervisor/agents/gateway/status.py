@@ -12,6 +12,7 @@ from pallas_common.times import ago
 from pallas_supervisor.agents.status import agent_status, say_why
 from pallas_supervisor.health.document import agent_health
 from pallas_supervisor.lifecycle.states import Desired, State
+from pallas_supervisor.sockets.listeners import connectable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,8 @@ class GatewayStatus:
             changed_code=(),
         )
         kept = {name: value for name, value in entry.items() if name not in _OF_AGENTS}
-        host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
+        address = connectable(settings.bind)
+        host = f"[{address}]" if ":" in address else address
         return {
             **kept,
             "bind": settings.bind,

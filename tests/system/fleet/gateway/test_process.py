@@ -15,6 +15,7 @@ import pytest
 
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import BIN, PATIENCE, Fleet
+from support.gateway.door import Door, operator_token, with_gateway
 from support.ports import free_ports
 
 if TYPE_CHECKING:
@@ -183,6 +184,34 @@ def test_a_reload_moves_it_and_takes_it_away_and_brings_it_back(fleet: Fleet) ->
     fleet.deployment.write()
     assert fleet.ctl("reload").returncode == 0
     assert httpx.get(f"{await_ready(fleet)['url']}/health").status_code == 200
+
+
+def test_every_part_is_at_the_address_that_is_named(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "fleet", "jarvis", bind="127.0.0.3")
+    with_gateway(deployment, **SETTINGS, bind="127.0.0.2")
+    settings = deployment.document["gateway"]
+    with Fleet(deployment) as fleet:
+        fleet.wait()
+        entry = await_ready(fleet)
+        assert entry["url"] == entry["public_url"] == f"http://127.0.0.2:{settings['port']}"
+        human = Door(entry["url"], operator_token(fleet))
+        assert human.tool("ask_agent", name="jarvis", prompt="hello").text.count("hello") == 1
+        beside = Door(entry["url"], operator_token(fleet), path="/mcp/agents/jarvis")
+        assert "hello" in beside.tool("chat", message="hello").text
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{settings['port']}/health")
+        settings["bind"] = "127.0.0.4"
+        deployment.write()
+        assert fleet.ctl("reload").returncode == 0
+        assert httpx.get(f"{await_ready(fleet)['url']}/health").status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{entry['url']}/health")
+        settings["bind"] = "0.0.0.0"
+        deployment.write()
+        refused = fleet.ctl("reload")
+        assert refused.returncode == 1
+        assert "gateway.bind changed, which needs a restart of the supervisor" in refused.stderr
+        assert gateway(fleet)["bind"] == "127.0.0.4"
 
 
 def test_it_ends_with_the_supervisor_however_that_ends(tmp_path: Path) -> None:

@@ -58,7 +58,17 @@ def test_an_empty_mapping_turns_it_on() -> None:
             "https://x",
             "open",
         ),
-        ("{name: a}", ("bind: 192.0.2.7", "workers: open"), "192.0.2.7", "http://localhost:24199", "open"),
+        ("{name: a}", ("bind: 192.0.2.7", "workers: open"), "192.0.2.7", "http://192.0.2.7:24199", "open"),
+        ("{name: a}", ("bind: 127.0.0.2",), "127.0.0.2", "http://127.0.0.2:24199", "open"),
+        ("{name: a}", ("bind: '::1'",), "::1", "http://[::1]:24199", "open"),
+        ("{name: a}", ("bind: 0.0.0.0",), "0.0.0.0", "http://localhost:24199", "behind"),
+        (
+            "{name: a, host: x.example.com}",
+            ("bind: 10.0.0.5",),
+            "10.0.0.5",
+            "http://x.example.com:24199",
+            "behind",
+        ),
     ],
 )
 def test_what_follows_from_the_addresses(

@@ -58,6 +58,10 @@ GATEWAY = GatewaySettings(bind="127.0.0.1", public_url="http://localhost:24199")
         (GATEWAY, replace(GATEWAY, audit_content=True, limits=Limits(concurrent=1)), False, ()),
         (GATEWAY, replace(GATEWAY, workers="behind"), False, ("gateway.workers",)),
         (None, replace(GATEWAY, workers="behind"), True, ("gateway.workers",)),
+        (GATEWAY, replace(GATEWAY, bind="127.0.0.2"), True, ()),
+        (GATEWAY, replace(GATEWAY, bind="0.0.0.0"), False, ("gateway.bind",)),
+        (replace(GATEWAY, bind="::"), replace(GATEWAY, bind="::1"), False, ("gateway.bind",)),
+        (GATEWAY, replace(GATEWAY, bind="0.0.0.0", port=1), True, ()),
     ],
 )
 def test_agents_move_only_where_the_gateway_is_reached_otherwise(
