@@ -111,7 +111,11 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
     default_port = None if "registry_port" in fields else DEFAULT_REGISTRY_PORT
     registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
     bind = fields.text("bind", rules.bind) or rules.default_bind(host)
-    of_gateway = fields.section("gateway")
+    if fields.is_empty("gateway"):
+        fields.refuse("gateway", "is empty", "write `gateway: {}` for its defaults, or remove the line")
+        of_gateway = None
+    else:
+        of_gateway = fields.section("gateway")
     gateway = None if of_gateway is None else read_gateway(of_gateway, host=host, bind=bind)
 
     preload = _preload(fields)

@@ -29,7 +29,7 @@ _HEADER = ("ID", "NAME", "ROLE", "AGENT", "EXPIRES", "LAST USED", "GRANTS")
 def token() -> None:
     """Make, list, revoke and rotate tokens for the gateway.
 
-    A token says who asks, and what he may: `--grant VERB:KIND[:NAME]`, with verbs view, create, edit, delete, run,
+    A token says who asks, and what they may: `--grant VERB:KIND[:NAME]`, with verbs view, create, edit, delete, run,
     approve and kinds agents, projects, threads, resources, policy, knowledge; `*` stands for any.
     """
 

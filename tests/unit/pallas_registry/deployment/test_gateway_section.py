@@ -212,3 +212,7 @@ def test_what_is_left_open_is_a_warning(lines: dict[str, Any], fields: list[str]
     found = read_configuration(tmp_path, {"HOME": str(tmp_path)}, tmp_path / "agents.yaml").warnings
     assert [(problem.field, problem.line) for problem in found] == [(field, 2) for field in fields]
     assert "secret" not in "".join(map(str, found))
+
+
+def test_without_a_value_it_says_how_to_turn_it_on() -> None:
+    assert refused() == ["2: gateway: is empty; write `gateway: {}` for its defaults, or remove the line"]
