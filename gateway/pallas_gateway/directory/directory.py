@@ -7,7 +7,6 @@ supervisor, all is read again; else only what an event says has changed.
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -81,7 +80,6 @@ class Directory:
         self._present = asyncio.Event()
         self._filled = asyncio.Event()
         self._away: str | None = "the supervisor has not been asked yet"
-        self._away_since = time.time()
         self._retry = FIRST_RETRY
 
     # What is known.
@@ -113,16 +111,6 @@ class Directory:
     def away(self) -> str | None:
         """Why the mirror may be old; None while the supervisor is followed."""
         return self._away
-
-    @property
-    def away_since(self) -> float | None:
-        """Seconds since the epoch; None while the supervisor is followed."""
-        return None if self._away is None else self._away_since
-
-    @property
-    def is_filled(self) -> bool:
-        """Whether all has been read once."""
-        return self._filled.is_set()
 
     async def filled(self) -> None:
         """Wait until all has been read once."""
@@ -284,7 +272,6 @@ class Directory:
         if self._away is None or not self._filled.is_set():
             _log.warning(f"{why}; what is known of agents stays as it is until then")
         if self._away is None:
-            self._away_since = time.time()
             self._publish(topics.SUPERVISOR)
         self._away = why
         self._present.clear()

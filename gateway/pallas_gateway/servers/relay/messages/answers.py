@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 TIMED_OUT = -32955
 NOT_ANSWERED = -32603
 _ENDLESS = 1 << 62
-_INVALID_REQUEST = -32600
 _CHARACTERS = 300
 _STATUSES = frozenset((400, 404))
 """Those with which the protocol answers errors. Another one, as 401, is between the server and the gateway: clients
