@@ -142,7 +142,6 @@ class Refusals:
         self, path: str, code: str | None = None, description: str = "", scope: str | None = None
     ) -> dict[str, str]:
         """`WWW-Authenticate` (RFC 6750, section 3; RFC 9728, section 5.1)."""
-        path = without_tokens(path)
         at = path if path == "/mcp" or path.startswith("/mcp/") else "/mcp"
         parts = [f'resource_metadata="{self._url}/.well-known/oauth-protected-resource{_safe(at)}"']
         if code is not None:
@@ -153,5 +152,7 @@ class Refusals:
 
 
 def _safe(text: str) -> str:
-    r"""What may stand between quotes in a header (RFC 6750, section 3: no `"`, no `\`, ASCII alone)."""
-    return "".join(each if " " <= each <= "~" and each not in '"\\' else "'" for each in text)[:500]
+    r"""What may stand between quotes in a header (RFC 6750, section 3: no `"`, no `\`, ASCII alone), and no token."""
+    return "".join(
+        each if " " <= each <= "~" and each not in '"\\' else "'" for each in without_tokens(text)
+    )[:500]

@@ -124,7 +124,7 @@ def fill_and_clear(fleet: Fleet, disk: SmallDisk) -> None:
         callers.until_more(20)
         making.until_more(3)
         with disk.full():
-            assert "audit" in await_health(fleet, "degraded")
+            assert "make room on" in await_health(fleet, "degraded")
             fleet.await_that(
                 lambda: caller.tool("tools__echo", text="polo").status == 503, "calls are refused"
             )
