@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import ContentBlock, ImageContent, TextContent
+from mcp_types import Completion, CompletionArgument, ContentBlock, ImageContent, TextContent
 from starlette.responses import JSONResponse
 
 from fakes.asking import add_asking_tools
 from fakes.loopback import START_TIMEOUT, Fault, Loopback, Recorded, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -126,6 +126,7 @@ def run_downstream(
     asking: bool = False,
     pictures: bool = False,
     notes: bool = False,
+    greeting: bool = False,
     era: Era = "both",
     stateless: bool = False,
     json_response: bool = False,
@@ -141,7 +142,8 @@ def run_downstream(
     Its tools: `echo(text)`, `add(a, b)`, `fail(text)`, and `report(messages)`, which sends them as progress.
 
     `instructions` are what it tells all clients; with `asking`, it has tools that ask the client back as well;
-    with `pictures`, `picture(data)`, whose result has texts and an image; with `notes`, the resource `note://one`.
+    with `pictures`, `picture(data)`, whose result has texts and an image; with `notes`, the resource `note://one`;
+    with `greeting`, the prompt `greet(who)` and the template `people://{who}`: it completes `who` to ada and alan.
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
@@ -189,8 +191,7 @@ def run_downstream(
         def note() -> str:
             return "noted"
 
-    if asking:
-        add_asking_tools(server)
+    _add(server, {_add_greeting: greeting, add_asking_tools: asking})
     if fault is None and (status is not None or reset or delay or hold):
         fault = Fault(status=status, reset=reset, delay=delay, hold=hold)
     app = server.streamable_http_app(stateless_http=stateless, json_response=json_response)
@@ -199,6 +200,30 @@ def run_downstream(
     sessions = _Sessions(spoken)
     with serve(sessions, fault=_decider(fault), port=port) as loopback:
         yield RunningDownstream(loopback, sessions, spoken)
+
+
+def _add(server: MCPServer, wanted: Mapping[Callable[[MCPServer], None], bool]) -> None:
+    for add_more, is_wanted in wanted.items():
+        if is_wanted:
+            add_more(server)
+
+
+def _add_greeting(server: MCPServer) -> None:
+    @server.prompt()
+    def greet(who: str) -> str:
+        """Greet somebody."""
+        return f"Greet {who}."
+
+    @server.resource("people://{who}")
+    def people(who: str) -> str:
+        """Somebody."""
+        return who
+
+    async def complete(_ref: object, argument: CompletionArgument, _context: object) -> Completion:
+        return Completion(values=[name for name in ("ada", "alan") if name.startswith(argument.value)])
+
+    registered: Any = server.completion  # it has no types
+    registered()(complete)
 
 
 def _decider(

@@ -174,7 +174,7 @@ class Methods:
         self._log.was_read(request.principal.id, surface.topic(uri), before)
         return result
 
-    async def _complete(self, request: ClientRequest, surface: Surface) -> Json:
+    async def _complete(self, request: ClientRequest, surface: Surface) -> Json | Relayed:
         ref, argument = request.params.get("ref"), request.params.get("argument")
         if not isinstance(ref, dict) or ref.get("type") not in ("ref/prompt", "ref/resource"):
             raise McpError(INVALID_PARAMS, "params.ref: has to be a ref/prompt or a ref/resource")

@@ -137,7 +137,7 @@ class Surface(Protocol):
     async def read(self, uri: str, request: ClientRequest) -> Json | Relayed:
         """`{"contents": […]}` of a resource; raises as `call_tool` does."""
 
-    async def complete(self, ref: Json, argument: Json, request: ClientRequest) -> Json:
+    async def complete(self, ref: Json, argument: Json, request: ClientRequest) -> Json | Relayed:
         """`{"completion": {…}}`."""
 
     async def ready(self) -> None:

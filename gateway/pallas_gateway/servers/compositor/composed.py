@@ -173,12 +173,26 @@ class Composed:
             raise unknown("resource", uri)
         return await self._shared.call(mount, "resources/read", dict(request.params), request)
 
-    async def complete(self, ref: Json, argument: Json, request: ClientRequest) -> Json:
-        """Names of servers."""
+    async def complete(self, ref: Json, argument: Json, request: ClientRequest) -> Json | Relayed:
+        """Names of servers; what a server says of the arguments of its own prompts and templates."""
+        mounts = await self._known()
+        name, own = ref.get("name"), dict(ref)
+        mount: Mount | None = None
+        if ref.get("type") == "ref/prompt":
+            if (found := find(mounts, "prompts", str(name))) is not None:
+                mount, own["name"] = found[0], found[1]["name"]
+        else:
+            templates = (
+                (each, template) for each in mounts for template in each.upstream.listed("templates")
+            )
+            mount = next((each for each, found in templates if found["uriTemplate"] == ref.get("uri")), None)
+        if mount is not None and mount.upstream.completes:
+            params = dict(request.params) | {"ref": own}
+            return await self._shared.call(mount, "completion/complete", params, request)
         values: list[str] = []
         if ref.get("type") == "ref/resource" and argument.get("name") == "server":
             start = str(argument.get("value", ""))
-            values = [each.name for each in await self.mounts() if each.name.startswith(start)][:100]
+            values = [each.name for each in mounts if each.name.startswith(start)][:100]
         return {"completion": {"values": values, "total": len(values), "hasMore": False}}
 
     async def ready(self) -> None:

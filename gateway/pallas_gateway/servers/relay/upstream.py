@@ -89,6 +89,11 @@ class Upstream:
         """How many are open now."""
         return self._link.connections
 
+    @property
+    def completes(self) -> bool:
+        """Whether it says of arguments what they may be."""
+        return self.opened is not None and "completions" in self.opened.capabilities
+
     def start(self) -> None:
         """Begin to connect. Harmless when it was called before."""
         self.used = time.monotonic()

@@ -6,6 +6,7 @@ What comes is hostile: its head, its body and the waiting for them are bounded, 
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast, override
 
@@ -32,6 +33,13 @@ IDLE = 4.0
 crosses with that could not be told from one that was taken."""
 DRAIN_TIME = 1.0
 """Seconds for the end of a stream whose last message has come."""
+_KEPT_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A machine that has gone without a word ends a stream that waits for it after a minute (tcp(7))."""
 LONGEST_IDLE = 60.0
 """Seconds, where the server says by `Keep-Alive` that it waits longer."""
 
@@ -210,6 +218,10 @@ class Connection(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
+        own = transport.get_extra_info("socket")
+        if own is not None and own.family != socket.AF_UNIX:
+            for level, option, value in _KEPT_ALIVE:
+                own.setsockopt(level, option, value)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:

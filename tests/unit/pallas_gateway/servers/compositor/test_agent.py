@@ -192,6 +192,32 @@ def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wro
         hanging.release()
 
 
+def test_arguments_of_a_servers_prompts_and_templates_are_completed_by_it() -> None:
+    async def main() -> None:
+        known = Known({"jarvis": agent("jarvis", server("hall", one.url), server("mute", other.url))})
+        async with compositor(known) as surface:
+
+            async def completed(value: str, **ref: str) -> list[str]:
+                argument = {"name": "server" if value == "" else "who", "value": value}
+                asked = request("completion/complete", ref=ref, argument=argument)
+                answer = await surface.complete(ref, argument, asked)
+                if isinstance(answer, Relayed):
+                    assert isinstance(answer.body, bytes)
+                    answer = json.loads(answer.body)["result"]
+                found: list[str] = answer["completion"]["values"]
+                return found
+
+            assert await completed("al", type="ref/prompt", name="hall__greet") == ["alan"]
+            assert await completed("a", type="ref/resource", uri="people://{who}") == ["ada", "alan"]
+            own = "resource://compositor_meta/state/{server}"
+            assert await completed("", type="ref/resource", uri=own) == ["hall", "mute"]
+            for name in ("greet", "mute__greet", "hall__none", ""):
+                assert await completed("al", type="ref/prompt", name=name) == []
+
+    with run_downstream(greeting=True) as one, run_downstream() as other:
+        asyncio.run(main())
+
+
 def test_a_server_of_an_agents_name_hides_it_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         servers = server("agent-research", one.url), server("agent-smith", one.url)
