@@ -35,6 +35,8 @@ MOST_PROGRESS = 100
 LONGEST_PROGRESS = 64 * 1024
 """Bytes of one; a longer one is dropped."""
 OPEN_TIMEOUT = 30.0
+MOST_COMPLAINTS = 10
+"""Records about what one server writes that is no message, from one opening to the next."""
 CANCEL_TIMEOUT = 10.0
 """Seconds in which a server takes the word that nobody waits any more."""
 _METHOD_NOT_FOUND = -32601
@@ -57,6 +59,7 @@ class Duplex:
         self._waiting: dict[int, asyncio.Future[Json]] = {}
         self._progress: dict[int, _Progress] = {}
         self._heard: Heard | None = None
+        self._strange = 0
         self._ended = asyncio.Event()
         self._reason = "the server has ended"
         self._cancelling: set[asyncio.Task[None]] = set()
@@ -137,7 +140,10 @@ class Duplex:
         try:
             message = adapting.parse(data)
         except WrongAnswerError:
-            _log.warning(f"the server {self._name} wrote what is no message of MCP")
+            self._strange += 1
+            if self._strange <= MOST_COMPLAINTS:
+                more = "; more of it is not told" if self._strange == MOST_COMPLAINTS else ""
+                _log.warning(f"the server {self._name} wrote what is no message of MCP{more}")
             return
         id_, method = message.get("id"), message.get("method")
         if adapting.is_response(message):

@@ -61,6 +61,7 @@ async def read_list(link: Link, name: ListName) -> list[Json]:
     """
     kind = LISTS[name]
     found: dict[str, Json] = {}
+    left_out, first = 0, ""
     size = 0
     cursor: str | None = None
     seen: set[str] = set()
@@ -76,8 +77,11 @@ async def read_list(link: Link, name: ListName) -> list[Json]:
         if not isinstance(entries, list):
             raise WrongAnswerError(f"its answer to {kind.method} has no list of {kind.field}")
         for entry in entries:
-            key = _usable(name, kind, entry)
-            if key is None or key in found:
+            if (complaint := _complaint(name, kind, entry)) is not None:
+                left_out, first = left_out + 1, first or complaint
+                continue
+            key = entry[kind.key]
+            if key in found:
                 continue
             size += len(json.dumps(entry))
             found[key] = entry
@@ -87,25 +91,26 @@ async def read_list(link: Link, name: ListName) -> list[Json]:
                 )
         cursor = result.get("nextCursor")
         if cursor is None:
-            return list(found.values())
+            if left_out:
+                _log.warning(f"{left_out} of its {name} are left out: the first has {first}")
+            return [_named(key, entry) for key, entry in found.items()]
         if not isinstance(cursor, str) or cursor in seen or len(cursor) > LONGEST_URI:
             raise WrongAnswerError(f"its pages of {name} do not end")
         seen.add(cursor)
     raise WrongAnswerError(f"its {name} have more than {MOST_PAGES} pages")
 
 
-def _usable(name: ListName, kind: _List, entry: Any) -> str | None:
-    """What the entry is called, or None if it cannot be shown."""
-    if not isinstance(entry, dict):
-        return None
-    key = entry.get(kind.key)
+def _named(key: str, entry: Json) -> Json:
+    """The entry with a name, which clients take for granted."""
+    return entry if isinstance(entry.get("name"), str) else entry | {"name": key}
+
+
+def _complaint(name: ListName, kind: _List, entry: Any) -> str | None:
+    """Why the entry cannot be shown; None if it can."""
+    key = entry.get(kind.key) if isinstance(entry, dict) else None
     longest = LONGEST_NAME if kind.key == "name" else LONGEST_URI
     if not isinstance(key, str) or not key or len(key) > longest or not key.isprintable():
-        _log.warning(f"one of its {name} has no usable {kind.key} and is left out")
-        return None
+        return f"no usable {kind.key}"
     if name == "tools" and not isinstance(entry.get("inputSchema"), dict):
-        _log.warning(f"the tool {quoted(key)} has no input schema and is left out")
-        return None
-    if name in ("resources", "templates") and not isinstance(entry.get("name"), str):
-        entry["name"] = key  # which clients take for granted
-    return key
+        return f"no input schema ({quoted(key)})"
+    return None

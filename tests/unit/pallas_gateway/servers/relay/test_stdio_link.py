@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pallas_gateway.servers.relay.duplex import MOST_COMPLAINTS
 from pallas_gateway.servers.relay.http.errors import LateError, LostError, NoConnectionError
 from pallas_gateway.servers.relay.messages.model import Call
 from pallas_gateway.servers.relay.stdio_link import INHERITED, StdioLink
@@ -185,11 +186,11 @@ def test_what_cannot_be_started_and_what_ends_at_once_is_said() -> None:
 
 
 def test_lines_that_are_no_messages_are_passed_over_and_secrets_of_ours_are_not_seen(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     program = (
         "import os, sys, json\n"
-        "print('hello'); print('{}'); print('[' * 100000)\n"
+        "print('hello\\n' * 1000); print('{}'); print('[' * 100000)\n"
         "print(json.dumps({'jsonrpc': '2.0', 'id': 999, 'result': {}}))\n"
         "for line in sys.stdin:\n"
         "    asked = json.loads(line)\n"
@@ -201,3 +202,4 @@ def test_lines_that_are_no_messages_are_passed_over_and_secrets_of_ours_are_not_
     assert opened.instructions is not None
     assert "MINE" in opened.instructions
     assert "PGPASSWORD" not in opened.instructions
+    assert caplog.text.count("is no message of MCP") == MOST_COMPLAINTS

@@ -109,6 +109,22 @@ def test_a_server_that_tells_of_changes_without_end_is_not_asked_without_end(
     assert len(asked) <= 2, "when it was opened, and at the first change"
 
 
+def test_entries_that_cannot_be_shown_are_left_out_and_told_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        bad: dict[str, Any] = {f"without schema {number}": None for number in range(1000)}
+        upstream = Upstream("s", Link({**bad, "plain": PLAIN, "two\nlines": PLAIN}), lambda *_: None)
+        async with asyncio.timeout(PATIENCE):
+            await upstream.settled()
+            assert [each["name"] for each in upstream.listed("tools")] == ["plain"]
+            await upstream.close()
+
+    asyncio.run(main())
+    assert caplog.text.count("left out") == 1
+    assert "1001 of its tools are left out: the first has no input schema" in caplog.text
+
+
 ONE, TWO = "test://one", "test://two"
 
 
