@@ -143,7 +143,8 @@ def run_downstream(
 
     `instructions` are what it tells all clients; with `asking`, it has tools that ask the client back as well;
     with `pictures`, `picture(data)`, whose result has texts and an image; with `notes`, the resource `note://one`;
-    with `greeting`, the prompt `greet(who)` and the template `people://{who}`: it completes `who` to ada and alan.
+    with `greeting`, the prompt `greet(who)` and the template `people://{who}`: it completes `who` to ada and alan,
+    and its tool `rename(who)` says that one has changed.
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
@@ -218,6 +219,12 @@ def _add_greeting(server: MCPServer) -> None:
     def people(who: str) -> str:
         """Somebody."""
         return who
+
+    @server.tool()
+    async def rename(who: str, context: Context) -> str:
+        """Say that somebody has changed."""
+        await context.notify_resource_updated(f"people://{who}")
+        return "renamed"
 
     async def complete(_ref: object, argument: CompletionArgument, _context: object) -> Completion:
         return Completion(values=[name for name in ("ada", "alan") if name.startswith(argument.value)])

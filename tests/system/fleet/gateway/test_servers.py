@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from fakes.downstream import run_downstream
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import ERAS, Door, Era, await_gateway, door, make_token, with_gateway
+from support.gateway.subscriber import Subscriber
 from support.gateway.tls import Authority, tls_before
 from support.supervisor.declared import document
 
@@ -42,7 +44,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     authority = Authority(directory)
     deployment = make_deployment(directory / "fleet", bind="127.0.0.2")
     with (
-        run_downstream() as tools,
+        run_downstream(greeting=True) as tools,
         tls_before(tools.port, authority.server("good")) as good,
         tls_before(tools.port, authority.server("bad", itself=True)) as bad,
     ):
@@ -84,6 +86,20 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             )
 
 
+@pytest.mark.parametrize(("era", "who"), [("sessions", "ada"), ("stateless", "alan")])
+def test_a_subscriber_hears_of_a_resource_of_a_server(deployed: Deployed, era: Era, who: str) -> None:
+    async def main() -> None:
+        secured, uri = deployed.door(deployed.secured), f"people://{who}"
+        port = deployed.fleet.deployment.document["gateway"]["port"]
+        async with Subscriber(port, deployed.secured, [uri, "no://one"], era) as one:
+            assert one.honoured == [uri]
+            await one.until(uri)  # the gateway hears of it from now on
+            assert (await asyncio.to_thread(secured.tool, "good__rename", who=who)).text == "renamed"
+            await one.until(uri, 2)
+
+    asyncio.run(main())
+
+
 def words(answer: Any) -> str:
     return "\n".join(message["content"]["text"] for message in answer.result["messages"])
 
@@ -99,7 +115,7 @@ def test_a_project_has_its_servers_prompts_and_the_agents_that_one_may_run(
     assert member.tool("tools__echo", text="hi").text == "hi"
     assert member.tool("agent-member__chat", message="good morning").text == "good morning"
     assert member.tool("agent-other__chat", message="x").code == -32602
-    assert member.names("prompts") == ["tone"]
+    assert member.names("prompts") == ["tone", "tools__greet"]
     assert words(member.ask("prompts/get", name="tone")) == "Be brief."
     assert "agent-other__chat" in deployed.door(deployed.everything, PROJECT, era).names("tools")
 
