@@ -72,6 +72,8 @@ class Upstream:
         self._uris: dict[str, set[str]] = {}
         """Of resources that are followed, and by whom."""
         self._read_at = float("-inf")
+        self._calls = 0
+        """Under way."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -88,6 +90,11 @@ class Upstream:
     def connections(self) -> int:
         """How many are open now."""
         return self._link.connections
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return self._calls > 0
 
     @property
     def completes(self) -> bool:
@@ -126,6 +133,7 @@ class Upstream:
         if self.state == "failed":
             self._again.set()
             raise NoConnectionError(f"the server {self.name} cannot be used: {self.reason}")
+        self._calls += 1
         try:
             return self._secrets.strike_answer(await self._link.relay(call))
         except NoConnectionError as error:
@@ -133,6 +141,9 @@ class Upstream:
             raise self._secrets.strike_error(error) from None
         except (RelayError, ServerError) as error:
             raise self._secrets.strike_error(error) from None
+        finally:
+            self._calls -= 1
+            self.used = time.monotonic()
 
     def follow(self, uri: str, who: str, most: int) -> None:
         """Hear of changes of a resource from now on; of the first `most` that are asked for."""

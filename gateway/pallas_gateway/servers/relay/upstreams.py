@@ -97,7 +97,8 @@ class Upstreams:
     async def sweep(self, before: float) -> None:
         """Drop what was last used before that moment of the monotonic clock, and is neither needed nor busy."""
         for key, upstream in list(self._servers.items()):
-            if upstream.used < before and not upstream.following and not self._needed(upstream):
+            wanted = upstream.is_busy or upstream.following or self._needed(upstream)
+            if upstream.used < before and not wanted:
                 del self._servers[key]
                 await upstream.close()
         for place, worker in list(self._workers.items()):

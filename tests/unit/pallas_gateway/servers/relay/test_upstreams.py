@@ -46,6 +46,14 @@ def test_a_server_that_nobody_uses_is_dropped_and_opened_again_when_it_is() -> N
             await all_of_them.sweep(time.monotonic() + 1)
             assert not is_closed(first), "somebody hears of its lists"
             needed.clear()
+            server.fault = Fault(hold=True)
+            calling = asyncio.ensure_future(first.relay(CALL))
+            await asyncio.to_thread(server.wait_for, lambda seen: "tools/call" in str(seen[-1:]))
+            await all_of_them.sweep(time.monotonic() + 1)
+            assert not is_closed(first), "a call is under way"
+            server.fault = None
+            server.release()
+            assert isinstance((await calling).body, bytes)
             await all_of_them.sweep(time.monotonic() + 1)
             assert is_closed(first)
             assert all_of_them.connections == 0
