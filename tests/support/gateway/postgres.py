@@ -7,6 +7,7 @@ and so runs as the user that Debian makes for it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import os
@@ -71,10 +72,13 @@ class Postgres:
     def kill(self) -> None:
         """SIGKILL to all of its processes; returns when they are gone."""
         postmaster = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
-        # The postmaster goes first: it would start again what dies.
-        processes = [postmaster, *postmaster.children(recursive=True)]
+        # It would start again what dies, and what it starts after the look would be left over.
+        postmaster.suspend()
+        processes = [*postmaster.children(recursive=True), postmaster]
         for process in processes:
-            process.kill()
+            # One for a connection, or for vacuuming, ends by itself as well.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         gone, alive = psutil.wait_procs(processes, timeout=60)
         assert not alive, gone
 
