@@ -149,7 +149,7 @@ def run_downstream(
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
     """
-    server = MCPServer(name, instructions=instructions)
+    server = MCPServer(name, instructions=instructions, log_level="WARNING")
 
     @server.tool()
     def echo(text: str) -> str:

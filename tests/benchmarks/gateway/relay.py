@@ -274,7 +274,7 @@ def contextforge(behind: str) -> Iterator[Subject | None]:
 def serve(role: str, port: int, behind: str) -> None:
     """Be one of the servers until the process is ended."""
     if role == "tool":
-        tool = MCPServer("tool")
+        tool = MCPServer("tool", log_level="WARNING")
         tool.tool(structured_output=False)(echo)
         uvicorn.run(tool.streamable_http_app(), host="127.0.0.1", port=port, log_level="warning")
     elif role == "fastmcp":
