@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Router
+from starlette.routing import Match, Router
 
 from pallas_common.http.hosts import OPEN_PATH
 from pallas_common.secrets.tokens import without_tokens
@@ -110,11 +110,11 @@ class GatewayApp:
             about = place_of(path.removeprefix(METADATA) or "/mcp")
             document = about and resource_metadata(self._settings, about)
         if document is None:
-            return error(
-                404, "not_found", "there is nothing here; servers of MCP are at /mcp, the API at /api/v1"
-            )
+            message = "there is nothing here; servers of MCP are at /mcp, the API at /api/v1"
+            return error(path, 404, "not_found", message)
         if method not in ("GET", "HEAD"):
-            return error(405, "method_not_allowed", "this is read with GET", headers={"allow": "GET, HEAD"})
+            allow = {"allow": "GET, HEAD"}
+            return error(path, 405, "method_not_allowed", "this is read with GET", headers=allow)
         status = 503 if document.get("status") == "error" else 200
         return Response(json.dumps(document).encode(), status, HEADERS, media_type="application/json")
 
@@ -134,7 +134,7 @@ class GatewayApp:
         here = Current(_surface(place, principal))
         token = CURRENT.set(here)
         try:
-            admitted = self._admitted(scope, principal, answer.request_id, leave)
+            admitted = self._admitted(scope, principal, answer.request_id, leave, place)
             scope = {
                 **scope,
                 "headers": [header for header in scope["headers"] if header[0] not in _PRIVATE],
@@ -158,7 +158,12 @@ class GatewayApp:
         return await self._principals.of(token, client[0] if client else "")
 
     def _admitted(
-        self, scope: Scope, principal: Principal, request_id: str, leave: Callable[[], None]
+        self,
+        scope: Scope,
+        principal: Principal,
+        request_id: str,
+        leave: Callable[[], None],
+        place: Place | None,
     ) -> Admitted:
         def subscribes() -> None:
             try:
@@ -170,7 +175,7 @@ class GatewayApp:
 
         return Admitted(
             principal=principal,
-            path=scope["path"],
+            path=scope["path"] if place is None else place.path,
             request_id=request_id,
             headers={
                 name.decode("latin-1"): value.decode("latin-1")
@@ -190,7 +195,7 @@ class GatewayApp:
             await self._api(scope, receive, send)
             return
         if scope["method"] not in MCP_METHODS:
-            raise HTTPException(405, headers={"allow": ", ".join(MCP_METHODS)})
+            raise HTTPException(405)
         surface = self._surfaces.at(place, admitted.principal)
         await self._endpoint(scope, receive, send, admitted, surface)
 
@@ -226,14 +231,25 @@ class GatewayApp:
         if isinstance(raised, NoSuchPlaceError):
             raised = ApiError(404, "not_found", str(raised) or "there is nothing here")
         if isinstance(raised, HTTPException):
-            refusal = error(raised.status_code, _TYPES.get(raised.status_code, "invalid"), raised.detail)
-            refusal.headers.update(raised.headers or {})
+            refusal = self._of_routing(raised, scope)
         else:
             refusal = self._refusals.of(raised, scope["path"])
         await answer.refuse(refusal, scope, receive)
 
-
-_TYPES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+    def _of_routing(self, raised: HTTPException, scope: Scope) -> Response:
+        """What the table of routes, or of methods, does not have."""
+        path, status = scope["path"], raised.status_code
+        match status:
+            case 404:
+                return error(path, 404, "not_found", f"there is nothing at {path[:200]}")
+            case 405:
+                # The router's own says the methods of the first route alone.
+                routes = [each for each in self._api.routes if each.matches(scope)[0] is Match.PARTIAL]
+                found = {method for each in routes for method in getattr(each, "methods", ())}
+                allow = ", ".join(sorted(found or MCP_METHODS))
+                message = f"{scope['method'][:20]} is not for this path, which takes {allow}"
+                return error(path, 405, "method_not_allowed", message, headers={"allow": allow})
+        return error(path, status, "invalid", raised.detail, headers=raised.headers)
 
 
 class _Counted:

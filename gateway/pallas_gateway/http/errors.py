@@ -1,7 +1,7 @@
 """Refusals over HTTP: bodies of errors, and the challenges of RFC 6750 and RFC 9728.
 
-`/api/v1` answers `{"error": {"type", "message", "field"?}}`; paths of MCP the same, and an error of JSON-RPC where a
-client needs its code.
+`/api/v1` answers `{"error": {"type", "message", "field"?}}`; paths of MCP an error of JSON-RPC, whatever the status:
+clients show the text of nothing else. Its id is null, for the request's body is not read.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.audit import AuditUnavailableError
 from pallas_gateway.access.limits import LimitExceededError
+from pallas_gateway.http.places import place_of
 from pallas_gateway.identity.errors import (
     AuthenticationError,
     AuthenticationUnavailableError,
@@ -25,7 +26,14 @@ from pallas_gateway.identity.errors import (
     MissingTokenError,
     TooManyUnknownError,
 )
-from pallas_gateway.mcp.errors import INTERNAL_ERROR, LIMIT_EXCEEDED
+from pallas_gateway.mcp.errors import (
+    AGENT_NOT_FOUND,
+    INSUFFICIENT_SCOPE,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    LIMIT_EXCEEDED,
+    UNAUTHENTICATED,
+)
 from pallas_gateway.mcp.surface import InsufficientScopeError
 
 if TYPE_CHECKING:
@@ -33,6 +41,9 @@ if TYPE_CHECKING:
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Of every answer that may hold what not everybody may see."""
+
+_CODES = {401: UNAUTHENTICATED, 403: INSUFFICIENT_SCOPE, 404: AGENT_NOT_FOUND, 429: LIMIT_EXCEEDED}
+"""HTTP status → code of JSON-RPC; of others, the standard's for a request that is wrong, or for our own failure."""
 
 _log = get_logger("pallas.gateway.http")
 
@@ -55,28 +66,29 @@ class ApiError(Exception):
 
 
 def error(
+    path: str,
     status: int,
     type: str,  # noqa: A002 - its name in the answer
     message: str,
     *,
     field: str | None = None,
     headers: Mapping[str, str] | None = None,
-    code: int | None = None,
     data: Mapping[str, object] | None = None,
 ) -> Response:
     """An answer that says what is wrong.
 
     Args:
-        code: of JSON-RPC: the body is such an error then, of no request, for its body was not read.
+        path: that was asked; below `/mcp` the body is an error of JSON-RPC.
         data: of that error.
     """
     message, field = without_tokens(message), field and without_tokens(field)
     body: dict[str, object]
-    if code is None:
+    if not (path == "/mcp" or path.startswith("/mcp/")):
         body = {"error": {"type": type, "message": message}}
         if field is not None:
             body = {"error": {"type": type, "message": message, "field": field}}
     else:
+        code = _CODES.get(status, INVALID_REQUEST if status < 500 else INTERNAL_ERROR)
         fields = {"code": code, "message": message, "data": {"type": type, **(data or {})}}
         body = {"jsonrpc": "2.0", "id": None, "error": fields}
     return Response(
@@ -96,53 +108,52 @@ class Refusals:
 
     def of(self, raised: Exception, path: str) -> Response:
         """The answer to a request at `path` that has raised this; what is our fault is for the log alone."""
-        is_mcp = path == "/mcp" or path.startswith("/mcp/")
         match raised:
             case AuthenticationError():
                 return self._unknown(raised, path)
             case InsufficientScopeError():
                 challenge = self._challenge(path, "insufficient_scope", str(raised), str(raised.permission))
-                return error(403, "insufficient_scope", str(raised), headers=challenge)
+                return error(path, 403, "insufficient_scope", str(raised), headers=challenge)
             case LimitExceededError():
                 return error(
+                    path,
                     429,
                     "limit_exceeded",
                     str(raised),
                     headers={"retry-after": str(max(1, math.ceil(raised.retry_after)))},
-                    code=LIMIT_EXCEEDED if is_mcp else None,
                     data={"limit": raised.kind, "retry_after_ms": math.ceil(raised.retry_after * 1000)},
                 )
             case AuditUnavailableError():
-                return error(503, "audit_unavailable", str(raised), headers={"retry-after": "5"})
+                return error(path, 503, "audit_unavailable", str(raised), headers={"retry-after": "5"})
             case ApiError():
-                return error(raised.status, raised.type, str(raised), field=raised.field)
+                return error(path, raised.status, raised.type, str(raised), field=raised.field)
         _log.error(f"a request to {path} has failed: {raised!r}", exc_info=raised)
-        message = "the gateway has failed; its log says why"
-        return error(500, "internal", message, code=INTERNAL_ERROR if is_mcp else None)
+        return error(path, 500, "internal", "the gateway has failed; its log says why")
 
     def _unknown(self, raised: AuthenticationError, path: str) -> Response:
         match raised:
             case MissingTokenError():
-                return error(401, "unauthorized", str(raised), headers=self._challenge(path))
+                return error(path, 401, "unauthorized", str(raised), headers=self._challenge(path))
             case InvalidTokenError():
                 challenge = self._challenge(path, "invalid_token", str(raised))
-                return error(401, "invalid_token", str(raised), headers=challenge)
+                return error(path, 401, "invalid_token", str(raised), headers=challenge)
             case InvalidRequestError():
                 challenge = self._challenge(path, "invalid_request", str(raised))
-                return error(400, "invalid_request", str(raised), headers=challenge)
+                return error(path, 400, "invalid_request", str(raised), headers=challenge)
             case TooManyUnknownError():
-                return error(429, "limit_exceeded", str(raised), headers={"retry-after": "1"})
+                return error(path, 429, "limit_exceeded", str(raised), headers={"retry-after": "1"})
             case AuthenticationUnavailableError():
-                return error(503, "unavailable", str(raised), headers={"retry-after": "1"})
+                return error(path, 503, "unavailable", str(raised), headers={"retry-after": "1"})
             case MalformedRecordError():
-                return error(500, "malformed_record", str(raised))
-        return error(401, "unauthorized", str(raised), headers=self._challenge(path))
+                return error(path, 500, "malformed_record", str(raised))
+        return error(path, 401, "unauthorized", str(raised), headers=self._challenge(path))
 
     def _challenge(
         self, path: str, code: str | None = None, description: str = "", scope: str | None = None
     ) -> dict[str, str]:
         """`WWW-Authenticate` (RFC 6750, section 3; RFC 9728, section 5.1)."""
-        at = path if path == "/mcp" or path.startswith("/mcp/") else "/mcp"
+        place = place_of(path)
+        at = "/mcp" if place is None else place.path
         parts = [f'resource_metadata="{self._url}/.well-known/oauth-protected-resource{_safe(at)}"']
         if code is not None:
             parts += [f'error="{code}"', f'error_description="{_safe(description)}"']

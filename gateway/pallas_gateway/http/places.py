@@ -48,10 +48,10 @@ class Surfaces(Protocol):
 
 
 def place_of(path: str) -> Place | None:
-    """What a path stands for; None if it is none of MCP's."""
-    if path == "/mcp":
-        return Place("role")
-    match path.split("/"):
+    """What a path stands for, with a slash at its end or without; None if it is none of MCP's."""
+    match path.removesuffix("/").split("/"):
+        case ["", "mcp"]:
+            return Place("role")
         case ["", "mcp", "agents", name] if NAME.fullmatch(name):
             return Place("agent", name)
         case ["", "mcp", "projects", name] if NAME.fullmatch(name):

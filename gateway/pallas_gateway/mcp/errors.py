@@ -25,6 +25,10 @@ AGENT_NOT_FOUND = -32953
 LIMIT_EXCEEDED = -32954
 """With HTTP 429 and Retry-After; `data.retry_after_ms`."""
 TIMED_OUT = -32955
+UNAUTHENTICATED = -32956
+"""With HTTP 401 and `WWW-Authenticate`."""
+INSUFFICIENT_SCOPE = -32957
+"""With HTTP 403; `WWW-Authenticate` names the grant that it takes."""
 
 HTTP_STATUS = {
     PARSE_ERROR: 400,

@@ -44,4 +44,14 @@ class AllSurfaces:
                 return AgentServer(self._mounts, directory, principal, place.name)
         elif place.name in directory.projects and may(principal, Permission("view", "projects", place.name)):
             return ProjectServer(self._mounts, directory, principal, place.name)
-        raise NoSuchPlaceError("there is no such server")
+        raise NoSuchPlaceError(_nothing_at(place))
+
+
+def _nothing_at(place: Place) -> str:
+    """The same whether it is not there, or the token may not know of it."""
+    match place.kind:
+        case "agent":
+            return f"there is no agent {place.name}, or this token may not run it"
+        case "project":
+            return f"there is no project {place.name}, or this token may not view it"
+    return "the agent of this token is not there any more"

@@ -96,6 +96,7 @@ class Port:
             health=lambda: self.health,  # type: ignore[arg-type,return-value]
             routes=[
                 Route("/api/v1/who", self.who, methods=["GET"]),
+                Route("/api/v1/who", self.who, methods=["PATCH"]),
                 Route("/api/v1/take", self.take, methods=["PUT"]),
             ],
         )
@@ -211,13 +212,15 @@ def test_what_is_not_there_needs_no_token() -> None:
             "/",
             "/mcpx",
             "/mcp/agents/",
+            "/mcp//",
             "/mcp/agents/a/b",
             "/mcp/agents/../x",
             "/mcp/other/x",
             "/api",
         ):
             answer = await port.ask(path, port.stored.make("tok_1"))
-            assert (answer.status, answer.json["error"]["type"]) == (404, "not_found")
+            error = answer.json["error"]
+            assert (answer.status, error.get("type") or error["data"]["type"]) == (404, "not_found")
         assert not port.seen
 
     run(test)
@@ -233,6 +236,8 @@ def test_without_a_token_one_is_told_where_to_get_one() -> None:
         answer = await port.ask("/mcp", new_token("human"))
         assert answer.status == 401
         assert 'error="invalid_token"' in answer.headers["www-authenticate"]
+        answer = await port.ask("/mcp/agents/jarvis/")
+        assert answer.headers["www-authenticate"] == f'Bearer resource_metadata="{META}/mcp/agents/jarvis"'
         answer = await port.ask("/mcp", "x", headers={"Authorization": "Bearer y"})
         assert answer.status == 400
         assert not port.seen
@@ -300,11 +305,18 @@ def test_too_little_scope_and_places_that_one_may_not_know_of() -> None:
 def test_methods() -> None:
     async def test(port: Port) -> None:
         text = port.stored.make("tok_1")
-        for path, method in (("/mcp", "PUT"), ("/api/v1/who", "POST")):
-            answer = await port.ask(path, text, method)
-            assert (answer.status, answer.json["error"]["type"]) == (405, "method_not_allowed")
-            assert answer.headers["allow"]
-        assert (await port.ask("/api/v1/nothing", text, "GET")).status == 404
+        answer = await port.ask("/mcp", text, "PUT")
+        assert (answer.status, answer.json["error"]["data"]["type"]) == (405, "method_not_allowed")
+        assert answer.headers["allow"] == "DELETE, GET, POST"
+        answer = await port.ask("/api/v1/who", text, "POST")
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, PATCH")
+        message = "POST is not for this path, which takes GET, HEAD, PATCH"
+        assert answer.json == {"error": {"type": "method_not_allowed", "message": message}}
+        answer = await port.ask("/api/v1/nothing", text, "GET")
+        assert (answer.status, answer.json["error"]["message"]) == (
+            404,
+            "there is nothing at /api/v1/nothing",
+        )
 
     run(test)
 
