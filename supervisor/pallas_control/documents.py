@@ -145,6 +145,24 @@ class ChangedAgent(TypedDict):
     action: Literal["live", "respawn", "rebind"]
 
 
+class GatewayAddress(TypedDict):
+    """Where the gateway listens, and by which URL clients reach it."""
+
+    bind: str
+    port: int
+    public_url: str
+
+
+class ChangedGateway(TypedDict):
+    """What a reload does with the gateway."""
+
+    change: Literal["added", "removed", "changed"]
+    fields: list[str]
+    action: Literal["live", "respawn", "rebind"] | None
+    before: GatewayAddress | None
+    after: GatewayAddress | None
+
+
 class ReloadDocument(TypedDict):
     """What reload answers."""
 
@@ -155,6 +173,8 @@ class ReloadDocument(TypedDict):
     unchanged: list[str]
     older_code: NotRequired[dict[str, list[str]]]
     """Source files that have changed since the start of agents that get no new process."""
+    gateway: NotRequired[ChangedGateway | None]
+    """None: nothing of it changes."""
 
 
 class AppliedResource(TypedDict):

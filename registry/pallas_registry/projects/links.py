@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pallas_common.protocol.gateway import DEFAULT_PORT
 from pallas_registry.projects.code.facts import reach
 from pallas_registry.projects.servers import Server, target_server
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 def wanted_ports(entries: Sequence[Entry], servers: Mapping[str, Server]) -> dict[str, tuple[int, str]]:
     """Entries' names → the port at which the settings look for the agent, and where that is said.
 
-    An agent is meant by a server that has its name, or the port on which its own file serves it.
+    An agent is meant by a server that has its name, or the port on which its own file serves it. What is at the
+    gateway's default port is the gateway, and no agent gets that port.
     """
     found: dict[str, tuple[int, str]] = {}
     for server in servers.values():
-        if server.port is None or server.port < 1024:
+        if server.port is None or server.port < 1024 or server.port == DEFAULT_PORT:
             continue
         why = f"{server.file} names for {server.name}"
         for entry in entries:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import Problem, quoted
+from pallas_common.protocol.gateway import DEFAULT_PORT
 from pallas_registry.deployment.agents_file import DEFAULT_REGISTRY_PORT
 from pallas_registry.projects import links, wording
 from pallas_registry.projects.code.applications import module_sources
@@ -182,7 +183,8 @@ def _ports(proposal: Proposal, wanted: dict[str, tuple[int, str]], is_free: Call
             proposal.notes.unknown.append(f"who listens on port {port}, which {why}: end it before the start")
     taken = set(given.values())
     registry = (DEFAULT_REGISTRY_PORT, *range(DEFAULT_REGISTRY_PORT - 1, 1024, -1))
-    proposal.registry_port = next(port for port in registry if port not in taken and is_free(port))
+    reserved = {*taken, DEFAULT_PORT}  # the deployment may get a gateway
+    proposal.registry_port = next(port for port in registry if port not in reserved and is_free(port))
     ports = free_ports(is_free, taken)
     proposal.entries = [
         replace(entry, port=given[entry.name] if entry.name in given else next(ports))

@@ -12,7 +12,7 @@ from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.model import Agent, Deployment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pallas_common.protocol.agent.settings import Effect
 
@@ -51,6 +51,39 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayChange:
+    """That the gateway appears, goes, or goes by other settings."""
+
+    before: GatewaySettings | None
+    after: GatewaySettings | None
+    fields: tuple[str, ...] = ()
+    """Those of its settings that somebody has changed, where it stays."""
+    action: Effect | None = None
+    """The strongest that they ask for; None where it appears or goes."""
+
+    @property
+    def kind(self) -> str:
+        """`added`, `removed` or `changed`."""
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of the answer of `POST /v1/reload`."""
+        return {
+            "change": self.kind,
+            "fields": list(self.fields),
+            "action": self.action,
+            "before": _address(self.before),
+            "after": _address(self.after),
+        }
+
+
+def _address(settings: GatewaySettings | None) -> dict[str, Any] | None:
+    if settings is None:
+        return None
+    return {"bind": settings.bind, "port": settings.port, "public_url": settings.public_url}
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a reload will do; `fixed` names fields that it cannot change."""
 
@@ -61,6 +94,8 @@ class Plan:
     fixed: tuple[str, ...]
     older_code: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Source files that have changed, of agents that get no new process."""
+    gateway: GatewayChange | None = None
+    """None: it stays as it is, or there is none."""
 
     def to_json(self, *, dry_run: bool) -> dict[str, Any]:
         """The answer of `POST /v1/reload`."""
@@ -74,6 +109,7 @@ class Plan:
             ],
             "unchanged": list(self.unchanged),
             "older_code": {name: list(files) for name, files in self.older_code.items()},
+            "gateway": None if self.gateway is None else self.gateway.to_json(),
         }
 
 
@@ -107,14 +143,14 @@ def plan_reload(
         unchanged=tuple(name for name in new.agents if name in old.agents and name not in changed),
         fixed=(
             *(name for name in FIXED if getattr(old, name) != getattr(new, name)),
-            *(["gateway.workers"] if old.workers_behind != new.workers_behind else []),
-            *(["gateway.bind"] if _overlap(old.gateway, new.gateway) else []),
+            *_fixed_of_gateway(old, new),
         ),
         older_code={
             name: files
             for name, files in (changed_code or {}).items()
             if files and name in new.agents and (name not in changed or changed[name].action == "live")
         },
+        gateway=_gateway_change(old, new),
     )
 
 
@@ -143,6 +179,40 @@ def gateway_action(old: GatewaySettings, new: GatewaySettings) -> Effect | None:
     if not actions:
         return None
     return max(actions.values(), key=_RANK.__getitem__)
+
+
+def _gateway_change(old: Deployment, new: Deployment) -> GatewayChange | None:
+    before, after = old.gateway, new.gateway
+    if before is None or after is None:
+        return None if before is after else GatewayChange(before, after)
+    actions = _changed(_OF_GATEWAY, before, after)
+    if not actions:
+        return None
+    written = {field for field in actions if _is_written(f"gateway.{field}", old, new)}
+    # What follows from another field is no news beside it: the URL from the port.
+    named = tuple(field for field in actions if field in written or field != "public_url")
+    return GatewayChange(before, after, named or tuple(actions), gateway_action(before, after))
+
+
+def _fixed_of_gateway(old: Deployment, new: Deployment) -> Iterator[str]:
+    """What was changed of the gateway that only a restart changes, and what follows from it."""
+    before, after = old.gateway, new.gateway
+    if old.workers_behind != new.workers_behind:
+        access = ("behind" if each.workers_behind else "open" for each in (old, new))
+        follows = f"(and with it gateway.workers, from {' to '.join(access)})"
+        if before is None or after is None:
+            yield f"gateway {follows}"
+        elif before.bind != after.bind and not _is_written("gateway.workers", old, new):
+            yield f"gateway.bind {follows}"
+            return
+        else:
+            yield "gateway.workers"
+    if _overlap(before, after):
+        yield "gateway.bind"
+
+
+def _is_written(place: str, *deployments: Deployment) -> bool:
+    return any(place in deployment.places for deployment in deployments)
 
 
 def _overlap(old: GatewaySettings | None, new: GatewaySettings | None) -> bool:

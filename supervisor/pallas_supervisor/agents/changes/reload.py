@@ -105,6 +105,7 @@ class Reloading:
         _log.info(
             f"reloaded: {len(plan.added)} added, {len(plan.removed)} removed, {len(plan.changed)} changed, "
             f"{len(plan.unchanged)} unchanged"
+            + ("" if plan.gateway is None else f"; gateway {plan.gateway.kind}")
         )
         return plan
 

@@ -68,7 +68,7 @@ def test_ports_are_free_and_none_is_given_twice() -> None:
     files = {"a.py": application() + agent(), "b.py": application() + agent(name="miner")}
     proposal = proposed(files, is_free=lambda port: port not in {24200, 24201, 24203})
     assert [entry.port for entry in proposal.entries] == [24202, 24204]
-    assert proposal.registry_port == 24199
+    assert proposal.registry_port == 24198, "24199 is the gateway's by default"
 
 
 SERVERS = """\
@@ -112,6 +112,12 @@ def test_a_port_of_the_settings_that_is_taken_is_said() -> None:
     assert proposal.entries[0].port == 8001
     said = "who listens on port 8001, which fastagent.config.yaml names for scout: end it before the start"
     assert proposal.notes.unknown == [said]
+
+
+def test_no_agent_gets_the_port_at_which_the_settings_reach_the_gateway() -> None:
+    servers = SERVERS.replace("8001/mcp", "24199/mcp/agents/scout", 1)
+    proposal = proposed({"fastagent.config.yaml": servers, "a.py": application() + agent()})
+    assert [entry.port for entry in proposal.entries] == [24201]
 
 
 def test_agents_that_call_each_other_wait_for_each_other_in_one_direction() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.gateway import GatewaySettings, Limits
 from pallas_registry.deployment.model import Agent as Facts
-from pallas_registry.deployment.model import Deployment
+from pallas_registry.deployment.model import Deployment, Place
 from pallas_supervisor.reload.plan import ACTIONS, DEPLOYMENT_ACTIONS, FIXED, Plan, plan_reload
 
 
@@ -57,7 +57,18 @@ GATEWAY = GatewaySettings(bind="127.0.0.1", public_url="http://localhost:24199")
         (GATEWAY, replace(GATEWAY, port=1), True, ()),
         (GATEWAY, replace(GATEWAY, audit_content=True, limits=Limits(concurrent=1)), False, ()),
         (GATEWAY, replace(GATEWAY, workers="behind"), False, ("gateway.workers",)),
-        (None, replace(GATEWAY, workers="behind"), True, ("gateway.workers",)),
+        (
+            None,
+            replace(GATEWAY, workers="behind"),
+            True,
+            ("gateway (and with it gateway.workers, from open to behind)",),
+        ),
+        (
+            GATEWAY,
+            replace(GATEWAY, bind="10.9.9.9", workers="behind"),
+            True,
+            ("gateway.bind (and with it gateway.workers, from open to behind)",),
+        ),
         (GATEWAY, replace(GATEWAY, bind="127.0.0.2"), True, ()),
         (GATEWAY, replace(GATEWAY, bind="0.0.0.0"), False, ("gateway.bind",)),
         (replace(GATEWAY, bind="::"), replace(GATEWAY, bind="::1"), False, ("gateway.bind",)),
@@ -72,6 +83,60 @@ def test_agents_move_only_where_the_gateway_is_reached_otherwise(
         plan.changed["a"].fields if moved else plan.changed,
         plan.fixed,
     ) == (("gateway",) if moved else {}, fixed)
+
+
+def test_what_was_written_is_named_where_it_needs_a_restart() -> None:
+    new = replace(GATEWAY, bind="10.9.9.9", workers="behind")
+    places = {"gateway.workers": Place(3)}
+    plan = planned(deployment(gateway=GATEWAY), deployment(gateway=new, places=places))
+    assert plan.fixed == ("gateway.workers",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "places", "change"),
+    [
+        (None, None, (), None),
+        (GATEWAY, GATEWAY, (), None),
+        (None, GATEWAY, (), ("added", (), None)),
+        (GATEWAY, None, (), ("removed", (), None)),
+        (GATEWAY, replace(GATEWAY, limits=Limits(concurrent=1)), (), ("changed", ("limits",), "respawn")),
+        (GATEWAY, replace(GATEWAY, max_failures=1), (), ("changed", ("max_failures",), "live")),
+        (
+            GATEWAY,
+            replace(GATEWAY, port=1, public_url="http://x:1"),
+            (),
+            ("changed", ("port",), "rebind"),
+        ),
+        (
+            GATEWAY,
+            replace(GATEWAY, port=1, public_url="http://x:1"),
+            ("gateway.public_url",),
+            ("changed", ("port", "public_url"), "rebind"),
+        ),
+        (GATEWAY, replace(GATEWAY, public_url="http://x:1"), (), ("changed", ("public_url",), "respawn")),
+    ],
+)
+def test_the_gateways_change(
+    before: GatewaySettings | None,
+    after: GatewaySettings | None,
+    places: tuple[str, ...],
+    change: tuple[str, tuple[str, ...], str | None] | None,
+) -> None:
+    new = deployment(gateway=after, places=dict.fromkeys(places, Place(3)))
+    plan = planned(deployment(gateway=before), new)
+    assert (plan.gateway and (plan.gateway.kind, plan.gateway.fields, plan.gateway.action)) == change
+
+
+def test_the_gateways_change_as_json() -> None:
+    moved = replace(GATEWAY, port=1, public_url="http://localhost:1")
+    plan = planned(deployment(gateway=GATEWAY), deployment(gateway=moved))
+    assert plan.to_json(dry_run=True)["gateway"] == {
+        "change": "changed",
+        "fields": ["port"],
+        "action": "rebind",
+        "before": {"bind": "127.0.0.1", "port": 24199, "public_url": "http://localhost:24199"},
+        "after": {"bind": "127.0.0.1", "port": 1, "public_url": "http://localhost:1"},
+    }
 
 
 def test_nothing_changed() -> None:
@@ -98,6 +163,7 @@ def test_added_removed_and_changed_agents() -> None:
         "changed": [{"agent": "research", "fields": ["title"], "action": "respawn"}],
         "unchanged": ["jarvis"],
         "older_code": {},
+        "gateway": None,
     }
 
 

@@ -384,6 +384,7 @@ def test_reload(tmp_path: Path) -> None:
             "changed": [{"agent": "library", "fields": ["title"], "action": "respawn"}],
             "unchanged": [],
             "older_code": {},
+            "gateway": None,
         }
         assert await bench.post("/v1/reload", {"dry_run": True}) == expected
         assert await bench.post("/v1/reload") == {**expected, "dry_run": False}
