@@ -76,12 +76,12 @@ class Entry:
         fields: dict[str, Any] = {
             "time": timestamp(at),
             "principal": who.id if who is not None else None,
-            "name": _plain(who.name) if who is not None else "gateway",
+            "name": _plain(who.name[:LONGEST_TEXT]) if who is not None else "gateway",
             "role": who.role if who is not None else None,
             "agent": who.agent if who is not None else None,
             "tenant": who.tenant if who is not None else TENANT,
             "action": self.action,
-            "target": _plain(self.target),
+            "target": _plain(self.target[:LONGEST_TEXT]),
             "outcome": self.outcome,
             "duration_ms": round(self.duration_ms, 3),
             "request_id": self.request_id,
@@ -98,8 +98,8 @@ class Entry:
 
 @lru_cache(4096)
 def _plain(text: str) -> str:
-    """A name that a client may have made up, short and without a key in it."""
-    return redact(text[:LONGEST_TEXT], KEY_SHAPES)
+    """A name that a client may have made up, without a key in it; it is short, as it is kept."""
+    return redact(text, KEY_SHAPES)
 
 
 def _content(value: Any) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pallas_gateway.access.audit import Audit
+    from pallas_gateway.access.audit import Audit, Entry
     from pallas_gateway.directory.control import Answer, ControlClient
     from pallas_gateway.identity.grants import Verb
     from pallas_gateway.identity.principal import Principal
@@ -49,6 +49,10 @@ LONGEST_BODY = 16 * 1024 * 1024
 WRITE_TIMEOUT = 120.0
 """Seconds that taking over a change may take: an agent that is removed ends first."""
 MOST_FILES = 10_000
+MOST_NAMED = 20
+"""Resources in one line of the audit."""
+DRY_RUN = " (dry run)"
+"""Behind the action in the audit."""
 PATH = f"{API}/resources"
 OWNER_HEADER = "Pallas-Owner"
 _NOT_FOUND = 404
@@ -103,18 +107,21 @@ class _Resources:
         """Create or change one."""
         admitted, kind = admitted_of(request), _kind(request)
         principal, id_ = admitted.principal, ResourceId(kind, request.path_params["name"])
-        verb, headers = _condition(request, principal, id_)
-        body = await read_body(request, LONGEST_BODY)
-        read = await asyncio.to_thread(read_resources, body, "the request")
-        if read.problems:
-            raise ApiError(422, "invalid", shortened(str(read.problems[0]), 2000))
-        if [each.id for each in read.resources] != [id_]:
-            raise ApiError(
-                422, "invalid", f"the body describes {id_} and nothing else", field="metadata.name"
-            )
-        _require(principal, verb, read.resources)
         query = {"dry_run": request.query_params["dry_run"]} if "dry_run" in request.query_params else None
-        with self._audit.doing(principal, "resources/put", str(id_), request_id=admitted.request_id):
+        action = "resources/put"
+        if request.query_params.get("dry_run") == "1":
+            action += DRY_RUN
+        with self._audit.doing(principal, action, str(id_), request_id=admitted.request_id):
+            verb, headers = _condition(request, principal, id_)
+            body = await read_body(request, LONGEST_BODY)
+            read = await asyncio.to_thread(read_resources, body, "the request")
+            if read.problems:
+                raise ApiError(422, "invalid", shortened(str(read.problems[0]), 2000))
+            if [each.id for each in read.resources] != [id_]:
+                raise ApiError(
+                    422, "invalid", f"the body describes {id_} and nothing else", field="metadata.name"
+                )
+            _require(principal, verb, read.resources)
             answer = await self._ask(
                 "PUT",
                 f"/{kind}/{_quoted(id_.name)}",
@@ -136,12 +143,14 @@ class _Resources:
         """Delete one."""
         admitted, kind = admitted_of(request), _kind(request)
         principal = admitted.principal
-        there = await self._visible(principal, kind, request.path_params["name"], "delete")
-        name = there.document["metadata"]["name"]
+        name = request.path_params["name"]
         headers = {"If-Match": request.headers["if-match"]} if "if-match" in request.headers else {}
         with self._audit.doing(
             principal, "resources/delete", f"{kind}/{name}", request_id=admitted.request_id
-        ):
+        ) as entry:
+            there = await self._visible(principal, kind, name, "delete")
+            name = there.document["metadata"]["name"]
+            entry.target = f"{kind}/{name}"
             answer = await self._ask(
                 "DELETE",
                 f"/{kind}/{_quoted(name)}",
@@ -156,14 +165,14 @@ class _Resources:
         principal = admitted.principal
         raw = await read_body(request, LONGEST_BODY)
         body = _object(raw)
-        if "delete" in body:
-            target = _may_delete(principal, body["delete"])
-        else:
-            target = await self._may_apply(principal, body)
         action = "resources/delete" if "delete" in body else "resources/apply"
         if body.get("dry_run") is True:
-            action += " (dry run)"
-        with self._audit.doing(principal, action, target, request_id=admitted.request_id):
+            action += DRY_RUN
+        with self._audit.doing(principal, action, "nothing", request_id=admitted.request_id) as entry:
+            if "delete" in body:
+                _may_delete(principal, body["delete"], entry)
+            else:
+                await self._may_apply(principal, body, entry)
             answer = await self._ask(
                 "POST", "", content=raw, headers=_owner(principal), content_type="application/json"
             )
@@ -172,7 +181,7 @@ class _Resources:
         ]
         return _response(200, {**answer.document, "results": results})
 
-    async def _may_apply(self, principal: Principal, body: Json) -> str:
+    async def _may_apply(self, principal: Principal, body: Json, entry: Entry) -> None:
         files = body.get("files")
         if not isinstance(files, list) or len(files) > MOST_FILES:
             raise ApiError(
@@ -192,10 +201,10 @@ class _Resources:
                 raise ApiError(422, "invalid", "`file` and `text` are texts", field=f"files[{index}]")
             data = text.encode("utf-8", "surrogatepass")
             read = await asyncio.to_thread(read_resources, data, "the file")
+            named += [str(resource.id) for resource in read.resources][: MOST_NAMED - len(named)]
+            entry.target = ", ".join(named) or "nothing"
             for verb in ("create", "edit"):
                 _require(principal, verb, read.resources)
-            named += [str(resource.id) for resource in read.resources]
-        return ", ".join(named[:20]) or "nothing"
 
     async def _visible(self, principal: Principal, kind: str, name: str, verb: Verb) -> Answer:
         """A resource with which the principal may do that, by name or uid.
@@ -282,13 +291,14 @@ def _require(principal: Principal, verb: Verb, resources: Iterable[Resource]) ->
             raise InsufficientScopeError(permission)
 
 
-def _may_delete(principal: Principal, named: object) -> str:
-    """What is to be deleted, for the audit.
+def _may_delete(principal: Principal, named: object, entry: Entry) -> None:
+    """Whether that may be deleted; the audit's entry gets to know what it is.
 
     By name alone: grants are for names, and the supervisor would take a uid that a grant's pattern covers.
     """
     if not isinstance(named, list) or len(named) > MOST_FILES:
         raise ApiError(422, "invalid", '`delete` is a list of "KIND/NAME"', field="delete")
+    entry.target = ", ".join(each for each in named[:MOST_NAMED] if isinstance(each, str)) or "nothing"
     for index, each in enumerate(named):
         word, _, name = each.partition("/") if isinstance(each, str) else ("", "", "")
         kind = word.lower().removesuffix("s")
@@ -297,7 +307,6 @@ def _may_delete(principal: Principal, named: object) -> str:
             raise ApiError(422, "invalid", message, field=f"delete[{index}]")
         if not may_on(principal, "delete", kind, name):
             raise InsufficientScopeError(permissions_on("delete", kind, name)[0])
-    return ", ".join(named[:20]) or "nothing"
 
 
 def _may_know(principal: Principal, resource: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,14 +30,14 @@ from pallas_gateway.store.operator import follow_rotation
 from pallas_registry.reading.rules import agent_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
     from sqlalchemy import Connection
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from pallas_gateway.access.audit import Audit
+    from pallas_gateway.access.audit import Audit, Entry
     from pallas_gateway.identity.principal import Principal, Role
     from pallas_gateway.identity.sources import AgentKey
     from pallas_gateway.store.database import Store
@@ -102,11 +103,9 @@ class TokenRoutes:
 
     async def create(self, request: Request) -> Response:
         """Make one: 201, with its text."""
-        principal = _administrator(request)
-        body = await read_json(request, LONGEST_BODY)
-        fields = await self._fields(body)
-        target = f"token/{fields['name']}"
-        with self._audit.doing(principal, "token.create", target, request_id=_id(request)) as entry:
+        with self._doing(request, "token.create", "token") as (principal, entry):
+            fields = await self._fields(await read_json(request, LONGEST_BODY))
+            entry.target = f"token/{fields['name']}"
             new = await self._writing(partial(tokens.create, created_by=principal.id, **fields))
             entry.target = f"token/{new.token.id}"
         await self._tell()
@@ -114,9 +113,8 @@ class TokenRoutes:
 
     async def revoke(self, request: Request) -> Response:
         """Revoke one, at once: what was asked with it and is under way ends."""
-        principal = _administrator(request)
         token = request.path_params["token"]
-        with self._audit.doing(principal, "token.revoke", f"token/{token}", request_id=_id(request)):
+        with self._doing(request, "token.revoke", f"token/{token}"):
             if not await self._writing(partial(tokens.revoke, tenant=TENANT, token=token)):
                 raise _no_such_token(token)
         await self._tell()
@@ -124,12 +122,11 @@ class TokenRoutes:
 
     async def rotate(self, request: Request) -> Response:
         """Make one like it in its place, 201 with its text; the old one counts for `grace` more, else no longer."""
-        principal = _administrator(request)
         token = request.path_params["token"]
-        body = await read_json(request, LONGEST_BODY)
-        _only(body, {"grace"}, "field")
-        grace = _duration(body.get("grace", "0s"), "grace", LONGEST_GRACE)
-        with self._audit.doing(principal, "token.rotate", f"token/{token}", request_id=_id(request)):
+        with self._doing(request, "token.rotate", f"token/{token}") as (principal, _):
+            body = await read_json(request, LONGEST_BODY)
+            _only(body, {"grace"}, "field")
+            grace = _duration(body.get("grace", "0s"), "grace", LONGEST_GRACE)
             new = await self._writing(
                 partial(self._rotate, token=token, grace=grace, created_by=principal.id)
             )
@@ -137,6 +134,14 @@ class TokenRoutes:
                 raise _no_such_token(token)
         await self._tell()
         return _answer({**_document(new.token), "token": new.text}, 201)
+
+    @contextmanager
+    def _doing(self, request: Request, action: str, target: str) -> Iterator[tuple[Principal, Entry]]:
+        """What only an administrator may do; who is refused is in the audit as well."""
+        admitted = admitted_of(request)
+        principal, id_ = admitted.principal, admitted.request_id
+        with self._audit.doing(principal, action, target, request_id=id_) as entry:
+            yield _administrator(request), entry
 
     async def _tell(self) -> None:
         """Make a change count that is in the store: whether that goes on answering is nothing to who asked for it."""
@@ -216,10 +221,6 @@ def _administrator(request: Request) -> Principal:
     if not may(principal, ADMINISTRATION):
         raise InsufficientScopeError(ADMINISTRATION)
     return principal
-
-
-def _id(request: Request) -> str:
-    return admitted_of(request).request_id
 
 
 def _grants(role: Role, given: object) -> tuple[Grant, ...]:

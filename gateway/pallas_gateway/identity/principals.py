@@ -100,6 +100,7 @@ class Principals:
         self._revision: int | None = None
         self._used: dict[str, float] = {}
         self._observers: list[Callable[[str], None]] = []
+        self._gone_observers: list[Callable[[AgentKey, str], None]] = []
         self._refetched = -REFETCH_INTERVAL
         self._refetching: asyncio.Task[None] | None = None
         self._failing = False
@@ -110,6 +111,10 @@ class Principals:
         What it had under way has been ended by then.
         """
         self._observers.append(observer)
+
+    def on_gone(self, observer: Callable[[AgentKey, str], None]) -> None:
+        """Call `observer` with the agent and the id of each token that is revoked because its agent is no more."""
+        self._gone_observers.append(observer)
 
     async def of(self, token: str | None, address: str = "") -> Principal:
         """Who brings this token.
@@ -221,7 +226,9 @@ class Principals:
 
     async def agents_deleted(self, *agents: AgentKey) -> None:
         """Agents are no more: nor are their tokens. It raises what the store raises."""
-        await self._stored.revoke_agents(agents)
+        for agent, token in await self._stored.revoke_agents(agents):
+            for observer in self._gone_observers:
+                observer(agent, token)
         await self.recheck()
 
     async def keep_agents(self, declared: Mapping[str, str | None]) -> None:

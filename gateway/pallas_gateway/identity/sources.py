@@ -46,8 +46,12 @@ class StoredTokens(Protocol):
     async def touch(self, used: Mapping[str, float]) -> None:
         """Note when tokens were used last: id → seconds since the epoch."""
 
-    async def revoke_agents(self, agents: Collection[AgentKey]) -> None:
-        """Revoke all tokens of these agents."""
+    async def revoke_agents(self, agents: Collection[AgentKey]) -> Sequence[tuple[AgentKey, str]]:
+        """Revoke all tokens of these agents.
+
+        Returns:
+            Those that counted until now: whose, and the token's id.
+        """
 
     async def agents(self) -> Collection[AgentKey]:
         """The agents for which there are tokens that are not revoked."""

@@ -89,7 +89,7 @@ class Methods:
             raise McpError(INVALID_PARAMS, "params.arguments: has to be an object")
         if request.era == "stateless" and (schema := await surface.header_schema(name)) is not None:
             headers.check_parameters(request.headers, schema, arguments)
-        audited = _Audited(self._audit, request, surface.audited(name), arguments)
+        audited = _Audited(self._audit, request, surface.audited(name, arguments), arguments)
         try:
             result = await surface.call_tool(name, arguments, request)
         except McpError as error:

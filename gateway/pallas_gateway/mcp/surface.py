@@ -152,5 +152,8 @@ class Surface(Protocol):
     def list_topic(self, kind: ListKind) -> Topic:
         """What changes when that list does."""
 
-    def audited(self, name: str) -> str:
-        """What a call of this tool is in the audit: `agents_create`, `jarvis/git__commit`."""
+    def audited(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What a call of this tool is in the audit: `agents_create agent/jarvis`, `jarvis/git__commit`.
+
+        Both are as the client sent them. Of the arguments it says no more than which thing the call is about.
+        """

@@ -153,7 +153,7 @@ async def open_parts(
             "tokens": principals.watch(),
             "store": _mend(store),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
-            "deleted agents": revoke_deleted(directory, principals),
+            "deleted agents": revoke_deleted(directory, principals, audit),
             "measures": _measure(
                 endpoint, lambda: mounts.upstreams.connections + context.workers.connections
             ),

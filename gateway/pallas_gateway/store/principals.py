@@ -41,14 +41,19 @@ class TokenRecords:
         moments = {token: dt.datetime.fromtimestamp(seconds, dt.UTC) for token, seconds in used.items()}
         await self._store.write(partial(tokens.touch, used=moments), durable=False)
 
-    async def revoke_agents(self, agents: Collection[AgentKey]) -> None:
-        """Revoke all tokens of these agents, in one transaction."""
+    async def revoke_agents(self, agents: Collection[AgentKey]) -> Sequence[tuple[AgentKey, str]]:
+        """Revoke all tokens of these agents, in one transaction; whose and the ids of those that counted until now."""
 
-        def revoke(connection: Connection) -> None:
-            for agent in agents:
-                tokens.revoke_all_of_agent(connection, tenant=TENANT, agent=agent.name, uid=agent.uid)
+        def revoke(connection: Connection) -> list[tuple[AgentKey, str]]:
+            return [
+                (agent, token)
+                for agent in agents
+                for token in tokens.revoke_all_of_agent(
+                    connection, tenant=TENANT, agent=agent.name, uid=agent.uid
+                )
+            ]
 
-        await self._store.write(revoke)
+        return await self._store.write(revoke)
 
     async def agents(self) -> Collection[AgentKey]:
         """The agents for which there are tokens that are not revoked."""

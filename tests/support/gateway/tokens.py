@@ -74,12 +74,15 @@ class TokensInMemory:
     async def touch(self, used: Mapping[str, float]) -> None:
         self.touched.update(used)
 
-    async def revoke_agents(self, agents: Collection[AgentKey]) -> None:
+    async def revoke_agents(self, agents: Collection[AgentKey]) -> Sequence[tuple[AgentKey, str]]:
+        revoked = []
         for digest, key in self.keys.items():
             row = self.rows[digest]
-            if key in agents and isinstance(row, StoredToken):
+            if key in agents and isinstance(row, StoredToken) and not row.revoked:
+                revoked.append((key, row.principal.id))
                 self.rows[digest] = StoredToken(digest=digest, principal=row.principal, revoked=True)
                 self.changes += 1
+        return revoked
 
     async def agents(self) -> Collection[AgentKey]:
         return {

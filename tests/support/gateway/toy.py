@@ -149,7 +149,7 @@ class ToySurface:
     def list_topic(self, kind: ListKind) -> Topic:
         return Topic(kind, owner="toy")
 
-    def audited(self, name: str) -> str:
+    def audited(self, name: str, arguments: Mapping[str, Any]) -> str:
         return f"toy/{name}"
 
     def change(self, uri: str, text: str = "changed") -> None:

@@ -211,8 +211,8 @@ class Composed:
         """What changes when the list does."""
         return Topic(kind, self._owner)
 
-    def audited(self, name: str) -> str:
-        """`jarvis/git__commit`."""
+    def audited(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """`jarvis/git__commit`; what a server's arguments stand for is the server's own."""
         return f"{self._owner.partition('/')[2]}/{name}"
 
     # Helpers.

@@ -27,6 +27,7 @@ from pallas_registry.resources.documents import read_resources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pallas_gateway.directory.directory import Directory
     from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.identity.grants import Verb
     from pallas_gateway.servers.management.context import Call
@@ -83,7 +84,7 @@ async def agents_stop(call: Call, arguments: Mapping[str, Any]) -> Json:
     record = call.agent(arguments["name"], "edit")
     names = [record.name]
     if arguments.get("cascade"):
-        needed = _dependents(call, record.name)
+        needed = dependents(call.directory, record.name)
         if not all(_sees(call, name) for name in needed):
             raise ToolError("needed", "it is needed by an agent that you may not view: it is not stopped")
         # All are named, so that one that comes to need it meanwhile is not stopped unasked.
@@ -236,9 +237,9 @@ def _sees(call: Call, name: str) -> bool:
     return may_see_agent(call.principal, name) or may(call.principal, Permission("edit", "agents", name))
 
 
-def _dependents(call: Call, name: str) -> list[str]:
+def dependents(directory: Directory, name: str) -> list[str]:
     """All agents that need this one, also by others."""
-    agents = call.directory.agents
+    agents = directory.agents
     found: dict[str, None] = {}
     new = [name]
     while new:
@@ -254,7 +255,7 @@ def _refuse_needed(call: Call, record: AgentRecord, verb: str) -> None:
     """Refuse to take away what others need, without naming what the principal may not view."""
     running = [
         name
-        for name in _dependents(call, record.name)
+        for name in dependents(call.directory, record.name)
         if verb == "delete" or call.directory.agents[name].state != "stopped"
     ]
     if not running:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pallas_common import __version__
+from pallas_common.problems import quoted
+from pallas_common.secrets.patterns import KEY_SHAPES, redact
 from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.predicate import may_some
 from pallas_gateway.access.writing import may_some_of
@@ -14,7 +17,9 @@ from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.errors import INVALID_PARAMS
 from pallas_gateway.mcp.surface import InsufficientScopeError, McpError
 from pallas_gateway.servers.management import completion
+from pallas_gateway.servers.management.agents import dependents
 from pallas_gateway.servers.management.arguments import ToolError
+from pallas_gateway.servers.management.content.documents import parse_agent_uri
 from pallas_gateway.servers.management.context import Call
 from pallas_gateway.servers.management.resources import JSON, RESOURCES, TEMPLATES, find
 from pallas_gateway.servers.management.tools import BY_NAME, TOOLS
@@ -32,6 +37,12 @@ type Json = dict[str, Any]
 OWNER = "management"
 """Of the topics of its lists."""
 LISTS: frozenset[ListKind] = frozenset(("tools", "resources"))
+MOST_AUDITED = 20
+"""Agents in one line of the audit."""
+LONGEST_NAME = 300
+"""Characters that are looked at of what should be a name."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+"""Of a tool or an agent, or an agent's uid."""
 INSTRUCTIONS = (
     "Manages the agents of a Pallas deployment. `agents_list` tells which there are, `ask_agent` asks one; "
     "resource://agents/list and resource://agents/{agent_id}/state can be subscribed to."
@@ -137,9 +148,21 @@ class ManagementSurface:
         """What changes when the list does."""
         return Topic(kind, OWNER)
 
-    def audited(self, name: str) -> str:
-        """What a call of the tool is in the audit."""
-        return name
+    def audited(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """The tool, and which agent: `agents_delete agent/jarvis`; with those that `cascade` stops as well."""
+        tool = BY_NAME.get(name)
+        if tool is None:
+            return _plain(name)
+        said = next((arguments[each] for each in tool.named_by if arguments.get(each)), None)
+        if not isinstance(said, str):
+            return name
+        directory = self._context.directory
+        agent = parse_agent_uri(said)[1]
+        record = directory.agent(agent)
+        names = [agent if record is None else record.name]
+        if record is not None and name == "agents_stop" and arguments.get("cascade"):
+            names += dependents(directory, record.name)
+        return f"{name} {', '.join(f'agent/{_plain(each)}' for each in names[:MOST_AUDITED])}"
 
     def _may_use(self, tool: Tool) -> bool:
         principal = self._principal
@@ -155,6 +178,12 @@ class ManagementSurface:
 
     def _call(self, request: ClientRequest) -> Call:
         return Call(context=self._context, principal=self._principal, request=request)
+
+
+def _plain(name: str) -> str:
+    """A name as it is, and what is none in quotes: the audit must not tell of another agent than the one meant."""
+    # Keys are taken out before it is cut: half of one would not be known as one.
+    return name if _NAME.fullmatch(name) else quoted(redact(name[:LONGEST_NAME], KEY_SHAPES), 100)
 
 
 def _result(content: Json) -> Json:

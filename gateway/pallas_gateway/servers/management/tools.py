@@ -28,6 +28,8 @@ class Tool(NamedTuple):
     """On agents."""
     schema: Schema
     handler: Callable[[Call, Mapping[str, Any]], Awaitable[Json]]
+    named_by: tuple[str, ...] = ("name",)
+    """The arguments one of which says which agent, by name, uid or `agentlet` URI."""
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
@@ -70,6 +72,7 @@ TOOLS: tuple[Tool, ...] = (
         "view",
         Schema({}),
         agents.agents_list,
+        (),
         read_only=True,
         idempotent=True,
     ),
@@ -159,6 +162,7 @@ TOOLS: tuple[Tool, ...] = (
             one_of=("agent_uri", "name"),
         ),
         ask_agent,
+        ("agent_uri", "name"),
     ),
     Tool(
         "create_agent",
@@ -182,6 +186,7 @@ TOOLS: tuple[Tool, ...] = (
             ("agent_name", "description", "output_schema"),
         ),
         agents.create_agent,
+        ("agent_name",),
     ),
 )
 """All of them, in the order in which they are listed."""

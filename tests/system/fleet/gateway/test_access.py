@@ -114,7 +114,7 @@ def test_calls_are_written_down_and_refused_ones_as_well(fleet: Fleet) -> None:
         ("tools/call", "ok"),
         ("tools/call", "denied"),
     ]
-    assert "agents_delete" in lines[1]["target"]
+    assert lines[1]["target"] == "agents_delete agent/jarvis"
     assert all(line["request_id"] and line["tenant"] == "default" for line in lines)
 
 

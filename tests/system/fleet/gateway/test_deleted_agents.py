@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from support.fleet.deployment import make_deployment
@@ -48,6 +49,9 @@ def test_only_tokens_of_deleted_agents_are_revoked(tmp_path: Path) -> None:
         await_gateway(fleet)
         for name in ("deleted", "renewed"):
             fleet.await_that(lambda name=name: doors[name].ask("ping").status == 401, "the token is revoked")  # type: ignore[misc]
+        lines = fleet.ctl("audit", "--principal", "gateway", "-o", "json").stdout.splitlines()
+        told = {json.loads(line)["target"].partition(" ")[2] for line in lines}
+        assert told == {"agent/deleted", "agent/renewed"}
         file.write_text(whole)
         ctl("reload")
         for name in ("jarvis", "broken"):

@@ -187,6 +187,14 @@ def test_creating_is_not_editing(tmp_path: Path) -> None:
         await api.ask("POST", "", editor, creator, body=files)
         await api.ask("POST", "", editor, creator, status=403, body={**files, "prune": True})
         await api.ask("POST", "", editor, creator, status=403, body={"delete": ["llms/open"]})
+        assert api.audited()[-4:] == [
+            "resources/apply llm/open denied",
+            "resources/apply llm/open ok",
+            "resources/apply nothing denied",
+            "resources/delete llms/open denied",
+        ]
+        await api.ask("PUT", "/llm/open?dry_run=1", editor, body=open_llm())
+        assert api.audited()[-1] == "resources/put (dry run) llm/open ok"
 
     on_api(tmp_path, do)
 
@@ -207,8 +215,25 @@ def test_writing_takes_the_rights_on_what_is_named_and_on_code(tmp_path: Path) -
         other = await api.ask("PUT", "/llm/small", EVERYTHING, status=422, body=secret())
         assert other["error"]["field"] == "metadata.name"
         await api.ask("PUT", "/llm/small", EVERYTHING, status=422, body="kind: [")
+        put = [line.removeprefix("resources/put ") for line in api.audited()]
+        assert put == [
+            "secret/keys ok",
+            "llm/small denied",
+            "llm/small denied",
+            "llm/small ok",
+            "server/git denied",
+            "server/git ok",
+            "llm/small error",
+            "llm/small error",
+        ]
         for body in ("[]", "{", {"files": 1}, {"files": [1]}, {"delete": [1]}, {"delete": ["wolf/x"]}):
             await api.ask("POST", "", EVERYTHING, status=400 if isinstance(body, str) else 422, body=body)
+        assert api.audited()[len(put) :] == [
+            "resources/apply nothing error",
+            "resources/apply nothing error",
+            "resources/delete nothing error",
+            "resources/delete wolf/x error",
+        ]
 
     on_api(tmp_path, do)
 

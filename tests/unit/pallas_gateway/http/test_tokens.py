@@ -143,7 +143,8 @@ def test_an_agents_token_has_its_agent_and_may_run_others_alone(tmp_path: Path) 
             records = TokenRecords(asked.store)
             assert await records.agents() == {AGENTS["jarvis"]}
             await asked.ask("GET", token=made["token"], status=403)
-            await records.revoke_agents([AGENTS["jarvis"], AGENTS["friday"]])
+            revoked = await records.revoke_agents([AGENTS["jarvis"], AGENTS["friday"]])
+            assert revoked == [(AGENTS["jarvis"], made["id"])]
             assert not await records.agents()
 
     asyncio.run(live())
@@ -191,6 +192,7 @@ def test_what_is_wrong_is_said_with_its_field(tmp_path: Path) -> None:
                 error = (await asked.ask("POST", "", body, status=422))["error"]
                 assert (error["type"], error["field"]) == ("invalid", field), fields
                 assert said in error["message"], fields
+            assert asked.audit() == [("token.create", "token", "error")] * len(WRONG)
             assert len((await asked.ask("GET"))["tokens"]) == 1
 
     asyncio.run(live())
@@ -223,6 +225,11 @@ def test_who_lacks_the_grant_for_everything_is_refused(tmp_path: Path, grants: l
                 body = {"name": "mine", "role": "human", "grants": ["*"]} if method == "POST" else None
                 error = (await asked.ask(method, path, body, token=token, status=403))["error"]
                 assert error == {"type": "insufficient_scope", "message": "this takes the grant *"}
+            assert asked.audit()[1:] == [
+                ("token.create", "token", "denied"),
+                ("token.revoke", f"token/{ours}", "denied"),
+                ("token.rotate", f"token/{ours}", "denied"),
+            ]
             assert len((await asked.ask("GET", "?all=true"))["tokens"]) == 2
 
     asyncio.run(live())

@@ -339,7 +339,11 @@ def test_the_tokens_of_deleted_agents_are_revoked() -> None:
         second = house.stored.make("tok_2", agent="jarvis", uid="u2")
         third = house.stored.make("tok_3", agent="friday")
         await house.enter(first, "of the deleted one")
+        told: list[tuple[AgentKey, str]] = []
+        house.principals.on_gone(lambda *each: told.append(each))
         await house.principals.agents_deleted(AgentKey("jarvis", "u1"))
+        await house.principals.agents_deleted(AgentKey("jarvis", "u1"))
+        assert told == [(AgentKey("jarvis", "u1"), "tok_1")]
         assert house.ended == ["of the deleted one"]
         assert (await house.principals.of(second)).agent == "jarvis"
         for declared in ({"jarvis": "u2"}, {"jarvis": None}, {"jarvis": "u2", "friday": "u9"}):

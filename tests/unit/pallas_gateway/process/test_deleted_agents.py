@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from pallas_control.errors import UnreachableError
+from pallas_gateway.access.audit import FILE, Audit
 from pallas_gateway.directory.mirror import Gone
 from pallas_gateway.identity.sources import AgentKey
 from pallas_gateway.process.deleted_agents import revoke_deleted
 from pallas_gateway.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
 
     from pallas_gateway.directory.directory import Directory
     from pallas_gateway.identity.principals import Principals
@@ -29,9 +33,13 @@ class Both:
     """Of the next calls."""
     done: asyncio.Queue[object] = field(default_factory=asyncio.Queue)
     tell: Callable[[Gone], None] = print
+    revoked: Callable[[AgentKey, str], None] = print
 
     def observe_gone(self, observer: Callable[[Gone], None]) -> None:
         self.tell = observer
+
+    def on_gone(self, observer: Callable[[AgentKey, str], None]) -> None:
+        self.revoked = observer
 
     async def filled(self) -> None: ...
 
@@ -45,6 +53,8 @@ class Both:
 
     async def agents_deleted(self, *agents: AgentKey) -> None:
         self._fail()
+        for agent in agents:
+            self.revoked(agent, "tok_1")
         self.done.put_nowait(agents)
 
     def _fail(self) -> None:
@@ -52,24 +62,58 @@ class Both:
             raise self.failures.pop(0)
 
 
-def test_each_deletion_is_done_and_nothing_else_that_is_gone() -> None:
+@asynccontextmanager
+async def revoking(both: Both, audit: Audit) -> AsyncIterator[None]:
+    doing = asyncio.create_task(
+        revoke_deleted(cast("Directory", both), cast("Principals", both), audit, again=0)
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield
+    finally:
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+        audit.close()
+
+
+def test_each_deletion_is_done_and_nothing_else_that_is_gone(tmp_path: Path) -> None:
     async def main() -> None:
         both = Both([UnreachableError("away"), StoreUnavailableError("away")])
-        doing = asyncio.create_task(
-            revoke_deleted(cast("Directory", both), cast("Principals", both), again=0)
-        )
-        try:
-            async with asyncio.timeout(PATIENCE):
-                assert await both.done.get() == {"jarvis": "u1"}
-                both.failures = [StoreUnavailableError("away")] * 3
-                both.tell(Gone("jarvis", "u1", deleted=False))
-                both.tell(Gone("jarvis", "u1", deleted=True))
-                assert await both.done.get() == (AgentKey("jarvis", "u1"),)
-                both.tell(Gone("jarvis", None, deleted=True))
-                assert await both.done.get() == {"jarvis": "u1"}, "the store knows which one it was"
-                assert both.done.empty()
-        finally:
-            doing.cancel()
-            await asyncio.gather(doing, return_exceptions=True)
+        async with revoking(both, Audit(tmp_path)):
+            assert await both.done.get() == {"jarvis": "u1"}
+            both.failures = [StoreUnavailableError("away")] * 3
+            both.tell(Gone("jarvis", "u1", deleted=False))
+            both.tell(Gone("jarvis", "u1", deleted=True))
+            assert await both.done.get() == (AgentKey("jarvis", "u1"),)
+            both.tell(Gone("jarvis", None, deleted=True))
+            assert await both.done.get() == {"jarvis": "u1"}, "the store knows which one it was"
+            assert both.done.empty()
+        [line] = map(json.loads, (tmp_path / FILE).read_text().splitlines())
+        assert (line["principal"], line["name"]) == (None, "gateway")
+        assert (line["action"], line["target"]) == ("token.revoke", "token/tok_1 agent/jarvis")
+
+    asyncio.run(main())
+
+
+def test_tokens_are_revoked_while_the_audit_cannot_be_written_and_are_in_it_afterwards(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        both, written = Both(), asyncio.Queue[bool]()
+        (tmp_path / FILE).mkdir()
+        async with revoking(both, Audit(tmp_path, written=written.put_nowait)):
+            await both.done.get()
+            for name in ("jarvis", "friday"):
+                both.tell(Gone(name, "u1", deleted=True))
+                assert await both.done.get() == (AgentKey(name, "u1"),)
+            (tmp_path / FILE).rmdir()
+            for _ in range(2):
+                while not await written.get():
+                    pass
+        lines = (tmp_path / FILE).read_text().splitlines()
+        assert [json.loads(line)["target"].partition(" ")[2] for line in lines] == [
+            "agent/jarvis",
+            "agent/friday",
+        ]
 
     asyncio.run(main())

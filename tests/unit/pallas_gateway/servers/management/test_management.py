@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from pallas_common.protocol.gateway import AgentUpstream
+from pallas_common.secrets.tokens import new_token
 from pallas_gateway.directory import topics
 from pallas_gateway.identity.grants import parse_grant
 from pallas_gateway.identity.principal import Principal
@@ -270,6 +271,33 @@ def test_agents_are_started_stopped_and_restarted(tmp_path: Path) -> None:
         hidden = await door.call("agents_stop", narrow, name="library", cascade=True)
         assert "research" not in json.dumps(hidden)
         assert door.bench.directory.agents["research"].state == "ready"
+
+    on_door(tmp_path, do)
+
+
+def test_the_audit_says_which_agent_a_call_was_about(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        made = (await door.call("agents_create", name="greeter", spec=SPEC))["agent"]
+        audited = door.surface().audited
+        assert audited("agents_list", {"name": "greeter"}) == "agents_list"
+        for tool, arguments, named in (
+            ("agents_create", {"name": "waver", "spec": SPEC}, "waver"),
+            ("agents_delete", {"name": made["uid"]}, "greeter"),
+            ("agents_restart", {"name": "greeter", "now": True}, "greeter"),
+            ("agents_stop", {"name": "library"}, "library"),
+            ("agents_stop", {"name": "library", "cascade": True}, "library, agent/research"),
+            ("ask_agent", {"agent_uri": made["uri"], "prompt": "Hi"}, "greeter"),
+            ("ask_agent", {"name": "greeter", "prompt": "Hi"}, "greeter"),
+            ("create_agent", {"agent_name": "waver", "description": "x"}, "waver"),
+            ("agents_delete", {"name": "a, agent/b\n"}, "'a, agent/b\\n'"),
+        ):
+            assert audited(tool, arguments) == f"{tool} agent/{named}"
+        secret = new_token("human")
+        assert secret[:30] not in audited("agents_delete", {"name": f" {'x ' * 30}{secret}"})
+        assert len(audited("agents_delete", {"name": "\x00" * 1_000_000})) < 1000
+        for wrong in ({}, {"name": None}, {"name": ["greeter"]}, {"name": ""}):
+            assert audited("agents_delete", wrong) == "agents_delete"
+        assert audited("agents_delete agent/greeter", {}) == "'agents_delete agent/greeter'"
 
     on_door(tmp_path, do)
 
