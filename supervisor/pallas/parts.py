@@ -34,7 +34,8 @@ from pallas_supervisor.agents.changes.reload import Reloading, log_disabled
 from pallas_supervisor.agents.changes.writing import remove_leftovers
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.description.resources import ResourceDescriptions
-from pallas_supervisor.agents.gateway.gateway import KIND, Gateway, listen
+from pallas_supervisor.agents.gateway.gateway import Gateway
+from pallas_supervisor.agents.gateway.listening import KIND, listen
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.upstreams.directory import UpstreamDirectory
 from pallas_supervisor.agents.verbs import OperatorVerbs
@@ -301,7 +302,7 @@ def _listen_for_gateway(
 ) -> socket.socket | None:
     if deployment.gateway is None:
         return None
-    listener = listen(deployment.gateway, socket_store)
+    listener = listen(deployment, socket_store.take)
     stack.callback(sockets.close, {KIND: listener})
     return listener
 

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pallas_check.findings import Finding
-from pallas_common.protocol.gateway import GATEWAY_NAME
 from pallas_control.client import Control
 from pallas_control.errors import ControlError
 from pallas_control.locate import living_sockets
-from pallas_supervisor.sockets.listeners import PortsTakenError, close_listeners, open_listeners
+from pallas_supervisor.agents.gateway.listening import KIND, listening_problem
+from pallas_supervisor.sockets.listeners import (
+    NoSuchAddressError,
+    PortsTakenError,
+    close_listeners,
+    open_listeners,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,34 +52,56 @@ def machine_findings(
             findings.append(Finding(problem=_namesake(deployment, status, places), cause="machine"))
     held = set(_ports(status)) if own and status is not None else set[int]()
     ports = {REGISTRY: deployment.registry_port, **_agent_ports(deployment)}
-    binds = {REGISTRY: deployment.bind}
-    if (gateway := deployment.gateway) is not None:
-        ports[GATEWAY_NAME], binds[GATEWAY_NAME] = gateway.port, gateway.bind
     for purpose, port in ports.items():
-        bind = binds.get(purpose, deployment.agents_bind)
-        if port in held or (message := _taken(bind, purpose.removeprefix("@"), port)) is None:
+        bind = deployment.bind if purpose == REGISTRY else deployment.agents_bind
+        if port in held or (error := _taken(bind, purpose, port)) is None:
             continue
-        what, _, remedy = message.rpartition("; ")
-        if purpose in binds:
-            key = "registry_port" if purpose == REGISTRY else "gateway"
-            problem = places.of_deployment(key, what or remedy, remedy if what else "")
+        message, _, remedy = str(error).rpartition("; ")
+        said = (message or remedy, remedy if message else "")
+        if isinstance(error, NoSuchAddressError):  # and none of the others can be looked at
+            findings.append(Finding(problem=places.of_deployment("bind", *said), cause="machine"))
+            break
+        if purpose == REGISTRY:
+            problem = places.of_deployment("registry_port", *said)
             findings.append(Finding(problem=problem, cause="machine"))
         else:
-            problem = places.of_agent(purpose, ("port",), what or remedy, remedy if what else "")
+            problem = places.of_agent(purpose, ("port",), *said)
             findings.append(Finding(problem=problem, cause="machine", agent=purpose))
+    findings.extend(_of_gateway(deployment, status if own else None, places))
     return findings, own
+
+
+def _of_gateway(
+    deployment: Deployment, status: Mapping[str, Any] | None, places: Places
+) -> Iterator[Finding]:
+    """What is in the way of the gateway.
+
+    Args:
+        status: of this very deployment, while it runs.
+    """
+    if (gateway := deployment.gateway) is None:
+        return
+    running = status.get("gateway") if status is not None else None
+    port, bind = gateway.port, gateway.bind
+    if status is not None and port in set(_ports(status)):
+        if not isinstance(running, dict) or running.get("bind", bind) == bind:
+            return
+        port = 0  # the gateway has that one itself: only the address is looked at
+    if (error := _taken(bind, KIND, port)) is not None:
+        problem = listening_problem(deployment, error, places.file)
+        yield Finding(problem=problem, cause="machine")
 
 
 def _agent_ports(deployment: Deployment) -> dict[str, int]:
     return {name: agent.port for name, agent in deployment.agents.items() if agent.port is not None}
 
 
-def _taken(bind: str, purpose: str, port: int) -> str | None:
+def _taken(bind: str, purpose: str, port: int) -> PortsTakenError | None:
     """Why the port cannot be listened on, in the words of a start; None if it can."""
     try:
         close_listeners(open_listeners(bind, {purpose: port}, patience=0).values())
     except PortsTakenError as error:
-        return str(error)
+        return error
     return None
 
 

@@ -21,14 +21,14 @@ class Places:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = str(path)
+        self.file = str(path)
         self._root: Fields | None = None
         try:
-            root = compose(read_file(path) or b"", self._file)
+            root = compose(read_file(path) or b"", self.file)
         except ConfigurationError:  # it has changed since
             root = None
         if root is not None:
-            self._root = Fields(root, file=self._file, field="", line=1, problems=[])
+            self._root = Fields(root, file=self.file, field="", line=1, problems=[])
 
     def of_agent(self, agent: str, keys: tuple[str, ...], message: str, remedy: str = "") -> Problem:
         """A problem with the first of these keys that the agent's entry has, or with the entry."""
@@ -37,9 +37,9 @@ class Places:
         key = next((key for key in keys if entry is not None and key in entry), "")
         line = entry.line(key) if entry is not None else None
         field = ".".join(part for part in ("agents", agent, key) if part)
-        return Problem(self._file, line, field, message, remedy)
+        return Problem(self.file, line, field, message, remedy)
 
     def of_deployment(self, key: str, message: str, remedy: str = "") -> Problem:
         """A problem with a key at the top, which may not be there."""
         line = self._root.line(key) if self._root is not None and key in self._root else None
-        return Problem(self._file, line, key, message, remedy)
+        return Problem(self.file, line, key, message, remedy)

@@ -111,11 +111,7 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
     default_port = None if "registry_port" in fields else DEFAULT_REGISTRY_PORT
     registry_port = fields.whole_number("registry_port", 1, 65535) or default_port
     bind = fields.text("bind", rules.bind) or rules.default_bind(host)
-    if fields.is_empty("gateway"):
-        fields.refuse("gateway", "is empty", "write `gateway: {}` for its defaults, or remove the line")
-        of_gateway = None
-    else:
-        of_gateway = fields.section("gateway")
+    of_gateway = _gateway_section(fields)
     gateway = None if of_gateway is None else read_gateway(of_gateway, host=host, bind=bind)
 
     preload = _preload(fields)
@@ -127,8 +123,6 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
     takers: dict[int, str] = {}
     if registry_port:
         takers[registry_port] = "the registry's port" + (" by default" if default_port is not None else "")
-    if of_gateway is not None and gateway is not None:
-        _check_gateway_port(of_gateway, gateway.port, takers)
     section = fields.section("agents")
     if section is not None:
         sections = {name: agent for name in section if (agent := section.section(name))}
@@ -140,6 +134,8 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
         _check_slugs(agents, sections)
         _check_server_names(agents, sections, namespace)
         _check_cycles(agents, sections)
+    if of_gateway is not None and gateway is not None:
+        _check_gateway_port(of_gateway, gateway.port, takers)
     return Deployment(
         name=name or "",
         agents=agents,
@@ -160,6 +156,19 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
             **{f"preload[{index}]": Place(line) for index, line in enumerate(preload.values())},
         },
     )
+
+
+def _gateway_section(fields: Fields) -> Fields | None:
+    """The mapping of `gateway:`; of one word, what to write in place of it."""
+    if fields.is_empty("gateway"):
+        message = "is empty"
+    elif fields.is_truth("gateway"):
+        message = "is a truth value, not a mapping"
+    else:
+        return fields.section("gateway")
+    remedy = "write `gateway: {}` for a gateway with its defaults, or remove the line for none"
+    fields.refuse("gateway", message, remedy)
+    return None
 
 
 def _hosts(fields: Fields) -> tuple[str, ...]:
@@ -193,11 +202,13 @@ def _preload(fields: Fields) -> dict[str, int]:
     return found
 
 
-def _check_gateway_port(section: Fields, port: int, takers: dict[int, str]) -> None:
-    """Refuse a port that the gateway would share with one of `takers`, and make it one of them."""
+def _check_gateway_port(section: Fields, port: int, takers: Mapping[int, str]) -> None:
+    """Refuse a port that the gateway would share with one of `takers`."""
     if taker := takers.get(port):
-        section.refuse("port", f"{port} is also {taker}", "give the gateway a port of its own")
-    takers[port] = "the gateway's port" + ("" if "port" in section else " by default")
+        own = "" if "port" in section else ", the gateway's port by default,"
+        section.refuse(
+            "port", f"{port}{own} is also {taker}", "give the gateway another one: `gateway: {port: …}`"
+        )
 
 
 def _check_ports(agents: Mapping[str, Agent], sections: Mapping[str, Fields], takers: dict[int, str]) -> None:

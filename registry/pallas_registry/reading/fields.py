@@ -128,6 +128,10 @@ class Fields:
         """Whether the key stands there without a value (YAML's null)."""
         return key in self and kind_of(self._entries[key].value) == "empty"
 
+    def is_truth(self, key: str) -> bool:
+        """Whether the key stands there with a truth value."""
+        return key in self and kind_of(self._entries[key].value) == "a truth value"
+
     def text(self, key: str, rule: Rule | None = None) -> str | None:
         """The text of `key`, as written, if it passes `rule`."""
         if key not in self:

@@ -35,6 +35,10 @@ class PortsTakenError(Exception):
     """Some ports cannot be listened on; the message has one line for each, with the holder."""
 
 
+class NoSuchAddressError(PortsTakenError):
+    """No interface of this machine has the address."""
+
+
 def open_listeners(
     bind: str,
     ports: Mapping[str, int],
@@ -51,6 +55,7 @@ def open_listeners(
         inherited: asked first for a socket that is bound already.
 
     Raises:
+        NoSuchAddressError: no interface of this machine has the address.
         PortsTakenError: with all ports that are taken, and by whom.
     """
     opened: dict[str, socket.socket] = {}
@@ -61,6 +66,12 @@ def open_listeners(
             adopted = _adopt(bind, port, inherited)
             opened[purpose] = _listen_patiently(bind, port, deadline) if adopted is None else adopted
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                close_listeners(opened.values())
+                raise NoSuchAddressError(
+                    f"no interface of this machine has the address {bind}; write one that it has (`ip address` lists "
+                    f"them), or {'::' if ':' in bind else '0.0.0.0'} for all of them"
+                ) from error
             problems.append(_explain(bind, port, purpose, error))
     if problems:
         close_listeners(opened.values())

@@ -54,6 +54,22 @@ MISTAKES = (
         prepare=_taken(8202),
         commands=["pallas check"],
     ),
+    Mistake(
+        name="gateway-port-taken",
+        files={**PROJECT, "agents.yaml": ONE.replace("agents:\n", "gateway:\n  port: 8203\nagents:\n")},
+        prepare=_taken(8203),
+        apart=True,
+        commands=["pallas"],
+    ),
+    Mistake(
+        name="gateway-address",
+        files={
+            **PROJECT,
+            "agents.yaml": ONE.replace("agents:\n", "gateway: {port: 8203, bind: 192.0.2.1}\nagents:\n"),
+        },
+        apart=True,
+        commands=["pallas"],
+    ),
     Mistake(name="registry-port-taken", files=PROJECT, prepare=_taken(8200), apart=True, commands=["pallas"]),
     Mistake(
         name="unwritable-log",

@@ -20,7 +20,8 @@ from pallas_supervisor.agents.changes.moving import Moving
 from pallas_supervisor.agents.changes.reload import Reloading
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.description.resources import ResourceDescriptions
-from pallas_supervisor.agents.gateway.gateway import Gateway, listen
+from pallas_supervisor.agents.gateway.gateway import Gateway
+from pallas_supervisor.agents.gateway.listening import listen
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.upstreams.directory import UpstreamDirectory
 from pallas_supervisor.agents.verbs import OperatorVerbs
@@ -219,7 +220,7 @@ async def rig(
         launch=lambda _context, **_: cast("Launcher", world),
     )
     store = SocketStore(Notifier({}), Inheritance())
-    door = None if deployment.gateway is None else listen(deployment.gateway, store)
+    door = None if deployment.gateway is None else listen(deployment, store.take)
     gateway = Gateway(manager, door, store, directory / "control.sock")
     moving = Moving(
         manager.engine, manager.drift, manager.responders, sockets, manager.observers, gateway=gateway

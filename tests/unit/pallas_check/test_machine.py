@@ -96,7 +96,8 @@ def test_the_gateways_port_is_looked_at_where_it_will_listen(
     path = tmp_path / "agents.yaml"
     path.write_text(f"{path.read_text()}gateway:\n  port: {held}\n")
     [text], _ = found(tmp_path, environ)
-    assert text.startswith(f"agents.yaml:8: gateway: port {held} (gateway) is taken by ")
+    assert text.startswith(f"agents.yaml:8: gateway.port: port {held} (gateway) is taken by ")
+    assert text.endswith(f"(pid {os.getpid()}); free it, or write another one: `gateway: {{port: …}}`")
     path.write_text(f"{path.read_text()}  bind: 127.0.0.9\n")
     assert found(tmp_path, environ) == ([], False)
 
@@ -108,7 +109,29 @@ def test_the_gateways_port_is_its_own_while_it_runs(
     path = tmp_path / "agents.yaml"
     path.write_text(f"{path.read_text()}gateway:\n  port: {held}\n")
     where = {"file": str(path), "directory": str(tmp_path)}
-    document = {**status(agent("one")), **where, "gateway": {"port": held}}
+    document = {**status(agent("one")), **where, "gateway": {"port": held, "bind": "127.0.0.1"}}
     (tmp_path / "run").mkdir()
     with serve(tmp_path / "run" / "control.sock", {"/v1/status": (200, document)}):
         assert found(tmp_path, environ) == ([], True)
+        path.write_text(f"{path.read_text()}  bind: 192.0.2.1\n")
+        [text], _ = found(tmp_path, environ)
+    assert text.startswith(
+        "agents.yaml:9: gateway.bind: no interface of this machine has the address 192.0.2.1; "
+    )
+
+
+@pytest.mark.parametrize("of_gateway", [True, False])
+def test_an_address_that_this_machine_has_not_is_said_once(
+    tmp_path: Path, environ: dict[str, str], of_gateway: bool
+) -> None:
+    registry, port, gateway = free_ports(3)
+    write(tmp_path, registry, port)
+    path = tmp_path / "agents.yaml"
+    own = f"gateway:\n  port: {gateway}\n  bind: " if of_gateway else "bind: "
+    path.write_text(f"{path.read_text()}{own}192.0.2.1\n")
+    [text], _ = found(tmp_path, environ)
+    place = "agents.yaml:9: gateway.bind" if of_gateway else "agents.yaml:7: bind"
+    assert text == (
+        f"{place}: no interface of this machine has the address 192.0.2.1; write one that it has (`ip address` lists "
+        "them), or 0.0.0.0 for all of them"
+    )

@@ -16,6 +16,7 @@ from pallas_common.protocol.gateway import GATEWAY_NAME, OPERATOR_FILE
 from pallas_common.secrets.values import secrets_in
 from pallas_registry.environment.state_directory import ensure_private
 from pallas_supervisor.agents.engine import Engine
+from pallas_supervisor.agents.gateway.listening import KIND, listen
 from pallas_supervisor.agents.gateway.spec import gateway_spec, policy_of
 from pallas_supervisor.agents.gateway.status import GatewayStatus
 from pallas_supervisor.agents.manager import Beside
@@ -30,7 +31,7 @@ from pallas_supervisor.lifecycle.states import RESTING, Desired, State
 from pallas_supervisor.logs.transitions import log_transition
 from pallas_supervisor.monitors.reactions import Reactions
 from pallas_supervisor.reload.plan import gateway_action
-from pallas_supervisor.sockets.listeners import ORPHAN_PATIENCE, connectable, open_listeners
+from pallas_supervisor.sockets.listeners import connectable
 from pallas_supervisor.sockets.mcp_probe import HEALTH, until_answered
 from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
 
@@ -46,26 +47,11 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
     from pallas_supervisor.sockets.socket_store import SocketStore
 
-KIND = "gateway"
-"""Of its events; and its name in logs and events."""
-
 MODULE = "pallas_gateway"
 """What its process executes."""
 
 
 _log = get_logger("pallas.supervisor.gateway")
-
-
-def listen(
-    settings: GatewaySettings, store: SocketStore, *, patience: float = ORPHAN_PATIENCE
-) -> socket.socket:
-    """Listen on its port, by a socket that the service manager keeps where there is one.
-
-    Raises:
-        PortsTakenError: the port cannot be listened on.
-    """
-    opened = open_listeners(settings.bind, {KIND: settings.port}, patience=patience, inherited=store.take)
-    return opened[KIND]
 
 
 class NoStateError(PermissionError):
@@ -206,7 +192,7 @@ class Gateway:
             return None
         if old is not None and gateway_action(old, new.gateway) != "rebind":
             return None
-        return listen(new.gateway, self._store, patience=0.0)
+        return listen(new, self._store.take, patience=0.0)
 
     async def leave(self, new: Deployment) -> None:
         """Stop it, if another configuration has none."""

@@ -215,4 +215,25 @@ def test_what_is_left_open_is_a_warning(lines: dict[str, Any], fields: list[str]
 
 
 def test_without_a_value_it_says_how_to_turn_it_on() -> None:
-    assert refused() == ["2: gateway: is empty; write `gateway: {}` for its defaults, or remove the line"]
+    remedy = "write `gateway: {}` for a gateway with its defaults, or remove the line for none"
+    assert refused() == [f"2: gateway: is empty; {remedy}"]
+    (problem,) = problems("name: demo\ngateway: false\n")
+    assert str(problem) == f"agents.yaml:2: gateway: is a truth value, not a mapping; {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("section", "complaint"),
+    [
+        ("{port: 24201}", "24201 is also the port of dates (line 4)"),
+        ("{}", "24199, the gateway's port by default, is also the port of news (line 5)"),
+    ],
+)
+def test_a_port_that_another_has_is_the_gateways_to_change(section: str, complaint: str) -> None:
+    agents = "  dates: {module: m, port: 24201}\n  news: {module: n, port: 24199}\n"
+    text = f"name: demo\ngateway: {section}\nagents:\n{agents}"
+    if section != "{}":
+        text = text.replace("24199", "24202")
+    (problem,) = problems(text)
+    assert str(problem) == (
+        f"agents.yaml:2: gateway.port: {complaint}; give the gateway another one: `gateway: {{port: …}}`"
+    )

@@ -110,7 +110,7 @@ def test_a_holder_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         ("no.such.host.invalid", r"cannot listen on no\.such\.host\.invalid port \d+ \(research\): "),
         (
             "192.0.2.1",
-            r"cannot listen on 192\.0\.2\.1 port \d+ \(research\): Cannot assign requested address",
+            r"^no interface of this machine has the address 192\.0\.2\.1; write one .* or 0\.0\.0\.0 for all",
         ),
     ],
 )
