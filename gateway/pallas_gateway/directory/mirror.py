@@ -191,6 +191,8 @@ class Mirror:
                 self._now(replace(record, restarts=record.restarts + 1), changes)
             case "replacement":
                 changes.upstreams.add(name)
+                if record is not None:
+                    self._now(replace(record, message=event["message"]), changes)
             case _:
                 pass
 

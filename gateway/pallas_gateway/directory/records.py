@@ -129,8 +129,13 @@ def with_state(record: AgentRecord, event: Json) -> AgentRecord:
         pid=event["pid"],
         health=event["health"],
         message=event["message"],
-        since=event["time"] if event["state"] != record.state else record.since,
+        # Ready after ready: another process, that has taken over from the one before.
+        since=event["time"] if _step(event) != (record.state, record.generation) else record.since,
     )
+
+
+def _step(event: Json) -> tuple[str, int]:
+    return event["state"], event["generation"]
 
 
 def with_health(record: AgentRecord, event: Json) -> AgentRecord:

@@ -110,7 +110,7 @@ class AgentEvents:
             replacement=stage,
             generation=second_worker.generation,
             pid=second_worker.pid,
-            message=self._why(after),
+            message=self._why(after) or self._health(after)[1],  # as in the status document
         )
 
     def _tell(self, name: str, event: str, **more: object) -> None:

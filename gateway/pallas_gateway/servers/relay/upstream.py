@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
+from pallas_common.times import timestamp
 from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, RelayError
 from pallas_gateway.servers.relay.lists import LISTS, read_list
 from pallas_gateway.servers.relay.messages.model import OPENED, ServerError
@@ -326,7 +327,7 @@ class Upstream:
         """The server's record, for the resources that tell of it."""
         return {
             "state": self.state,
-            "since": self.since,
+            "since": timestamp(self.since),
             "error": self.reason,
             "transport": self.transport,
             "era": self.opened.version if self.opened is not None else None,

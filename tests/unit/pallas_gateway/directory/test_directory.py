@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,8 @@ from support.supervisor.declared import agent, file, llm, secret
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pallas_gateway.directory.records import AgentRecord
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +48,37 @@ def test_agents_are_as_the_supervisor_says(tmp_path: Path) -> None:
             bench.told
         )
         assert topics.agent_info("library") not in bench.told
+
+    on_bench(tmp_path, do)
+
+
+def test_what_is_said_of_a_replacement_ends_with_it(tmp_path: Path) -> None:
+    async def do(bench: Bench) -> None:
+        def research() -> AgentRecord:
+            return bench.directory.agents["research"]
+
+        bench.rig.operations.start([])
+        bench.rig.come_up("library")
+        bench.rig.come_up("research")
+        await bench.until(lambda: research().state == "ready")
+        bench.rig.operations.restart(["research"])
+        await bench.until(lambda: "a new worker is starting" in research().message)
+        bench.rig.come_up("research")
+        bench.rig.report("research", HealthReport(status="degraded", message="search is down", timestamp=""))
+        await bench.until(lambda: research().generation == 2)
+        lines = bench.rig.manager.events.newest(100).take(1 << 20).splitlines()
+        [_, took_over] = [
+            event
+            for event in map(json.loads, lines)
+            if (event["name"], event.get("state")) == ("research", "ready")
+        ]
+        assert research().since == took_over["time"]
+        bench.told.clear()
+        bench.rig.end("research", old=True)
+        await bench.until(lambda: research().message == "search is down")
+        await bench.until_told(topics.agent_state("research"))
+        [entry] = bench.rig.manager.status.entries(["research"])
+        assert (entry["replacement"], entry["message"]) == (None, "search is down")
 
     on_bench(tmp_path, do)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -181,6 +182,7 @@ def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wro
             states = {name: record["state"] for name, record in records.items()}
             assert states == {"dead": "failed", "slow": "initializing", "git": "running", "odd": "failed"}
             assert "`pigeon`" in records["odd"]["error"]
+            assert dt.datetime.fromisoformat(records["git"]["since"]).tzinfo is not None
             assert Topic("tools", "agent/jarvis") in published
             assert surface.topic(uri) in published
             with pytest.raises(McpError):
