@@ -168,6 +168,8 @@ class GatewaySpec:
     log_level: str
     root_log_level: str
     listener_outlives: bool = False
+    waits_for_store: bool = False
+    """Where nobody else could serve: it waits for a store that is away, where a replacement would fail."""
     memory_limit: int | None = None
     cgroup: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -10,10 +10,8 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from pallas_common.http.hosts import HostGuard, Hosts
-from pallas_common.logs.setup import get_logger
+from pallas_common.http.hosts import HostGuard
 from pallas_gateway.access.audit import Audit
 from pallas_gateway.access.limits import Limiter
 from pallas_gateway.directory import topics
@@ -30,16 +28,13 @@ from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.deleted_agents import revoke_deleted
-from pallas_gateway.process.errors import GatewayError
 from pallas_gateway.process.health import Health
 from pallas_gateway.process.surfaces import AllSurfaces
 from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.management.context import Context
 from pallas_gateway.servers.management.resources import PRESETS
 from pallas_gateway.servers.management.workers import Workers
-from pallas_gateway.store.database import open_store
-from pallas_gateway.store.errors import StoreError, StoreUnavailableError
-from pallas_gateway.store.operator import ensure_operator_token
+from pallas_gateway.store.errors import StoreError
 from pallas_gateway.store.principals import TokenRecords
 from pallas_gateway.store.revisions import count_change
 from pallas_gateway.telemetry import metrics, tracing
@@ -50,6 +45,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from starlette.types import ASGIApp
 
+    from pallas_common.http.hosts import Hosts
     from pallas_common.protocol.gateway import GatewaySettings, GatewaySpec
     from pallas_common.secrets.values import KnownSecrets
     from pallas_gateway.identity.sources import Issuer
@@ -63,7 +59,8 @@ WRITE_AGAIN = 5.0
 KNOWN_WITHIN = 5.0
 """Seconds that a start waits for what the supervisor knows."""
 
-_log = get_logger("pallas.gateway")
+WRITTEN_WITHIN = 2.0
+"""Seconds that an end waits for the last write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +71,8 @@ class GatewayParts:
     health: Health
     known: Callable[[], Awaitable[None]]
     """Returns when what the supervisor knows is known here, too, or has not come within a bound."""
+    finish: Callable[[], Awaitable[None]]
+    """Writes what is still to be written, when nobody asks any more; within a bound."""
     drain: Callable[[], None]
     """Ends what would not end by itself."""
     background: dict[str, Coroutine[None, None, None]] = field(default_factory=dict)
@@ -81,18 +80,19 @@ class GatewayParts:
 
 
 async def open_parts(
-    spec: GatewaySpec, known: KnownSecrets, stack: contextlib.AsyncExitStack
+    spec: GatewaySpec, store: Store, hosts: Hosts, known: KnownSecrets, stack: contextlib.AsyncExitStack
 ) -> GatewayParts:
     """Make the parts; `stack` closes them.
 
-    Raises:
-        GatewayError: the store cannot be used.
+    Args:
+        store: stays open until `stack` has closed the others.
+        hosts: the names by which the gateway is reached.
     """
     settings = spec.settings
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot)
     tracing.open_tracing(spec, known)
     stack.callback(tracing.close_tracing)
-    store = await _open_store(spec, stack)
+    store.on_failure = metrics.count_store_error
     records = TokenRecords(store)
     audit = Audit(spec.state_directory, content=settings.audit_content, written=metrics.count_audit_line)
     stack.callback(audit.close)
@@ -142,11 +142,11 @@ async def open_parts(
         health=health.status,
         routes=[*resource_routes(control, audit), *token_routes.routes(), *audit_routes(audit.path)],
     )
-    hosts = Hosts([*spec.allowed_hosts, urlsplit(settings.public_url).hostname or ""])
     return GatewayParts(
         app=HostGuard(app, lambda: hosts),
         health=health,
         known=lambda: _known(directory),
+        finish=lambda: _finish(principals),
         drain=endpoint.drain,
         background={
             "directory": directory.run(),
@@ -178,17 +178,11 @@ async def _known(directory: Directory) -> None:
             await directory.filled()
 
 
-async def _open_store(spec: GatewaySpec, stack: contextlib.AsyncExitStack) -> Store:
-    """The store, with a token of the operator and without what nobody asks for any more."""
-    try:
-        store = await asyncio.to_thread(open_store, spec.store)
-        store.on_failure = metrics.count_store_error
-        stack.push_async_callback(store.close)
-        await ensure_operator_token(store, Path(spec.state_directory))
-        await TokenRecords(store).forget_old()
-    except StoreError as error:
-        raise GatewayError(str(error), permanent=not isinstance(error, StoreUnavailableError)) from error
-    return store
+async def _finish(principals: Principals) -> None:
+    """Note which tokens were used; a store that does not answer keeps nobody up."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(WRITTEN_WITHIN):
+            await principals.touch()
 
 
 def _away(directory: Directory) -> str | None:

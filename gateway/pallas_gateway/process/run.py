@@ -113,7 +113,8 @@ def _run_as(
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(spec, listener, report, known, descriptors, orphaned))
     except GatewayError as error:
-        _log.error(f"the gateway cannot serve: {error}", exc_info=error.__cause__)
+        _log.error(f"the gateway cannot serve: {error}")
+        _log.debug("where that was found", exc_info=error.__cause__)
         report(FailedReport(message=without_secrets(str(error), LONGEST, known), permanent=error.permanent))
         return EXIT_PERMANENT if error.permanent else EXIT_FAILURE
     except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor needs a report

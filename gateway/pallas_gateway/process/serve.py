@@ -3,6 +3,9 @@
 The drain at the end: streams of subscribers end first, as the protocol wants it, for they would never end by
 themselves; then the port is left and requests get `stop_timeout`, as in a worker (`HttpServer.drain`).
 
+At the start the store may be away, as a database that comes up later than Pallas: then the process serves all the same,
+says that it cannot answer, and goes on by itself when the store is there.
+
 Knows the order of things; must not know the process: its signals, descriptors, logging and exit.
 """
 
@@ -11,22 +14,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.descriptors import share_of_descriptors
+from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.link.heartbeat import beat
-from pallas_common.protocol.reports import Heartbeat, ReadyReport, StageReport
+from pallas_common.protocol.reports import HealthReport, Heartbeat, ReadyReport, StageReport
+from pallas_common.times import ago
+from pallas_gateway.http.unavailable import Unavailable
+from pallas_gateway.process.errors import GatewayError
+from pallas_gateway.process.opening import opened, opened_again
 from pallas_gateway.process.parts import open_parts
+from pallas_gateway.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from pallas_common.protocol.gateway import GatewaySpec
     from pallas_common.protocol.reports import Report
     from pallas_common.secrets.values import KnownSecrets
+    from pallas_gateway.store.database import Store
 
 MOST_CONNECTIONS = 16_384
 
@@ -46,18 +59,35 @@ async def serve(
         GatewayError: the gateway cannot serve.
     """
     report(StageReport(stage="creating"))
+    hosts = Hosts([*spec.allowed_hosts, urlsplit(spec.settings.public_url).hostname or ""])
+    entrance = _Entrance(HostGuard(Unavailable(), lambda: hosts))
+    limit = share_of_descriptors(3 / 4, MOST_CONNECTIONS)
+    http = HttpServer(entrance, listener, Connections("port of the gateway", limit))
+    heart = Heartbeat(interval=spec.settings.liveness_interval)
+    is_told = False
+    try:
+        store: Store | None = await opened(spec)
+    except StoreUnavailableError as error:
+        if not spec.waits_for_store:
+            raise GatewayError(str(error), permanent=False) from error
+        is_told = True
+        store = await _wait(spec, error, http, heart, report, stopping)
+    if store is None:
+        http.stop_accepting()
+        await http.drain(spec.settings.stop_timeout)
+        return
     async with contextlib.AsyncExitStack() as stack:
-        parts = await open_parts(spec, known, stack)
+        stack.push_async_callback(store.close)
+        parts = await open_parts(spec, store, hosts, known, stack)
         report(StageReport(stage="serving"))
-        limit = share_of_descriptors(3 / 4, MOST_CONNECTIONS)
-        http = HttpServer(parts.app, listener, Connections("port of the gateway", limit))
         async with asyncio.TaskGroup() as background:
             tasks = [background.create_task(each, name=name) for name, each in parts.background.items()]
             await parts.known()
-            http.start()
-            heart = Heartbeat(interval=spec.settings.liveness_interval)
-            report(heart)
-            report(ReadyReport(model=None, capabilities=None))
+            entrance.app = parts.app
+            if not is_told:
+                http.start()
+                report(heart)
+                report(ReadyReport(model=None, capabilities=None))
             tasks.append(background.create_task(parts.health.run(report), name="health"))
             tasks.append(background.create_task(beat(heart, report), name="heartbeats"))
             await stopping.wait()
@@ -66,5 +96,40 @@ async def serve(
             _log.info(f"draining, for {spec.settings.stop_timeout:g} s at most")
             parts.drain()
             await http.drain(spec.settings.stop_timeout)
+            await parts.finish()
             for task in tasks:
                 task.cancel()
+
+
+class _Entrance:
+    """What the port serves now."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+async def _wait(
+    spec: GatewaySpec,
+    why: StoreUnavailableError,
+    http: HttpServer,
+    heart: Heartbeat,
+    report: Callable[[Report], None],
+    stopping: asyncio.Event,
+) -> Store | None:
+    """Say that nothing can be answered, and do so on the port, until the store is there; None if asked to stop."""
+
+    def tell(message: str) -> None:
+        report(HealthReport(status="error", timestamp=ago(), message=message))
+
+    http.start()
+    report(heart)
+    tell(str(why))
+    report(ReadyReport(model=None, capabilities=None))
+    beating = asyncio.create_task(beat(heart, report), name="heartbeats")
+    try:
+        return await opened_again(spec, why, stopping, tell)
+    finally:
+        beating.cancel()

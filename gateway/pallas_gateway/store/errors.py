@@ -106,4 +106,4 @@ def store_error(error: DBAPIError, *, committing: bool = False) -> StoreError | 
 def _first_line(cause: BaseException | None) -> str:
     """What PostgreSQL says, without its hints; it names users, hosts and databases, never passwords."""
     text = str(cause).strip()
-    return text.splitlines()[0] if text else type(cause).__name__
+    return text.splitlines()[0].removeprefix("connection failed: ") if text else "its driver does not say why"

@@ -127,6 +127,13 @@ class Postgres:
 @functools.cache
 def shared_postgres() -> Postgres:
     """The one of this process of pytest, running; it ends with the process."""
+    postgres = new_postgres()
+    postgres.start()
+    return postgres
+
+
+def new_postgres() -> Postgres:
+    """One that has not been started; it ends with this process of pytest."""
     found = programs()
     if found is None:
         message = "not run: needs PostgreSQL (apt-get install postgresql)"
@@ -135,7 +142,6 @@ def shared_postgres() -> Postgres:
         pytest.skip(message)
     postgres = Postgres(found)
     atexit.register(postgres.stop)
-    postgres.start()
     return postgres
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import Report
     from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.agents.manager import AgentManager
-    from pallas_supervisor.lifecycle.states import Agent, Transition, WorkerId
+    from pallas_supervisor.lifecycle.states import Agent, WorkerId
     from pallas_supervisor.sockets.socket_store import SocketStore
 
 MODULE = "pallas_gateway"
@@ -134,7 +134,7 @@ class Gateway:
             lambda change: manager.traces.follow(change.after),
             self.responders.follow,
             lambda change: log_transition(change, self.status.why(change.after)),
-            self._say_where,
+            lambda change: self._say_where(change.after),
             events.transition,
             lambda _change: observers.changed(),
         )
@@ -142,16 +142,16 @@ class Gateway:
         observers.restart_counted.add(
             lambda _name, reason: manager.metrics.gateway.count_restart(reason), events.restart_counted
         )
-        observers.health_reported.add(events.health_reported)
+        observers.health_reported.add(events.health_reported, self._say_where)
         observers.process_gone.add(
             self._monitors.process_gone,
             lambda worker_id: manager.store.process_gone(*worker_id),
         )
         manager.metrics.gateway.is_up = lambda: None if self.agent is None else self.agent.is_available
 
-    def _say_where(self, change: Transition) -> None:
+    def _say_where(self, agent: Agent) -> None:
         """Say once where it serves, and where its first token is: it has made that by now, if there was none."""
-        if change.after.state is State.READY and not self._has_said_where:
+        if agent.state is State.READY and not self._has_said_where and not self.status.cannot_answer(agent):
             self._has_said_where = True
             state = self._manager.drift.taken.state_directory
             token = (
@@ -245,10 +245,16 @@ class Gateway:
             state_directory=state,
             metrics=(str(manager.store.directory), manager.store.slot(name, generation)),
             listener_outlives=self._outlives(self.responders.listeners[name]),
+            waits_for_store=self._is_alone(generation),
         )
         known = manager.log_router.secrets
         await asyncio.to_thread(lambda: known.add((*secrets_in(spec.environment), *secrets_in(spec.store))))
         return spec
+
+    def _is_alone(self, generation: int) -> bool:
+        """Whether no older process answers in the place of this one."""
+        agent = self.agent
+        return agent is None or agent.generation == generation or self.status.cannot_answer(agent)
 
     def _take(self, worker_id: WorkerId, report: Report) -> None:
         self._reports_in.take(worker_id, report)

@@ -42,6 +42,7 @@ def gateway_spec(
     state_directory: Path,
     metrics: tuple[str, str],
     listener_outlives: bool,
+    waits_for_store: bool,
 ) -> GatewaySpec:
     """What the process of this start is passed.
 
@@ -50,6 +51,7 @@ def gateway_spec(
         state_directory: its working directory.
         metrics: directory and slot in which it counts.
         listener_outlives: the service manager holds the listening socket, too.
+        waits_for_store: there is no process that could answer in its place.
 
     Raises:
         ConfigurationError: `PALLAS_GATEWAY_STORE` names no store.
@@ -76,6 +78,7 @@ def gateway_spec(
         log_level=configuration.levels.pallas,
         root_log_level=configuration.levels.root,
         listener_outlives=listener_outlives,
+        waits_for_store=waits_for_store,
         memory_limit=settings.memory_limit,
         environment=environment,
     )

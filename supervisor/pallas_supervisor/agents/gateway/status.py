@@ -65,6 +65,10 @@ class GatewayStatus:
             return ("ok", "") if report is None else (report.status, report.message or "")
         return "error" if agent.state in (State.BACKOFF, State.FAILED) else "unknown", ""
 
+    def cannot_answer(self, agent: Agent) -> bool:
+        """Whether it serves, and says that it can answer nothing: its store is not there."""
+        return agent.state is State.READY and self.condition(agent)[0] == "error"
+
     def note_health(self, agent: Agent) -> None:
         """Note since when its health is what it is now."""
         self._history.note(agent.name, agent_health(agent, self._reports.health(agent)), ago())
@@ -122,6 +126,8 @@ class GatewayStatus:
     def trouble(self) -> str | None:
         """Why it does not serve though it should, in one line."""
         agent = self.agent
-        if agent is None or agent.desired is not Desired.UP or agent.is_available:
+        if agent is None or agent.desired is not Desired.UP:
             return None
+        if agent.is_available:
+            return self.condition(agent)[1] or "it cannot answer" if self.cannot_answer(agent) else None
         return self.why(agent) or str(agent.state)

@@ -29,7 +29,7 @@ NONE = "this deployment has no gateway; `gateway: {}` in agents.yaml and `pallas
 def status(ctx: click.Context, *, output: str) -> None:
     """Show whether the gateway serves, where, and why not.
 
-    Exit status: 0 it is ready, 1 there is none, 3 it is not ready, 4 unknown, as no supervisor answers.
+    Exit status: 0 it is ready, 1 there is none, 3 it is not ready or cannot answer, 4 unknown: no supervisor answers.
     """
     try:
         document: StatusDocument = control().get("/v1/status")
@@ -42,8 +42,13 @@ def status(ctx: click.Context, *, output: str) -> None:
     else:
         for line in lines_of(gateway, datetime.now(UTC)):
             click.echo(line)
-    if gateway["state"] != "ready":
+    if not serves(gateway):
         ctx.exit(EXIT_NOT_RUNNING)
+
+
+def serves(gateway: GatewayStatus) -> bool:
+    """Whether it is ready, and can answer."""
+    return gateway["state"] == "ready" and gateway["health"] != "error"
 
 
 def line_of(gateway: GatewayStatus) -> str:

@@ -26,7 +26,7 @@ from pallasctl.text import (
     paint,
     table,
 )
-from pallasctl.verbs.gateway.status import line_of
+from pallasctl.verbs.gateway.status import line_of, serves
 from pallasctl.verbs.state.readiness import count_ready, is_available, listed
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def status(
         for line in (*_door(door), *_notes(document, chosen), *_folded(chosen, shown, states)):
             click.echo(line)
     due = chosen if agents else [agent for agent in chosen if agent["desired"] == "up"]
-    closed = door is not None and door["desired"] == "up" and door["state"] != "ready"
+    closed = door is not None and door["desired"] == "up" and not serves(door)
     if closed or not all(is_available(agent) for agent in due):
         ctx.exit(EXIT_NOT_RUNNING)
 

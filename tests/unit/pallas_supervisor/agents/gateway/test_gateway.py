@@ -182,3 +182,21 @@ def test_a_reload_adds_changes_moves_and_removes_it(tmp_path: Path) -> None:
             assert (await control(made, "GET", "/v1/status"))[1]["gateway"] is None
 
     asyncio.run(run())
+
+
+def test_only_who_is_alone_waits_for_a_store(tmp_path: Path) -> None:
+    async def act(rig: Rig) -> None:
+        generation = come_up(rig)
+
+        async def waits(of: int) -> bool:
+            spec = await rig.gateway._prepare(WorkerId(GATEWAY_NAME, of))
+            return spec.waits_for_store
+
+        assert await waits(generation)
+        assert not await waits(generation + 1), "the old one answers: better than one that cannot"
+        report = HealthReport(status="error", timestamp=ago(), message="the store is away")
+        rig.gateway._take(WorkerId(GATEWAY_NAME, generation), report)
+        assert await waits(generation + 1), "the old one cannot answer either"
+        assert rig.gateway.status.trouble() == "the store is away"
+
+    on_gateway(tmp_path, act)
