@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,7 +15,7 @@ from pallas_gateway.access.reading import shown
 from pallas_gateway.access.writing import lacking, may_on, permissions_on
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
-from pallas_gateway.servers.management.arguments import ToolError
+from pallas_gateway.servers.management.arguments import ToolError, field_in, for_clients
 from pallas_gateway.servers.management.asking import check_identity
 from pallas_gateway.servers.management.content.documents import (
     URI,
@@ -42,6 +44,15 @@ OWNER_HEADER = "Pallas-Owner"
 LONGEST_DESCRIPTION = 100
 MOST_PROBLEMS = 50
 _OK = (200, 201)
+_NAMED: Mapping[str, str] = {"metadata.name": "name"}
+"""Fields of an agent's resource → arguments of the tools that are called otherwise."""
+_NAMED_AT_CREATION: Mapping[str, str] = {
+    "metadata.name": "agent_name",
+    "spec.systemPrompt": "description",
+    "spec.outputSchema": "output_schema",
+    "spec.tools": "tools",
+}
+"""Likewise, of `create_agent`."""
 
 
 async def agents_list(call: Call, _arguments: Mapping[str, Any]) -> Json:
@@ -118,7 +129,7 @@ async def create_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
                 raise InsufficientScopeError(permission)
         if found := [server for server in servers if server in known]:
             spec["servers"] = found
-    await _put(call, name, spec, "create", {"If-None-Match": "*"})
+    await _put(call, name, spec, "create", {"If-None-Match": "*"}, _NAMED_AT_CREATION)
     await _known(call, name)
     return {
         "status": "success",
@@ -144,23 +155,37 @@ def _first_line(prompt: str) -> str | None:
     return line if len(line) <= LONGEST_DESCRIPTION else f"{line[: LONGEST_DESCRIPTION - 1].rstrip()}…"
 
 
-async def _put(call: Call, name: str, spec: Json, verb: Verb, headers: Mapping[str, str]) -> None:
+async def _put(
+    call: Call,
+    name: str,
+    spec: Json,
+    verb: Verb,
+    headers: Mapping[str, str],
+    named: Mapping[str, str] = _NAMED,
+) -> None:
     if not may_on(call.principal, verb, "agent", name):  # before anything is read that takes time
         raise InsufficientScopeError(permissions_on(verb, "agent", name)[0])
     document = {"apiVersion": "pallas/v1", "kind": "agent", "metadata": {"name": name}, "spec": spec}
     text = json.dumps(document).encode()
     read = await asyncio.to_thread(read_resources, text, "spec")
     if read.problems or len(read.resources) != 1:
-        problems = tuple(_said(map(str, read.problems)))
-        message = problems[0] if problems else "the spec cannot be used"
-        raise ToolError("invalid_spec", message, field="spec", details=problems)
+        # It is a document of ours, on one line: there is no place in a file to name.
+        said = [str(replace(each, file="", line=None)) for each in read.problems] or ["it cannot be used"]
+        field = named.get(field_in(said[0], named) or "", "spec")
+        problems = _said(call, said, named)
+        raise ToolError("invalid_spec", problems[0], field=field, details=problems)
     if (permission := lacking(call.principal, verb, read.resources[0])) is not None:
         raise InsufficientScopeError(permission)
-    await _write(call, "PUT", name, text, headers)
+    await _write(call, "PUT", name, text, headers, named)
 
 
 async def _write(
-    call: Call, method: str, name: str, content: bytes | None, headers: Mapping[str, str]
+    call: Call,
+    method: str,
+    name: str,
+    content: bytes | None,
+    headers: Mapping[str, str],
+    named: Mapping[str, str] = _NAMED,
 ) -> None:
     """Have the supervisor change the resource of an agent.
 
@@ -183,14 +208,16 @@ async def _write(
     if answer.status == 404:
         raise no_such_agent(name)
     if answer.status not in _OK:
-        message = str(answer.document.get("error") or f"refused with HTTP status {answer.status}")
-        problems = tuple(_said(answer.document.get("problems") or ()))
+        said = answer.document.get("error") or f"refused with HTTP status {answer.status}"
+        [message] = _said(call, [said], named)
+        problems = _said(call, answer.document.get("problems") or (), named)
         word = {409: "conflict", 422: "invalid_spec", 507: "not_kept"}
         raise ToolError(word.get(answer.status, "refused"), message, details=problems)
 
 
-def _said(problems: Iterable[object]) -> list[str]:
-    return [str(each)[:1000] for each in problems][:MOST_PROBLEMS]
+def _said(call: Call, problems: Iterable[object], named: Mapping[str, str]) -> tuple[str, ...]:
+    directory = call.context.project_directory
+    return tuple(for_clients(str(each)[:1000], directory, named) for each in islice(problems, MOST_PROBLEMS))
 
 
 async def _shown(call: Call, name: str) -> Json:
@@ -227,10 +254,8 @@ async def _verb(call: Call, verb: str, names: list[str], more: Json) -> Json:
     said = answer.document.get("error") or "; ".join(
         f"{each['agent']} is {each['status']}: {each['message']}" for each in agents
     )
-    raise ToolError(
-        "timed_out" if answer.status == 504 else "refused",
-        str(said or f"{verb} was not done")[:2000],
-    )
+    message = for_clients(str(said or f"{verb} was not done")[:2000], call.context.project_directory, {})
+    raise ToolError("timed_out" if answer.status == 504 else "refused", message)
 
 
 def _sees(call: Call, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
@@ -20,9 +21,9 @@ class ToolError(Exception):
     """A call fails; the client's model is told why, so that it can do better.
 
     Args:
-        type: one word for programs.
+        type: one word for programs; docs/gateway.md has them all.
         field: of the arguments, where it is one.
-        details: further lines.
+        details: further lines; what only says the message again is left out.
     """
 
     def __init__(
@@ -36,7 +37,33 @@ class ToolError(Exception):
         super().__init__(message)
         self.type = type
         self.field = field
-        self.details = details
+        self.details = tuple(each for each in details if each != message)
+
+
+def for_clients(said: str, directory: str | None, named: Mapping[str, str]) -> str:
+    """What is said to who is at the machine, said to a client of MCP, who has no file, shell or path there.
+
+    Args:
+        directory: the deployment's; files there are named without it.
+        named: fields of a resource by which it may begin → the arguments from which they are.
+    """
+    said = said.removeprefix(_OUR_DOCUMENT)
+    if (field := field_in(said, named)) is not None:
+        said = named[field] + said.removeprefix(field)
+    if directory:
+        said = said.replace(f"{directory.rstrip('/')}/", "")
+    return _COMMAND.sub("", said)
+
+
+def field_in(said: str, named: Mapping[str, str]) -> str | None:
+    """The one of these fields by which what is said begins, or of which a part is what it begins by."""
+    return next((each for each in named if said.startswith((f"{each}:", f"{each}.", f"{each}["))), None)
+
+
+_OUR_DOCUMENT = "the request:1: "
+"""Where the supervisor says that a mistake is which is in a document that was made here, on one line."""
+_COMMAND = re.compile(r" \(`pallasctl [^`]{1,200}`\)")
+"""How the words before it are done in a shell."""
 
 
 class Schema:

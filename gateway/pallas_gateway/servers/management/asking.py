@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ from opentelemetry import trace
 from pallas_control.errors import ControlError
 from pallas_gateway.mcp.errors import TENANT_NOT_FOUND
 from pallas_gateway.mcp.surface import McpError
-from pallas_gateway.servers.management.arguments import ToolError
+from pallas_gateway.servers.management.arguments import ToolError, for_clients
 from pallas_gateway.servers.management.content.documents import parse_agent_uri
 from pallas_gateway.servers.management.context import no_such_agent
 
@@ -38,6 +39,7 @@ CONNECT_TIMEOUT = 10.0
 READY_TIMEOUT = 90.0
 """Seconds that an agent may take to start whose key is needed."""
 _FORBIDDEN = 403
+_WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 
 async def ask_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
@@ -100,7 +102,7 @@ async def _asked(call: Call, record: AgentRecord, arguments: Mapping[str, Any]) 
         upstream = await _upstream(call, record, with_key=True, anew=True)  # replaced meanwhile
         status, answer = await _complete(call, upstream, body, headers, with_key=True)
     if status != httpx.codes.OK:
-        raise _failure(status, answer)
+        raise _failure(status, answer, call.context.project_directory)
     return answer
 
 
@@ -203,11 +205,12 @@ async def _served_model(call: Call, record: AgentRecord) -> str | None:
     return model if isinstance(model, str) else None
 
 
-def _failure(status: int, answer: Json) -> ToolError:
+def _failure(status: int, answer: Json, directory: str | None) -> ToolError:
+    """Why a worker, or the supervisor in the place of one that is not there, gives no answer."""
     error = answer.get("error")
     message = error.get("message") if isinstance(error, dict) else error
     word = error.get("code") if isinstance(error, dict) else None
-    return ToolError(
-        str(word or "agent_failed")[:100],
-        str(message or f"the agent answered with HTTP status {status}")[:2000],
-    )
+    if not isinstance(word, str) or _WORD.fullmatch(word) is None:  # the supervisor's is a number of JSON-RPC
+        word = "agent_unavailable" if status == httpx.codes.SERVICE_UNAVAILABLE else "agent_failed"
+    said = str(message or f"the agent answered with HTTP status {status}")[:2000]
+    return ToolError(word, for_clients(said, directory, {}))

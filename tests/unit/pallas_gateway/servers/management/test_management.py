@@ -27,6 +27,7 @@ from pallas_gateway.servers.management.resources import RESOURCES, TEMPLATES
 from pallas_gateway.servers.management.surface import ManagementSurface
 from pallas_gateway.servers.management.tools import TOOLS
 from pallas_gateway.servers.management.workers import Workers
+from pallas_supervisor.sockets.unserved.unavailable import Unavailable, render
 from support.gateway.mirror import Bench, on_bench
 from support.supervisor.control_socket import on_socket
 from support.supervisor.declared import agent, document, file, open_llm
@@ -153,21 +154,69 @@ def test_what_is_wrong_is_said_with_its_field(tmp_path: Path) -> None:
             ({"name": 1, "spec": {}}, "name"),
             ({"name": "x", "spec": {}, "more": 1}, None),
             ({"name": "x", "spec": {"descripton": "It"}}, "spec"),
-            ({"name": "a b", "spec": SPEC}, "spec"),
+            ({"name": "a b", "spec": SPEC}, "name"),
         ):
             found = await door.call("agents_create", **arguments)
             assert found["status"] == "error", arguments
             assert found["error"].get("field") == field_, found
-        assert (
-            "descripton"
-            in (await door.call("agents_create", name="x", spec={"descripton": "It"}))["error"]["message"]
-        )
         both = await door.call("ask_agent", name="a", agent_uri="a", prompt="?")
         assert both["error"]["field"] == "agent_uri"
         missing = await door.call("agents_create", name="x", spec={**SPEC, "llm": "absent"})
         assert missing["error"]["type"] == "invalid_spec"
-        file_agent = await door.call("agents_delete", name="research")
-        assert "agents.yaml" in file_agent["error"]["message"]
+        assert missing["error"]["message"].startswith("spec.llm: ")
+
+    on_door(tmp_path, do)
+
+
+def test_what_is_wrong_is_said_to_a_client_without_the_files_and_the_shell_of_the_machine(
+    tmp_path: Path,
+) -> None:
+    async def do(door: Door) -> None:
+        await door.call("agents_create", name="greeter", spec=SPEC)
+        declared = "agent/research is declared in agents.yaml"
+        here = "edit agents.yaml, line 8, and run `pallasctl reload`; or choose another name"
+        schema: Json = {"agent_name": "x", "description": "Greet.", "output_schema": {"type": "wolf"}}
+        wrong: Json = {"descripton": "It", "llm": 1}
+        for tool, arguments, type_, said in (
+            (
+                "agents_create",
+                {"name": "greeter", "spec": SPEC},
+                "conflict",
+                "name: agent/greeter is there already; edit it, or choose another name",
+            ),
+            (
+                "agents_update",
+                {
+                    "name": "greeter",
+                    "spec": {**SPEC, "description": "It waves"},
+                    "resource_version": "0" * 16,
+                },
+                "conflict",
+                "metadata.resourceVersion: has been changed since: the version is ",
+            ),
+            (
+                "agents_create",
+                {"name": "x", "spec": wrong},
+                "invalid_spec",
+                "spec.descripton: is not a known key; did you mean `description`?",
+            ),
+            ("create_agent", schema, "invalid_spec", 'output_schema.type: "wolf" is no type; use '),
+            ("agents_update", {"name": "research", "spec": SPEC}, "conflict", f"name: {declared}:8; {here}"),
+            (
+                "agents_delete",
+                {"name": "research"},
+                "conflict",
+                f"agents.yaml:8: agents.research: {declared}; {here}",
+            ),
+        ):
+            error = (await door.call(tool, **arguments))["error"]
+            assert error["type"] == type_, error
+            assert error["message"].startswith(said), error
+            assert error["message"] not in error.get("details", [])
+            assert "(`" not in error["message"]
+        error = (await door.call("agents_create", name="x", spec=wrong))["error"]
+        assert [each.partition(":")[0] for each in error["details"]] == ["spec.llm"]
+        assert (await door.call("create_agent", **schema))["error"]["field"] == "output_schema"
 
     on_door(tmp_path, do)
 
@@ -467,6 +516,10 @@ def test_progress_is_told_and_a_failure_is_one(tmp_path: Path, monkeypatch: pyte
         async with worker(door, "library", lambda *_: (429, busy)):
             found = await door.call("ask_agent", name="library", prompt="Hi")
         assert found["error"] == {"type": "agent_busy", "message": "the agent is busy"}
+        away = json.loads(render(Unavailable("agent library is stopped", 5)).partition(b"\r\n\r\n")[2])
+        async with worker(door, "library", lambda *_: (503, away)):
+            found = await door.call("ask_agent", name="library", prompt="Hi")
+        assert found["error"] == {"type": "agent_unavailable", "message": "agent library is stopped"}
 
     on_door(tmp_path, do)
 
