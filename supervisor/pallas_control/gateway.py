@@ -42,11 +42,13 @@ class Gateway:
     Args:
         url: `http://…` or `https://…`, without a path of ours.
         token: the bearer token.
+        origin: where that comes from and what to do when it does not do, said behind a refusal.
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, origin: str) -> None:
         self.url = url.rstrip("/")
         self._token = token
+        self._origin = origin
 
     def __repr__(self) -> str:
         """Without the token."""
@@ -137,8 +139,8 @@ class Gateway:
         message = said.get("message")
         if not isinstance(message, str):
             message = error if isinstance(error, str) else f"the gateway answered with HTTP status {status}"
-        if status == http.client.UNAUTHORIZED:
-            message += f"; the token comes from --token-file, {TOKEN_VARIABLE} or {OPERATOR_FILE}"
+        if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+            message += f"; {self._origin}"
         field = said.get("field")
         raise GatewayRefusedError(status, message, field=field if isinstance(field, str) else None)
 
@@ -170,8 +172,9 @@ def open_gateway(
     ):
         raise GatewayError(f"{named!r} is no address of a gateway: write http://HOST:PORT or https://HOST")
     token = _named_token(token_file, environ)
+    origin = _origin(token_file)
     if named is not None and token is not None:
-        return Gateway(named, token)
+        return Gateway(named, token, origin)
     if isinstance(control, ControlError):
         raise control
     status = control.get("/v1/status")
@@ -188,7 +191,25 @@ def open_gateway(
             f"a token for {named} is needed: it is not the gateway of this deployment, to which the operator's token "
             f"belongs; name one by --token-file or {TOKEN_VARIABLE}"
         )
-    return Gateway(named, token or _operator_token(control, status))
+    if token is None:
+        return Gateway(named, _operator_token(control, status), _OPERATORS)
+    return Gateway(named, token, origin)
+
+
+_OPERATORS = (
+    f"asked with the operator's token, of {OPERATOR_FILE} in the state directory: if that counts no more, "
+    "`pallasctl gateway restart` makes a new one"
+)
+
+
+def _origin(file: str | None) -> str:
+    """Where a token comes from that is named."""
+    if file is not None:
+        return "asked with the token of --token-file"
+    return (
+        f"asked with the token of the variable {TOKEN_VARIABLE}, which comes before the operator's: "
+        f"`unset {TOKEN_VARIABLE}` to ask with that one"
+    )
 
 
 def _named_token(file: str | None, environ: Mapping[str, str]) -> str | None:

@@ -53,7 +53,7 @@ class Door:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"PALLAS_TOKEN": self.token}
+        return {"PALLAS_CLIENT_TOKEN": self.token}
 
     def on_page(self, language: str, word: str, path: str = "/mcp") -> str:
         """The one block of the page with this word in it, for this deployment."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,7 +26,7 @@ from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.mcp.surface import InsufficientScopeError
 from pallas_gateway.store import tokens
 from pallas_gateway.store.errors import MalformedTokenError, StoreError
-from pallas_gateway.store.operator import follow_rotation
+from pallas_gateway.store.operator import follow_rotation, is_operators
 from pallas_registry.reading.rules import agent_name
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class TokenRoutes:
         """`{"tokens": […], "malformed": [ids]}`; with `?all=true` those as well that do not count any more."""
         _administrator(request)
         _only(request.query_params, {"all"}, "parameter")
-        every = _flag(request.query_params.get("all", "false"))
+        every = _flag(request.query_params.get("all", "false"), "all")
         found = await self._reading(partial(tokens.listed, tenant=TENANT, every=every))
         return _answer(
             {"tokens": [_document(token) for token in found.tokens], "malformed": list(found.malformed)}
@@ -112,28 +112,35 @@ class TokenRoutes:
         return _answer({**_document(new.token), "token": new.text}, 201)
 
     async def revoke(self, request: Request) -> Response:
-        """Revoke one, at once: what was asked with it and is under way ends."""
+        """Revoke one, at once: what was asked with it and is under way ends. The operator's takes `?force=true`."""
         token = request.path_params["token"]
         with self._doing(request, "token.revoke", f"token/{token}"):
-            if not await self._writing(partial(tokens.revoke, tenant=TENANT, token=token)):
+            _only(request.query_params, {"force"}, "parameter")
+            force = _flag(request.query_params.get("force", "false"), "force")
+            if not await self._writing(partial(self._revoke, token=token, force=force)):
                 raise _no_such_token(token)
         await self._tell()
         return _answer({"id": token, "revoked": True})
 
     async def rotate(self, request: Request) -> Response:
-        """Make one like it in its place, 201 with its text; the old one counts for `grace` more, else no longer."""
+        """Make one like it in its place, 201 with its text; the old one counts for `grace` more, else no longer.
+
+        `old_expires` is when the old one ends, null where it counts no longer.
+        """
         token = request.path_params["token"]
         with self._doing(request, "token.rotate", f"token/{token}") as (principal, _):
             body = await read_json(request, LONGEST_BODY)
             _only(body, {"grace"}, "field")
             grace = _duration(body.get("grace", "0s"), "grace", LONGEST_GRACE)
-            new = await self._writing(
+            rotated = await self._writing(
                 partial(self._rotate, token=token, grace=grace, created_by=principal.id)
             )
-            if new is None:
+            if rotated is None:
                 raise _no_such_token(token)
         await self._tell()
-        return _answer({**_document(new.token), "token": new.text}, 201)
+        new, old = rotated
+        ends = rfc3339(old.expires) if old.revoked is None and old.expires is not None else None
+        return _answer({**_document(new.token), "token": new.text, "old_expires": ends}, 201)
 
     @contextmanager
     def _doing(self, request: Request, action: str, target: str) -> Iterator[tuple[Principal, Entry]]:
@@ -152,11 +159,28 @@ class TokenRoutes:
 
     def _rotate(
         self, connection: Connection, token: str, grace: dt.timedelta, created_by: str
-    ) -> tokens.NewToken | None:
+    ) -> tuple[tokens.NewToken, tokens.Token] | None:
+        """The new one, and the old one as it is now."""
         new = tokens.rotate(connection, tenant=TENANT, token=token, grace=grace, created_by=created_by)
-        if new is not None and (old := tokens.by_id(connection, TENANT, token)) is not None:
-            follow_rotation(self._directory, old, new.text)
-        return new
+        old = None if new is None else tokens.by_id(connection, TENANT, token)
+        if new is None or old is None:
+            return None
+        follow_rotation(self._directory, old, new.text)
+        return new, old
+
+    def _revoke(self, connection: Connection, token: str, force: bool) -> bool:
+        found = None
+        with suppress(MalformedTokenError):  # which can be revoked all the same
+            found = tokens.by_id(connection, TENANT, token)
+        is_last_key = found is not None and found.revoked is None and is_operators(self._directory, found)
+        if is_last_key and not force:
+            raise ApiError(
+                409,
+                "conflict",
+                f"{quoted(token)} is the operator's token, with which pallasctl asks: `pallasctl token rotate {token}` "
+                "puts a new one in its place; `--force` revokes it, and then `pallasctl gateway restart` makes one",
+            )
+        return tokens.revoke(connection, tenant=TENANT, token=token)
 
     async def _fields(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """What a new token is to have, of a request that is not trusted."""
@@ -191,7 +215,8 @@ class TokenRoutes:
         if role == "human":
             if name is not None:
                 raise _invalid(
-                    "agent", "a human's token belongs to no agent: leave it out, or say `role: agent`"
+                    "agent",
+                    "a human's token belongs to no agent: leave it out, or make a token with the role `agent`",
                 )
             return None
         if not isinstance(name, str):
@@ -287,9 +312,9 @@ def _duration(given: object, field: str, longest: dt.timedelta) -> dt.timedelta:
     return found
 
 
-def _flag(text: str) -> bool:
+def _flag(text: str, name: str) -> bool:
     if text not in ("true", "false"):
-        raise _invalid("all", "is `true` or `false`")
+        raise _invalid(name, "is `true` or `false`")
     return text == "true"
 
 

@@ -10,6 +10,8 @@ import re
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, get_args
 
+from pallas_common.problems import did_you_mean, quoted
+
 Verb = Literal["view", "create", "edit", "delete", "run", "approve"]
 Kind = Literal["agents", "projects", "threads", "resources", "policy", "knowledge", "code"]
 
@@ -81,11 +83,21 @@ def parse_grant(text: str) -> Grant:
     if len(text) > LONGEST or not separator:
         raise ValueError("is no grant: write `verb:kind` or `verb:kind:name`, as `run:agents:jarvis`, or `*`")
     if verb != "*" and verb not in VERBS:
-        raise ValueError(f"no such verb: one of {', '.join(VERBS)}, or `*`")
+        raise ValueError(f"is no grant: {_unknown('verb', verb, VERBS, text)}")
     if kind != "*" and kind not in KINDS:
-        raise ValueError(f"no such kind: one of {', '.join(KINDS)}, or `*`")
+        raise ValueError(f"is no grant: {_unknown('kind', kind, KINDS, text)}")
     if named and not _NAME.fullmatch(name):
         raise ValueError(
-            "its name has characters that no name has: letters, digits, `_`, `-`, `.`, `/` and `*`"
+            "is no grant: its name has characters that no name has: letters, digits, `_`, `-`, `.`, `/` and `*`"
         )
     return Grant(verb, kind, name if named else None)
+
+
+def _unknown(what: str, word: str, known: tuple[str, ...], text: str) -> str:
+    """What is wrong with a word of a grant, and what was meant."""
+    said = f"there is no {what} {quoted(word)}"
+    if (near := did_you_mean(word, known)) is None:
+        return f"{said}; there are {', '.join(known)}, and `*` for all"
+    verb, _, rest = text.partition(":")
+    meant = f"{near}:{rest}" if what == "verb" else f"{verb}:{near}{rest.removeprefix(word)}"
+    return f"{said}; did you mean `{meant}`?"

@@ -53,14 +53,19 @@ async def ensure_operator_token(store: Store, directory: Path) -> bool:
     return True
 
 
+def is_operators(directory: Path, token: tokens.Token) -> bool:
+    """Whether the token is the one in the file."""
+    held = _held(directory / OPERATOR_FILE)
+    return held is not None and token_digest(held) == token.digest
+
+
 def follow_rotation(directory: Path, old: tokens.Token, new: str) -> bool:
     """Put the new text into the file if it had the old one; whether it had. To be called within the transaction.
 
     Raises:
         StoreUnavailableError: the file cannot be written.
     """
-    held = _held(directory / OPERATOR_FILE)
-    if held is None or token_digest(held) != old.digest:
+    if not is_operators(directory, old):
         return False
     _write(directory / OPERATOR_FILE, new)
     return True

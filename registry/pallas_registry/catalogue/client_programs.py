@@ -73,7 +73,7 @@ _PYTHON_WITH_TOKEN = (
     (
         "    async with Client(url) as client:\n",
         (
-            '    headers = {{"Authorization": f"Bearer {{os.environ[\'PALLAS_TOKEN\']}}"}}\n'
+            '    headers = {{"Authorization": f"Bearer {{os.environ[\'PALLAS_CLIENT_TOKEN\']}}"}}\n'
             "    http = httpx2.AsyncClient(headers=headers, timeout=600)\n"
             "    async with http, Client(streamable_http_client(url, http_client=http)) as client:\n"
         ),
@@ -85,7 +85,7 @@ _PYTHON_V1_WITH_TOKEN = (
     (
         "    async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as session:\n",
         (
-            '    headers = {{"Authorization": f"Bearer {{os.environ[\'PALLAS_TOKEN\']}}"}}\n'
+            '    headers = {{"Authorization": f"Bearer {{os.environ[\'PALLAS_CLIENT_TOKEN\']}}"}}\n'
             "    http = httpx.AsyncClient(headers=headers, timeout=600)\n"
             "    async with (\n"
             "        http,\n"
@@ -100,7 +100,7 @@ _TYPESCRIPT_WITH_TOKEN = (
     (
         "  await client.connect(new StreamableHTTPClientTransport(new URL(url)));\n",
         (
-            "  const headers = {{ Authorization: `Bearer ${{process.env.PALLAS_TOKEN}}` }};\n"
+            "  const headers = {{ Authorization: `Bearer ${{process.env.PALLAS_CLIENT_TOKEN}}` }};\n"
             "  const requestInit = {{ headers }};\n"
             "  await client.connect(new StreamableHTTPClientTransport(new URL(url), {{ requestInit }}));\n"
         ),

@@ -120,7 +120,7 @@ def _claude_desktop(endpoints: Endpoints) -> Connection:
 
 
 def _cursor(endpoints: Endpoints) -> Connection:
-    servers = {name: {"url": url, **_headers(url, "${env:PALLAS_TOKEN}")} for name, url in endpoints}
+    servers = {name: {"url": url, **_headers(url, "${env:PALLAS_CLIENT_TOKEN}")} for name, url in endpoints}
     return Connection(
         "Cursor",
         (
@@ -177,7 +177,8 @@ def _inspector(endpoints: Endpoints) -> Connection:
 
 def _fast_agent(endpoints: Endpoints) -> Connection:
     servers = {
-        name: {"transport": "http", "url": url, **_headers(url, "${PALLAS_TOKEN}")} for name, url in endpoints
+        name: {"transport": "http", "url": url, **_headers(url, "${PALLAS_CLIENT_TOKEN}")}
+        for name, url in endpoints
     }
     text = yaml.safe_dump({"mcp": {"servers": servers}}, sort_keys=False, width=10_000)
     names = ", ".join(json.dumps(name) for name in servers)
@@ -259,7 +260,8 @@ _MERGE = "Where the file exists already, add the entries to its `mcpServers`."
 
 def _http_servers(endpoints: Endpoints) -> str:
     servers = {
-        name: {"type": "http", "url": url, **_headers(url, "${PALLAS_TOKEN}")} for name, url in endpoints
+        name: {"type": "http", "url": url, **_headers(url, "${PALLAS_CLIENT_TOKEN}")}
+        for name, url in endpoints
     }
     return _json({"mcpServers": servers})
 
@@ -283,7 +285,7 @@ def _token_note(endpoints: Endpoints) -> tuple[str, ...]:
     """Where the token comes from that goes with these URLs."""
     if not _by_gateway(endpoints):
         return ()
-    return ("`pallasctl token create` makes the token that PALLAS_TOKEN stands for.",)
+    return ("`pallasctl token create` makes the token that PALLAS_CLIENT_TOKEN stands for.",)
 
 
 def _headers(url: str, token: str) -> dict[str, dict[str, str]]:
@@ -293,7 +295,7 @@ def _headers(url: str, token: str) -> dict[str, dict[str, str]]:
 
 def _header_option(url: str) -> str:
     """The same on a command line; the shell puts the token in."""
-    return ' --header "Authorization: Bearer $PALLAS_TOKEN"' if is_of_gateway(url) else ""
+    return ' --header "Authorization: Bearer $PALLAS_CLIENT_TOKEN"' if is_of_gateway(url) else ""
 
 
 def _call(url: str) -> tuple[str, ...]:

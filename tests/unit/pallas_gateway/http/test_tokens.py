@@ -169,7 +169,14 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"grants": []}, "grants", "one at least"),
     ({"grants": "*"}, "grants", "list"),
     ({"grants": [1]}, "grants", "list"),
-    ({"grants": ["fly:agents"]}, "grants", "no such verb"),
+    (
+        {"grants": ["view:agent"]},
+        "grants",
+        "is no grant: there is no kind 'agent'; did you mean `view:agents`?",
+    ),
+    ({"grants": ["vew:agents:jarvis"]}, "grants", "did you mean `view:agents:jarvis`?"),
+    ({"grants": ["run:agent:jarvis"]}, "grants", "did you mean `run:agents:jarvis`?"),
+    ({"grants": ["fly:agents"]}, "grants", "there is no verb 'fly'; there are view,"),
     ({"grants": ["view:agents"] * 201}, "grants", "200"),
     ({"expires": "soon"}, "expires", "30d"),
     ({"expires": ""}, "expires", "30d"),
@@ -263,5 +270,26 @@ def test_the_operators_file_follows_the_rotation_of_its_token(tmp_path: Path) ->
             assert (tmp_path / OPERATOR_FILE).stat().st_mode & 0o777 == 0o600
             await asked.ask("GET", token=before)
             assert not await ensure_operator_token(asked.store, tmp_path)
+
+    asyncio.run(live())
+
+
+def test_the_operators_token_is_not_revoked_by_the_way(tmp_path: Path) -> None:
+    async def live() -> None:
+        async with api(tmp_path) as asked:
+            (operator,) = (await asked.ask("GET"))["tokens"]
+            refused = (await asked.ask("DELETE", f"/{operator['id']}", status=409))["error"]
+            assert refused["type"] == "conflict"
+            assert f"`pallasctl token rotate {operator['id']}`" in refused["message"]
+            assert "`--force`" in refused["message"]
+            before = asked.operator
+            rotated = await asked.ask("POST", f"/{operator['id']}/rotate", {"grace": "1h"}, status=201)
+            assert asked.operator != before
+            (old,) = [one for one in (await asked.ask("GET"))["tokens"] if one["id"] == operator["id"]]
+            assert rotated["old_expires"] == old["expires"] is not None
+            # It is another's by now, however it was made.
+            assert (await asked.ask("DELETE", f"/{operator['id']}"))["revoked"]
+            assert (await asked.ask("DELETE", f"/{rotated['id']}?force=true"))["revoked"]
+            await asked.ask("GET", status=401)
 
     asyncio.run(live())

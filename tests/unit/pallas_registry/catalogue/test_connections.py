@@ -133,13 +133,13 @@ def test_of_several_those_of_the_gateway_have_a_token(client: str) -> None:
 def test_the_shell_puts_the_token_in() -> None:
     for client, at in (("claude-code", 0), ("inspector", 1)):
         words = shlex.split(texts(client, GATEWAY)[at])
-        assert words[-2:] == ["--header", "Authorization: Bearer $PALLAS_TOKEN"]
+        assert words[-2:] == ["--header", "Authorization: Bearer $PALLAS_CLIENT_TOKEN"]
 
 
 @pytest.mark.parametrize("client", ["python", "typescript"])
 def test_programs_show_the_token_to_the_gateway_alone(client: str) -> None:
     found = texts(client, HOME, GATEWAY)
-    assert ["PALLAS_TOKEN" in text for text in found] == [False, False, True, True]
+    assert ["PALLAS_CLIENT_TOKEN" in text for text in found] == [False, False, True, True]
     assert [GATEWAY.url in text for text in found] == [False, False, True, True]
     assert [HOME.url in text for text in found] == [True, True, False, False]
     if client == "python":

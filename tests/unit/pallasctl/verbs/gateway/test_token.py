@@ -45,6 +45,8 @@ class FakeGateway:
         self.asked: list[tuple[str, str, str | None, Any]] = []
         self.status = 200
         self.document: Any = TOKEN | {"token": MADE}
+        self.others: dict[int, Any] = {}
+        """Answers, by their status, to all that is not GET."""
 
 
 @contextmanager
@@ -57,10 +59,12 @@ def gateway_server() -> Iterator[FakeGateway]:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             bearer = self.headers.get("Authorization", "").removeprefix("Bearer ")
             fake.asked.append((self.command, self.path, bearer, json.loads(body) if body else None))
-            self.send_response(fake.status)
+            status, document = fake.status, fake.document
+            if self.command != "GET" and fake.others:
+                ((status, document),) = fake.others.items()
+            self.send_response(status)
             self.send_header("Location", "http://127.0.0.1:1/elsewhere")
             self.end_headers()
-            document = fake.document
             self.wfile.write(document if isinstance(document, bytes) else json.dumps(document).encode())
 
         def do_GET(self) -> None:
@@ -104,7 +108,10 @@ def test_a_token_is_made_and_printed_once(fake: FakeControl, gateway: FakeGatewa
     assert gateway.asked == [("POST", "/api/v1/tokens", OPERATOR, body)]
     assert done.stdout == f"{MADE}\n"
     assert "not shown again" in done.stderr
-    assert "run:agents:jarvis" in done.stderr
+    assert (
+        "tok_1: token of 'laptop' (human), never expires; grants: view:agents, run:agents:jarvis"
+        in done.stderr
+    )
     assert OPERATOR not in done.output
 
 
@@ -145,13 +152,57 @@ def test_they_are_listed(fake: FakeControl, gateway: FakeGateway) -> None:
 
 
 def test_they_are_revoked_and_rotated(fake: FakeControl, gateway: FakeGateway) -> None:
-    assert fake.run("token", "rotate", "tok_1", "--grace", "1h").stdout == f"{MADE}\n"
+    gateway.document = TOKEN | {"token": MADE, "old_expires": "2030-01-31T12:00:00Z"}
+    rotated = fake.run("token", "rotate", "tok_1", "--grace", "1h")
+    assert rotated.stdout == f"{MADE}\n"
+    assert "The old one, tok_1, counts until 2030-01-31T12:00:00Z." in rotated.stderr
     gateway.document = {"id": "tok/1", "revoked": True}
     assert "revoked tok/1" in fake.run("token", "revoke", "tok/1").stdout
+    assert fake.run("token", "revoke", "tok_2", "--force").exit_code == 0
     assert gateway.asked == [
         ("POST", "/api/v1/tokens/tok_1/rotate", OPERATOR, {"grace": "1h"}),
         ("DELETE", "/api/v1/tokens/tok%2F1", OPERATOR, None),
+        ("DELETE", "/api/v1/tokens/tok_2?force=true", OPERATOR, None),
     ]
+
+
+@pytest.mark.parametrize("verb", ["revoke", "rotate"])
+def test_a_name_in_place_of_an_id_is_told_with_its_ids(
+    fake: FakeControl, gateway: FakeGateway, verb: str
+) -> None:
+    gateway.others[404] = {
+        "error": {"type": "not_found", "message": "there is no token 'laptop' that counts"}
+    }
+    gateway.document = {"tokens": [TOKEN, TOKEN | {"id": "tok_9"}, TOKEN | {"id": "tok_5", "name": "x"}]}
+    done = fake.run("token", verb, "laptop")
+    assert done.exit_code == 1
+    assert "'laptop' is a name, and an id is wanted: tok_1, tok_9" in done.stderr
+    assert "that counts" in fake.run("token", verb, "nobody").stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "option"), [("grants", "--grant"), ("agent", "--agent"), ("name", "NAME"), ("", "fields")]
+)
+def test_what_is_wrong_with_a_field_is_said_of_its_option(
+    fake: FakeControl, gateway: FakeGateway, field: str, option: str
+) -> None:
+    message = f"{field or 'fields'}: is wrong"
+    gateway.status, gateway.document = 422, {"error": {"type": "invalid", "message": message, "field": field}}
+    assert f"pallasctl: {option}: is wrong\n" in fake.run("token", "create", "x", "--role", "human").stderr
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_refusal_says_where_the_token_comes_from(
+    fake: FakeControl, gateway: FakeGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    gateway.status = code
+    gateway.document = {"error": {"type": "insufficient_scope", "message": "this takes the grant *"}}
+    assert "`pallasctl gateway restart` makes a new one" in fake.run("token", "list").stderr
+    monkeypatch.setenv("PALLAS_TOKEN", OTHER)
+    said = fake.run("token", "list").stderr
+    assert "the variable PALLAS_TOKEN, which comes before the operator's: `unset PALLAS_TOKEN`" in said
+    (tmp_path / "file").write_text(OTHER)
+    assert "--token-file" in fake.run("token", "list", "--token-file", str(tmp_path / "file")).stderr
 
 
 def test_a_token_that_is_named_comes_first(
@@ -197,7 +248,7 @@ def test_another_gateway_needs_no_supervisor(
 @pytest.mark.parametrize(
     ("code", "document", "said"),
     [
-        (401, {"error": {"type": "invalid_token", "message": "nobody has this token"}}, "PALLAS_TOKEN"),
+        (401, {"error": {"type": "invalid_token", "message": "nobody has this token"}}, OPERATOR_FILE),
         (403, {"error": {"type": "insufficient_scope", "message": "this takes the grant *"}}, "the grant *"),
         (422, {"error": {"type": "invalid", "message": "grants: no such verb"}}, "no such verb"),
         (302, b"", "not the gateway"),
