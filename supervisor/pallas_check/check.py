@@ -73,9 +73,11 @@ def read_files(
         findings = tuple(Finding(problem=problem) for problem in error.found)
         return CheckReport(path=path, deployment=None, findings=findings), None, {}
     together = {**environ, **credentials, **configuration.dotenv}
+    gateway = configuration.deployment.gateway
     report = CheckReport(
         path=file or deployment_path(together),
         deployment=configuration.deployment.name,
+        gateway=None if gateway is None else f"{gateway.public_url}/mcp",
         names=tuple(configuration.deployment.agents),
         findings=(
             *(Finding(problem=problem, level="warning") for problem in configuration.warnings),

@@ -17,6 +17,7 @@ def document(report: CheckReport, mode: Mode) -> dict[str, Any]:
     return {
         "file": str(report.path),
         "deployment": report.deployment,
+        "gateway": report.gateway,
         "mode": mode,
         "result": report.result,
         "errors": len(report.errors),

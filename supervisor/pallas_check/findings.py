@@ -60,6 +60,8 @@ class CheckReport:
     not_tried: tuple[str, ...] = ()
     """Agents that nothing is known of, because there are too many."""
     findings: tuple[Finding, ...] = ()
+    gateway: str | None = None
+    """URL by which clients reach the gateway's MCP; None where there is none."""
 
     @property
     def errors(self) -> tuple[Finding, ...]:

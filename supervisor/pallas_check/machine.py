@@ -1,18 +1,25 @@
 """What of this machine is in the way of a start: ports that are taken, a deployment that runs already.
 
-Ports are taken as a start takes them, and given back at once.
+Ports are taken as a start takes them, and given back at once. A PostgreSQL that the gateway needs is connected to, and
+nothing is said to it.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import socket
+import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pallas_check.findings import Finding
+from pallas_common.problems import ConfigurationError, Problem
 from pallas_control.client import Control
 from pallas_control.errors import ControlError
 from pallas_control.locate import living_sockets
+from pallas_registry.environment.variables import gateway_store
+from pallas_registry.reading.rules import STORE_VARIABLE
 from pallas_supervisor.agents.gateway.listening import KIND, listening_problem
 from pallas_supervisor.sockets.listeners import (
     NoSuchAddressError,
@@ -26,12 +33,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pallas_check.places import Places
-    from pallas_common.problems import Problem
     from pallas_registry.deployment.model import Deployment
 
 REGISTRY = "registry"
 TIMEOUT = 2.0
 """Seconds that a running supervisor may take to answer."""
+STORE_TIMEOUT = 3.0
+"""Seconds that PostgreSQL may take to accept a connection."""
+POSTGRESQL_PORT = 5432
 
 
 def machine_findings(
@@ -68,6 +77,7 @@ def machine_findings(
             problem = places.of_agent(purpose, ("port",), *said)
             findings.append(Finding(problem=problem, cause="machine", agent=purpose))
     findings.extend(_of_gateway(deployment, status if own else None, places))
+    findings.extend(_of_store(deployment, environ, places))
     return findings, own
 
 
@@ -92,6 +102,54 @@ def _of_gateway(
         yield Finding(problem=problem, cause="machine")
 
 
+def _of_store(deployment: Deployment, environ: Mapping[str, str], places: Places) -> Iterator[Finding]:
+    """A PostgreSQL that the gateway is to use and that takes no connection; one by a unix socket is not looked at."""
+    if deployment.gateway is None:
+        return
+    try:
+        by_environment = gateway_store(environ)
+    except ConfigurationError as error:
+        yield from (Finding(problem=problem) for problem in error.problems)
+        return
+    parts = urlsplit(by_environment or deployment.gateway.store or "")
+    host, port = parts.hostname, parts.port or POSTGRESQL_PORT
+    # Several hosts, or one in the query, are libpq's to understand.
+    if parts.scheme != "postgresql" or not host or re.search(r"[,%/]", host) or "host" in parts.query:
+        return
+    if (why := _unreachable(host, port)) is None:
+        return
+    named = f"[{host}]" if ":" in host else host
+    message = f"PostgreSQL at {named}:{port} cannot be reached: {why}"
+    remedy = "see whether it runs and the address is right: the gateway does not serve without it"
+    if by_environment:
+        problem = Problem("environment", None, STORE_VARIABLE, message, remedy)
+    else:
+        place = deployment.places.get("gateway.store")
+        problem = Problem(
+            places.file, None if place is None else place.line, "gateway.store", message, remedy
+        )
+    yield Finding(problem=problem, cause="machine", level="warning")
+
+
+def _unreachable(host: str, port: int) -> str | None:
+    """Why nothing takes a connection there, within `STORE_TIMEOUT`; None if something does."""
+    outcome: list[str | None] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection((host, port), timeout=STORE_TIMEOUT).close()
+        except (OSError, UnicodeError) as error:
+            outcome.append(str(getattr(error, "strerror", None) or error))
+        else:
+            outcome.append(None)
+
+    # A name is looked up for as long as the resolver likes: nobody waits for that thread.
+    trying = threading.Thread(target=connect, daemon=True)
+    trying.start()
+    trying.join(STORE_TIMEOUT)
+    return outcome[0] if outcome else f"no answer within {STORE_TIMEOUT:g} s"
+
+
 def _agent_ports(deployment: Deployment) -> dict[str, int]:
     return {name: agent.port for name, agent in deployment.agents.items() if agent.port is not None}
 
@@ -107,9 +165,9 @@ def _taken(bind: str, purpose: str, port: int) -> PortsTakenError | None:
 
 def _status(deployment: Deployment, environ: Mapping[str, str]) -> Mapping[str, Any] | None:
     """What a supervisor says that runs a deployment of this name."""
-    for socket in living_sockets(deployment.name, environ):
+    for path in living_sockets(deployment.name, environ):
         try:
-            status: Mapping[str, Any] = Control(socket).get("/v1/status", timeout=TIMEOUT)
+            status: Mapping[str, Any] = Control(path).get("/v1/status", timeout=TIMEOUT)
         except ControlError:  # it has just gone
             continue
         return status

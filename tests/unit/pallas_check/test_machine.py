@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pallas_check.findings import Finding
+
 
 @pytest.fixture
 def held() -> Iterator[int]:
@@ -135,3 +137,39 @@ def test_an_address_that_this_machine_has_not_is_said_once(
         f"{place}: no interface of this machine has the address 192.0.2.1; write one that it has (`ip address` lists "
         "them), or 0.0.0.0 for all of them"
     )
+
+
+@pytest.mark.parametrize("by_environment", [True, False])
+def test_a_postgresql_that_takes_no_connection_is_a_warning(
+    tmp_path: Path, environ: dict[str, str], held: int, by_environment: bool
+) -> None:
+    registry, port, gateway, nobody = free_ports(4)
+    write(tmp_path, registry, port)
+    path = tmp_path / "agents.yaml"
+    text = f"{path.read_text()}gateway:\n  port: {gateway}\n"
+
+    def look(database: int) -> list[Finding]:
+        url = f"postgresql://me:secret@127.0.0.1:{database}/pallas"
+        path.write_text(text if by_environment else f"{text}  store: {url}\n")
+        variables = {**environ, "PALLAS_GATEWAY_STORE": url} if by_environment else environ
+        return machine_findings(read_deployment(path), tmp_path, variables, Places(path))[0]
+
+    assert look(held) == []
+    [finding] = look(nobody)
+    assert (finding.level, finding.cause) == ("warning", "machine")
+    place = "environment: PALLAS_GATEWAY_STORE" if by_environment else f"{path}:9: gateway.store"
+    assert str(finding.problem) == (
+        f"{place}: PostgreSQL at 127.0.0.1:{nobody} cannot be reached: Connection refused; see whether it runs and the "
+        "address is right: the gateway does not serve without it"
+    )
+
+
+def test_a_variable_that_names_no_store_is_an_error(tmp_path: Path, environ: dict[str, str]) -> None:
+    registry, port, gateway = free_ports(3)
+    write(tmp_path, registry, port)
+    path = tmp_path / "agents.yaml"
+    path.write_text(f"{path.read_text()}gateway: {{port: {gateway}}}\n")
+    variables = {**environ, "PALLAS_GATEWAY_STORE": "mysql://me:secret@x/y"}
+    [finding], _ = machine_findings(read_deployment(path), tmp_path, variables, Places(path))
+    assert (finding.level, finding.cause) == ("error", "configuration")
+    assert "secret" not in str(finding.problem)

@@ -15,7 +15,7 @@ from pallas_supervisor.lifecycle.states import Desired, State
 from pallas_supervisor.sockets.listeners import connectable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pallas_common.protocol.gateway import GatewaySettings
     from pallas_supervisor.agents.engine import Engine
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 
 _OF_AGENTS = ("name", "socket", "url", "start", "source", "depends_on", "outdated", "changed_code")
 """Fields of an agent's entry that mean nothing here."""
+
+_IN_WORDS: Mapping[State, str] = {
+    State.STOPPED: "is stopped",
+    State.WAITING: "waits to be started",
+    State.STARTING: "is starting",
+    State.READY: "is ready",
+    State.STOPPING: "is stopping",
+    State.KILLING: "is being killed",
+    State.BACKOFF: "waits to be started again",
+    State.FAILED: "has failed",
+}
+"""What it does in a state, after its name."""
 
 
 class GatewayStatus:
@@ -120,7 +132,9 @@ class GatewayStatus:
         }
         if status != "ok":
             said = report.message if report is not None else None
-            entry["message"] = said or self.why(agent) or f"the gateway is {agent.state}"
+            entry["message"] = (
+                said or self.why(agent) or f"the gateway {_IN_WORDS.get(agent.state, f'is {agent.state}')}"
+            )
         return entry
 
     def trouble(self) -> str | None:

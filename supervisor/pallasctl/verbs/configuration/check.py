@@ -86,7 +86,12 @@ def check(
     names = ", ".join((*report.names[:MOST_NAMED], *([f"and {more} more"] if more > 0 else ())))
     deployed = f"with {counted(len(report.names), 'agent')} ({names})"
     none = "without agents yet: describe some below `agents:`, or declare them with `pallasctl apply`"
-    click.echo(f"{report.path}: good: deployment {report.deployment} {deployed if report.names else none}")
+    gateway = "" if report.gateway is None else f"a gateway at {report.gateway}"
+    if report.names:
+        said = f"{deployed} and {gateway}" if gateway else deployed
+    else:
+        said = f"with {gateway}, {none}" if gateway else none
+    click.echo(f"{report.path}: good: deployment {report.deployment} {said}")
 
 
 def _checked(file: Path | None, mode: Mode, timeout: float | None, agents: Sequence[str]) -> CheckReport:

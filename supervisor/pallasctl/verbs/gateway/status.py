@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pallas_common.problems import counted
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import ControlError
 from pallasctl.failures import EXIT_NOT_RUNNING, Failure, StatusUnknown
@@ -65,11 +66,11 @@ def lines_of(gateway: GatewayStatus, now: datetime) -> list[str]:
     health = paint(gateway["health"], HEALTH_COLOURS.get(gateway["health"]))
     facts = {
         "health": health,
-        "since": age,
+        "for": age,
         "listens": f"{gateway['bind']} port {gateway['port']}",
         "agents": "behind it" if gateway["workers"] == "behind" else "reached on their own ports as well",
         "memory": format_size(gateway["resident_memory"]),
-        "starts": f"{gateway['generation']}, {gateway['restarts']} of them again",
+        "starts": f"{gateway['generation']} ({counted(gateway['restarts'], 'restart')})",
         "last exit": one_line(gateway["last_exit"] or "-"),
     }
     return [line_of(gateway), *(f"  {name + ':':<10} {said}" for name, said in facts.items())]

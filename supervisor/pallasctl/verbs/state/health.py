@@ -27,7 +27,7 @@ _WIDE = ("AGENT", "KIND", "NAME", "UP", "SINCE", "CHECKED", "LATENCY", "LAST ERR
 @socket_option
 @click.pass_context
 def health(ctx: click.Context, output: str) -> None:
-    """Show the health of the deployment and of each agent.
+    """Show the health of the deployment, agents and gateway.
 
     With `-o wide` also that of what each agent uses.
 
@@ -42,6 +42,8 @@ def health(ctx: click.Context, output: str) -> None:
             f"{paint(document['status'], HEALTH_COLOURS.get(document['status']))} at {document['timestamp']}"
         )
         rows = [_row(name, agent, now) for name, agent in document["agents"].items()]
+        if (gateway := document.get("gateway")) is not None:
+            rows.append(_row("gateway", gateway, now))
         click.echo(table(_HEADER, rows, fit=output == "table"))
         used = [row for name, agent in document["agents"].items() for row in _used(name, agent, now)]
         if output == "wide" and used:

@@ -402,6 +402,7 @@ SCHEMA = _object(
     {
         "file": TEXT,
         "deployment": _or_null(TEXT),
+        "gateway": _or_null(TEXT),
         "mode": _one_of(["offline", "local", "online"]),
         "result": RESULT,
         "errors": NUMBER,

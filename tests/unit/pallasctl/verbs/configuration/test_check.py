@@ -204,6 +204,21 @@ def test_a_file_without_agents(tmp_path: Path) -> None:
     )
 
 
+def test_the_gateway_is_named_with_its_address(tmp_path: Path) -> None:
+    file = tmp_path / "agents.yaml"
+    (tmp_path / "one.py").touch()
+    head = "name: demo\ngateway: {port: 24198}\n"
+    file.write_text(f"{head}agents:\n  a: {{module: one, port: 24201}}\n")
+    url = "http://localhost:24198/mcp"
+    assert run("check", "--offline", str(file)).stdout == (
+        f"{file}: good: deployment demo with 1 agent (a) and a gateway at {url}\n"
+    )
+    assert json.loads(run("check", "--offline", "-o", "json", str(file)).stdout)["gateway"] == url
+    file.write_text(head)
+    said = run("check", "--offline", str(file)).stdout
+    assert said.startswith(f"{file}: good: deployment demo with a gateway at {url}, without agents yet: ")
+
+
 def test_resources_that_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALLAS_STATE_DIR", str(tmp_path / "state"))
     (tmp_path / "one.py").touch()

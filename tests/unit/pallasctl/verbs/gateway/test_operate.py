@@ -110,18 +110,21 @@ def test_there_is_none(fake: FakeControl) -> None:
 
 
 def test_status(fake: FakeControl) -> None:
-    fake.answer("/v1/status", {**status(), "gateway": gateway(workers="behind")})
+    entry = gateway(workers="behind", generation=5, restarts=4)
+    fake.answer("/v1/status", {**status(), "gateway": entry})
     result = fake.run("gateway", "status")
     assert result.exit_code == 0
     first, *rest = result.stdout.splitlines()
     assert first == "gateway: ready (pid 4007) at https://agents.example"
     said = {name: value for name, _, value in (line.strip().partition(":") for line in rest)}
-    assert {name: said[name].strip() for name in ("health", "listens", "agents", "memory")} == {
+    assert {name: said[name].strip() for name in ("health", "listens", "agents", "memory", "starts")} == {
         "health": "ok",
         "listens": "127.0.0.1 port 24199",
         "agents": "behind it",
         "memory": "100M",
+        "starts": "5 (4 restarts)",
     }
+    assert "for" in said
 
 
 @pytest.mark.parametrize(("state", "code"), [("ready", 0), ("backoff", 3)])

@@ -58,6 +58,16 @@ def test_wide_health_has_a_line_for_each_server_and_provider(fake: FakeControl) 
     ]
 
 
+def test_the_gateway_has_a_row(fake: FakeControl) -> None:
+    document = health("degraded", research="ok")
+    message = "the gateway waits to be started again"
+    document["gateway"] = {"status": "error", "state": "backoff", "since": None, "message": message}
+    fake.answer("/v1/health", document)
+    result = fake.run("health")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].split(maxsplit=4) == ["gateway", "error", "backoff", "-", message]
+
+
 def test_health_as_json_is_the_document(fake: FakeControl) -> None:
     document = health("error", research="error")
     fake.answer("/v1/health", document, 503)
