@@ -44,6 +44,8 @@ class AgentStatus(TypedDict):
     """Files that say something else now than at the start of its process, those of `changed_code` among them."""
     changed_code: NotRequired[list[str]]
     """Source files that have changed since."""
+    replacing: NotRequired[bool]
+    """A worker that goes by the newest files is about to take over, or its turn comes."""
 
 
 class GatewayStatus(TypedDict):

@@ -197,7 +197,13 @@ class StatusView:
             source=source_of(self.deployment, deployed),
             stale_files=self._drift.stale_files(agent.name, agent.generation) if running else (),
             changed_code=self._drift.changed_code(agent.name, agent.generation) if running else (),
+            replacing=self._is_replacing(agent),
         )
+
+    def _is_replacing(self, agent: Agent) -> bool:
+        if agent.replace is not None:
+            return True
+        return agent.is_replacing and not self._drift.stale_files(agent.name, agent.last_generation)
 
 
 def source_of(deployment: Deployment, agent: DeployedAgent) -> dict[str, Any]:
@@ -259,6 +265,7 @@ def agent_status(
     source: dict[str, Any],
     stale_files: tuple[str, ...],
     changed_code: tuple[str, ...],
+    replacing: bool = False,
 ) -> dict[str, Any]:
     """One entry of the status document.
 
@@ -270,6 +277,7 @@ def agent_status(
         source: where the agent is declared.
         stale_files: configuration files that say something else for its worker now than at its start.
         changed_code: source files that are not what its worker has loaded any more.
+        replacing: a worker that goes by the newest files is about to take over, or its turn comes.
     """
     return {
         "name": agent.name,
@@ -293,6 +301,7 @@ def agent_status(
         "resident_memory": memory,
         "outdated": list(dict.fromkeys((*stale_files, *changed_code))),
         "changed_code": list(changed_code),
+        "replacing": replacing,
         "replacement": None if agent.second_worker is None else _replacement(agent.second_worker),
     }
 

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     from pallas_supervisor.health.reports import WorkerReports
     from pallas_supervisor.lifecycle.states import Agent
 
-_OF_AGENTS = ("name", "socket", "url", "start", "source", "depends_on", "outdated", "changed_code")
+_OF_AGENTS = (
+    "name",
+    "socket",
+    "url",
+    "start",
+    "source",
+    "depends_on",
+    "outdated",
+    "changed_code",
+    "replacing",
+)
 """Fields of an agent's entry that mean nothing here."""
 
 _IN_WORDS: Mapping[State, str] = {

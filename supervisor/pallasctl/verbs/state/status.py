@@ -246,12 +246,17 @@ def _notes(document: StatusDocument, agents: Sequence[AgentStatus]) -> Iterator[
     """Changes of the files that are not in use yet, and what to do about them."""
     older: dict[str, list[str]] = {}
     code: dict[str, list[str]] = {}
+    replacing: list[str] = []
     for agent in agents:
         changed = agent.get("changed_code", [])
-        if outdated := [file for file in agent.get("outdated", []) if file not in changed]:
+        if agent.get("outdated") and agent.get("replacing"):
+            replacing.append(agent["name"])
+        elif outdated := [file for file in agent.get("outdated", []) if file not in changed]:
             older.setdefault(", ".join(outdated), []).append(agent["name"])
         elif changed:  # else the new process for the configuration has the new code as well
             code.setdefault(_few(changed), []).append(agent["name"])
+    if replacing:
+        yield one_line(f"{STALE} started with older files and being replaced: {', '.join(replacing)}")
     if older:
         yield one_line(
             f"{STALE} started with an older configuration: {_by_files(older)}; `pallasctl reload` replaces them"

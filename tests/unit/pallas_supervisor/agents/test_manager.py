@@ -451,6 +451,7 @@ def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_
         assert rig.manager.facts.health.get("library") == "degraded"
         [entry] = rig.manager.status.entries(["library"])
         assert entry["replacement"] == {"generation": 2, "state": "starting", "pid": 4000}
+        assert entry["replacing"]
         assert entry["message"] == "being replaced (operator): a new worker is starting"
         report(rig, READY, generation=2)
         assert probes.running == 0, "a probe of the port might meet the old worker"
@@ -458,6 +459,7 @@ def test_the_new_workers_word_is_enough_beside_the_old_one_and_counts_from_then_
         [entry] = rig.manager.status.entries(["library"])
         assert (entry["state"], entry["generation"], entry["restarts"]) == ("ready", 2, 1)
         assert entry["replacement"]["state"] == "draining"
+        assert not entry["replacing"]
         assert entry["message"] == "replaced; process 4000 is draining"
 
     on_rig(tmp_path, do)

@@ -81,6 +81,7 @@ def test_status_of_one_agent() -> None:
         "resident_memory": None,
         "outdated": [".env", "agents/a.py"],
         "changed_code": ["agents/a.py"],
+        "replacing": False,
         "replacement": None,
     }
 

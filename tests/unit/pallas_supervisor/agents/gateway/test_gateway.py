@@ -176,7 +176,8 @@ def test_a_reload_adds_changes_moves_and_removes_it(tmp_path: Path) -> None:
             assert come_up(made) > 2
             leaving = asyncio.create_task(reload())
             await made.gateway.engine.until(lambda: is_stopping(made))
-            end(made, Exit(status=0))
+            while made.world.of(GATEWAY_NAME):
+                end(made, Exit(status=0))
             await leaving
             assert made.gateway.responders.listeners == {}
             assert (await control(made, "GET", "/v1/status"))[1]["gateway"] is None

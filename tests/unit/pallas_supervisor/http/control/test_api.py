@@ -89,7 +89,7 @@ def test_the_status_document(tmp_path: Path) -> None:
         assert set(library) == {
             "name", "state", "desired", "pid", "port", "url", "restarts", "failures", "max_failures", "since", "health",
             "message", "last_exit", "generation", "start", "source", "socket", "depends_on", "resident_memory",
-            "outdated", "changed_code", "replacement",
+            "outdated", "changed_code", "replacing", "replacement",
         }  # fmt: skip
 
     on_bench(tmp_path, do)

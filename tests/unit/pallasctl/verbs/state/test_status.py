@@ -82,6 +82,13 @@ def test_an_older_configuration_is_marked_with_the_way_out(fake: FakeControl) ->
     ]
 
 
+def test_agents_that_are_being_replaced_need_nothing_more(fake: FakeControl) -> None:
+    fake.answer("/v1/status", status(agent("jarvis", outdated=[".env"], replacing=True), agent("writer")))
+    assert fake.run("status").stdout.splitlines()[3:] == [
+        "* started with older files and being replaced: jarvis"
+    ]
+
+
 def test_code_that_has_changed_is_for_a_restart(fake: FakeControl) -> None:
     agents = [
         agent("jarvis", outdated=["agents/jarvis.py"], changed_code=["agents/jarvis.py"]),
