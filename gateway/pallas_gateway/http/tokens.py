@@ -197,7 +197,7 @@ class TokenRoutes:
             )
         role = body.get("role")
         if role not in ("human", "agent"):
-            raise _invalid("role", "is `human` or `agent`")
+            raise _invalid("role", "write `human` or `agent`")
         if body.get("tenant", TENANT) != TENANT:
             raise _invalid("tenant", f"there is only the tenant `{TENANT}` until now")
         agent = await self._agent(cast("Role", role), body.get("agent"))
@@ -220,7 +220,7 @@ class TokenRoutes:
                 )
             return None
         if not isinstance(name, str):
-            raise _invalid("agent", "an agent's token needs the name of the agent")
+            raise _invalid("agent", "say which agent's token it is")
         if (complaint := agent_name(name)) is not None:
             raise _invalid("agent", f"{quoted(name)} {complaint.message}: {complaint.remedy}")
         found = await self._find_agent(name)
@@ -278,7 +278,7 @@ def _expiry(given: object) -> dt.datetime | None:
     now = tokens.now()
     wrong = _invalid(
         "expires",
-        "is a duration such as `30d` or `12h`, or a time such as `2030-01-31` or `2030-01-31T12:00:00Z`",
+        "write a duration such as `30d` or `12h`, or a time such as `2030-01-31` or `2030-01-31T12:00:00Z`",
     )
     if not isinstance(given, str) or len(given) > LONGEST_NAME:
         raise wrong
@@ -295,7 +295,7 @@ def _expiry(given: object) -> dt.datetime | None:
         except (ValueError, OverflowError):
             raise wrong from None
     if moment <= now:
-        raise _invalid("expires", "is not in the future")
+        raise _invalid("expires", "that is not in the future")
     if moment - now > LONGEST_LIFE:
         raise _invalid("expires", f"is {LONGEST_LIFE.days} days away at most; leave it out for never")
     return moment
@@ -304,7 +304,7 @@ def _expiry(given: object) -> dt.datetime | None:
 def _duration(given: object, field: str, longest: dt.timedelta) -> dt.timedelta:
     match = _DURATION.fullmatch(given) if isinstance(given, str) and given else None
     if match is None:
-        raise _invalid(field, "is a duration such as `30d`, `12h` or `1h30m`")
+        raise _invalid(field, "write a duration such as `30d`, `12h` or `1h30m`")
     days, hours, minutes, seconds = map(int, match.groups(default="0"))
     found = dt.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     if found > longest:

@@ -159,7 +159,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"role": None}, "role", "agent"),
     ({"tenant": "acme"}, "tenant", "default"),
     ({"agent": "jarvis"}, "agent", "human"),
-    ({"role": "agent", "grants": []}, "agent", "name of the agent"),
+    ({"role": "agent", "grants": []}, "agent", "which agent"),
     ({"role": "agent", "agent": "no/such", "grants": []}, "agent", "letters"),
     ({"role": "agent", "agent": "unknown", "grants": []}, "agent", "no agent 'unknown'"),
     ({"role": "agent", "agent": "jarvis", "grants": ["*"]}, "grants", "run:agents"),
