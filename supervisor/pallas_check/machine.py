@@ -120,7 +120,7 @@ def _of_store(deployment: Deployment, environ: Mapping[str, str], places: Places
         return
     named = f"[{host}]" if ":" in host else host
     message = f"PostgreSQL at {named}:{port} cannot be reached: {why}"
-    remedy = "see whether it runs and the address is right: the gateway does not serve without it"
+    remedy = "see whether it runs and the address is right: until then the gateway can look up no token"
     if by_environment:
         problem = Problem("environment", None, STORE_VARIABLE, message, remedy)
     else:

@@ -160,7 +160,7 @@ def test_a_postgresql_that_takes_no_connection_is_a_warning(
     place = "environment: PALLAS_GATEWAY_STORE" if by_environment else f"{path}:9: gateway.store"
     assert str(finding.problem) == (
         f"{place}: PostgreSQL at 127.0.0.1:{nobody} cannot be reached: Connection refused; see whether it runs and the "
-        "address is right: the gateway does not serve without it"
+        "address is right: until then the gateway can look up no token"
     )
 
 
