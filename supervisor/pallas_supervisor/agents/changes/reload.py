@@ -131,7 +131,8 @@ class Reloading:
         if fixed := [*plan.fixed, *(f"{name} ({DOTENV})" for name in variables)]:
             fields = " and ".join(fixed)
             raise RefusedError(
-                f"{fields} changed, which needs a restart of the supervisor; nothing was changed"
+                f"{fields} changed, which needs a restart of the supervisor; nothing was changed: `pallas check` says "
+                "whether it would start again"
             )
 
 

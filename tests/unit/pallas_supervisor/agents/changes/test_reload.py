@@ -101,7 +101,9 @@ def test_what_needs_a_restart_of_the_supervisor_is_refused(
 ) -> None:
     async def do(rig: Rig) -> None:
         rig.write(two, **change)
-        with pytest.raises(RefusedError, match="needs a restart of the supervisor; nothing was changed"):
+        with pytest.raises(
+            RefusedError, match="restart of the supervisor; nothing was changed: `pallas check` says"
+        ):
             await rig.reloading.reload(dry_run=False)
 
     on_rig(tmp_path, two, do)
