@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,19 @@ GRACE = 0.2
 @contextlib.contextmanager
 def ending_on_interrupt() -> Iterator[None]:
     """Within the block, SIGINT ends the process with `EXIT_INTERRUPTED`, whatever it is waiting for."""
-    with _insisting(lambda: os._exit(EXIT_INTERRUPTED)):
-        yield
+    before = sys.unraisablehook
+
+    def report(what: sys.UnraisableHookArgs) -> None:
+        # Raised in a destructor it goes nowhere and would only be printed; the thread ends the process then.
+        if not isinstance(what.exc_value, KeyboardInterrupt):
+            before(what)
+
+    sys.unraisablehook = report
+    try:
+        with _insisting(lambda: os._exit(EXIT_INTERRUPTED)):
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextlib.contextmanager

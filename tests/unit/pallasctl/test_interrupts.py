@@ -32,6 +32,27 @@ def test_a_read_that_never_returns_does_not_keep_it() -> None:
         assert process.wait(30) == EXIT_INTERRUPTED
 
 
+LOST = """
+import os, signal
+from pallasctl.interrupts import ending_on_interrupt
+
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+reader, _writer = os.pipe()
+with ending_on_interrupt():
+    Interrupted()
+    os.read(reader, 1)
+"""
+
+
+def test_one_that_comes_in_a_destructor_ends_it_and_prints_nothing() -> None:
+    command = [sys.executable, "-c", LOST]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (EXIT_INTERRUPTED, "")
+
+
 PROMPT = """
 import signal, threading
 from pallasctl.verbs.talk.terminal.line_input import typed_messages
