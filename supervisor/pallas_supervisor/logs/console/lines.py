@@ -64,9 +64,9 @@ class DeploymentView:
     """Address of the status page."""
     agents: tuple[str, ...]
     gateway: str | None = None
+    """Its address, where there is one."""
     token: str | None = None
     """The file with the gateway's first token; never the token."""
-    """Its address, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
