@@ -67,9 +67,9 @@ class HttpLink:
         return self._pool.connections
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way."""
-        return self._pool.busy
+        return self._pool.is_busy
 
     async def open(self) -> Opened:
         """Ask by `server/discover`, and where that is not known by `initialize`.

@@ -102,7 +102,7 @@ class Upstreams:
                 del self._servers[key]
                 await upstream.close()
         for place, worker in list(self._workers.items()):
-            if worker.used < before and not worker.link.busy:
+            if worker.used < before and not worker.link.is_busy:
                 del self._workers[place]
                 await worker.link.close()
 

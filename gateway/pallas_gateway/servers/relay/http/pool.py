@@ -51,7 +51,7 @@ class Pool:
         return len(self._open)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way, or a stream open."""
         return self._places > 0
 
