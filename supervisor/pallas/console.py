@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from pallas_common import __version__
 from pallas_common.logs.own_loggers import own_logger
-from pallas_common.protocol.gateway import OPERATOR_FILE
+from pallas_common.protocol.gateway import GATEWAY, OPERATOR_FILE
 from pallas_registry.catalogue.entries import page_url, published_url
 from pallas_registry.environment.variables import logs_to_stderr
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import State
 from pallas_supervisor.logs.console.lines import AgentView, DeploymentView
 from pallas_supervisor.logs.console.plain import Console
-from pallas_supervisor.logs.console.story import GATEWAY
 from pallas_supervisor.logs.console.terminal import Screen, Terminal
 
 if TYPE_CHECKING:

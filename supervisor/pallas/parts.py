@@ -23,7 +23,7 @@ from pallas_common.http.descriptors import share_of_descriptors
 from pallas_common.http.server import HttpServer
 from pallas_common.logs.own_loggers import own_logger
 from pallas_common.logs.setup import configure_logging, get_logger
-from pallas_common.protocol.gateway import GATEWAY_NAME
+from pallas_common.protocol.gateway import GATEWAY, GATEWAY_NAME
 from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets, secrets_of, values_of
 from pallas_registry.environment.runtime_directory import control_socket, ensure_private
@@ -35,7 +35,7 @@ from pallas_supervisor.agents.changes.writing import remove_leftovers
 from pallas_supervisor.agents.description.agent import Descriptions
 from pallas_supervisor.agents.description.resources import ResourceDescriptions
 from pallas_supervisor.agents.gateway.gateway import Gateway
-from pallas_supervisor.agents.gateway.listening import KIND, listen
+from pallas_supervisor.agents.gateway.listening import listen
 from pallas_supervisor.agents.manager import AgentManager
 from pallas_supervisor.agents.upstreams.directory import UpstreamDirectory
 from pallas_supervisor.agents.verbs import OperatorVerbs
@@ -303,7 +303,7 @@ def _listen_for_gateway(
     if deployment.gateway is None:
         return None
     listener = listen(deployment, socket_store.take)
-    stack.callback(sockets.close, {KIND: listener})
+    stack.callback(sockets.close, {GATEWAY: listener})
     return listener
 
 

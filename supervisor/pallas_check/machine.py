@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 
 from pallas_check.findings import Finding
 from pallas_common.problems import ConfigurationError, Problem
+from pallas_common.protocol.gateway import GATEWAY
 from pallas_control.client import Control
 from pallas_control.errors import ControlError
 from pallas_control.locate import living_sockets
 from pallas_registry.environment.variables import gateway_store
 from pallas_registry.reading.rules import STORE_VARIABLE
-from pallas_supervisor.agents.gateway.listening import KIND, listening_problem
+from pallas_supervisor.agents.gateway.listening import listening_problem
 from pallas_supervisor.sockets.listeners import (
     NoSuchAddressError,
     PortsTakenError,
@@ -29,7 +30,7 @@ from pallas_supervisor.sockets.listeners import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from pallas_check.places import Places
@@ -76,28 +77,29 @@ def machine_findings(
         else:
             problem = places.of_agent(purpose, ("port",), *said)
             findings.append(Finding(problem=problem, cause="machine", agent=purpose))
-    findings.extend(_of_gateway(deployment, status if own else None, places))
+    running = status.get("gateway") if own and status is not None else None
+    findings.extend(_of_gateway(deployment, running, held, places))
     findings.extend(_of_store(deployment, environ, places))
     return findings, own
 
 
 def _of_gateway(
-    deployment: Deployment, status: Mapping[str, Any] | None, places: Places
+    deployment: Deployment, running: object, held: Collection[int], places: Places
 ) -> Iterator[Finding]:
     """What is in the way of the gateway.
 
     Args:
-        status: of this very deployment, while it runs.
+        running: its entry in the status of this very deployment, while that runs.
+        held: ports that this very deployment has.
     """
     if (gateway := deployment.gateway) is None:
         return
-    running = status.get("gateway") if status is not None else None
     port, bind = gateway.port, gateway.bind
-    if status is not None and port in set(_ports(status)):
+    if port in held:
         if not isinstance(running, dict) or running.get("bind", bind) == bind:
             return
         port = 0  # the gateway has that one itself: only the address is looked at
-    if (error := _taken(bind, KIND, port)) is not None:
+    if (error := _taken(bind, GATEWAY, port)) is not None:
         problem = listening_problem(deployment, error, places.file)
         yield Finding(problem=problem, cause="machine")
 

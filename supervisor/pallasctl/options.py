@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = 90.0
 
 GATEWAY = "gateway"
-"""What the gateway is called where agents are named; an agent of that name comes first."""
+"""What the gateway is called where agents are named; an agent of that name comes first. It stands here again, so
+that no command loads what the gateway's process is passed for the sake of a word."""
 
 
 class _Seconds(click.FloatRange):

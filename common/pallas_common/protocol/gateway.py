@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.agent.settings import Rule
 
-GATEWAY_NAME = "@gateway"
+GATEWAY = "gateway"
+"""What people, commands, logs and events call it, where no agent is called so."""
+
+GATEWAY_NAME = f"@{GATEWAY}"
 """Of the gateway among processes; no agent can be called so."""
 
 OPERATOR_FILE = "operator.token"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
-from pallas_common.protocol.gateway import GatewaySpec
+from pallas_common.protocol.gateway import GATEWAY, GatewaySpec
 from pallas_common.protocol.link.lifeline import until_stopped, wake_on_parent_death
 from pallas_common.protocol.link.line_writer import LineWriter
 from pallas_common.protocol.link.log_handler import RecordHandler
@@ -45,9 +45,6 @@ TITLE = "pallas-gateway"
 
 LONGEST = 2000
 """Characters of why it gives up."""
-
-GATEWAY = "gateway"
-"""What its log records have in place of an agent."""
 
 _log = get_logger("pallas.gateway")
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError
-from pallas_common.protocol.gateway import GATEWAY_NAME, OPERATOR_FILE
+from pallas_common.protocol.gateway import GATEWAY, GATEWAY_NAME, OPERATOR_FILE
 from pallas_common.secrets.values import secrets_in
 from pallas_registry.environment.state_directory import ensure_private
 from pallas_supervisor.agents.engine import Engine
-from pallas_supervisor.agents.gateway.listening import KIND, listen
+from pallas_supervisor.agents.gateway.listening import listen
 from pallas_supervisor.agents.gateway.spec import gateway_spec, policy_of
 from pallas_supervisor.agents.gateway.status import GatewayStatus
 from pallas_supervisor.agents.manager import Beside
@@ -128,7 +128,7 @@ class Gateway:
 
     def _connect_observers(self) -> None:
         manager, observers = self._manager, self.observers
-        events = AgentEvents(manager.events, self.status.why, self.status.condition, KIND)
+        events = AgentEvents(manager.events, self.status.why, self.status.condition, GATEWAY)
         observers.transition.add(
             self._reports_in.transition,
             lambda change: manager.traces.follow(change.after),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import Problem
+from pallas_common.protocol.gateway import GATEWAY
 from pallas_supervisor.sockets.listeners import (
     ORPHAN_PATIENCE,
     NoSuchAddressError,
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from pallas_registry.deployment.model import Deployment
     from pallas_supervisor.sockets.listeners import Inherited
 
-KIND = "gateway"
-"""Of its events; and its name in logs and events."""
-
 
 def listen(
     deployment: Deployment, inherited: Inherited, *, patience: float = ORPHAN_PATIENCE
@@ -33,10 +31,12 @@ def listen(
     settings = deployment.gateway
     assert settings is not None, "there is no gateway"
     try:
-        opened = open_listeners(settings.bind, {KIND: settings.port}, patience=patience, inherited=inherited)
+        opened = open_listeners(
+            settings.bind, {GATEWAY: settings.port}, patience=patience, inherited=inherited
+        )
     except PortsTakenError as error:
         raise PortsTakenError(str(listening_problem(deployment, error, deployment.path.name))) from error
-    return opened[KIND]
+    return opened[GATEWAY]
 
 
 def listening_problem(deployment: Deployment, error: PortsTakenError, file: str) -> Problem:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import counted
+from pallas_common.protocol.gateway import GATEWAY
 from pallas_supervisor.logs.console.lines import AgentView, DeploymentView, Say
 from pallas_supervisor.logs.console.repeats import Repeats
 
@@ -23,9 +24,6 @@ PATIENCE: Mapping[str, float] = {"waiting": 20.0, "starting": 10.0, "stopping": 
 """Seconds in a state after which it is worth a line; the next one comes after twice the time."""
 SELF = "pallas"
 """What the supervisor's own lines are about."""
-
-GATEWAY = "gateway"
-"""What lines of the gateway are about, where no agent is called so."""
 
 _OWN = "pallas.supervisor"
 _TOLD = frozenset({"pallas.supervisor.reloading", "pallas.supervisor.control"})

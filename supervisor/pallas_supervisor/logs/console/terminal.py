@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.records import parse_record
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.gateway import GATEWAY
 from pallas_supervisor.logs.background_writer import BackgroundWriter
 from pallas_supervisor.logs.console.layout import LONGEST_NAME, Layout
 from pallas_supervisor.logs.console.plain import CLOSE_TIMEOUT, QUEUE_BYTES
-from pallas_supervisor.logs.console.story import GATEWAY, SELF, Story
+from pallas_supervisor.logs.console.story import SELF, Story
 from pallas_supervisor.logs.router import SUPERVISOR, Line
 
 if TYPE_CHECKING:
