@@ -26,8 +26,8 @@ from pallas_common.protocol.reports import HealthReport, Heartbeat, ReadyReport,
 from pallas_common.times import ago
 from pallas_gateway.http.unavailable import Unavailable
 from pallas_gateway.process.errors import GatewayError
-from pallas_gateway.process.opening import opened, opened_again
 from pallas_gateway.process.parts import open_parts
+from pallas_gateway.process.store_opening import awaited_store, opened_store
 from pallas_gateway.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ async def serve(
     limit = share_of_descriptors(3 / 4, MOST_CONNECTIONS)
     http = HttpServer(entrance, listener, Connections("port of the gateway", limit))
     heart = Heartbeat(interval=spec.settings.liveness_interval)
-    is_told = False
+    serves = False
     try:
-        store: Store | None = await opened(spec)
+        store: Store | None = await opened_store(spec)
     except StoreUnavailableError as error:
         if not spec.waits_for_store:
             raise GatewayError(str(error), permanent=False) from error
-        is_told = True
+        serves = True
         store = await _wait(spec, error, http, heart, report, stopping)
     if store is None:
         http.stop_accepting()
@@ -84,10 +84,8 @@ async def serve(
             tasks = [background.create_task(each, name=name) for name, each in parts.background.items()]
             await parts.known()
             entrance.app = parts.app
-            if not is_told:
-                http.start()
-                report(heart)
-                report(ReadyReport(model=None, capabilities=None))
+            if not serves:
+                _begin(http, heart, report)
             tasks.append(background.create_task(parts.health.run(report), name="health"))
             tasks.append(background.create_task(beat(heart, report), name="heartbeats"))
             await stopping.wait()
@@ -99,6 +97,13 @@ async def serve(
             await parts.finish()
             for task in tasks:
                 task.cancel()
+
+
+def _begin(http: HttpServer, heart: Heartbeat, report: Callable[[Report], None]) -> None:
+    """Take connections, and say so."""
+    http.start()
+    report(heart)
+    report(ReadyReport(model=None, capabilities=None))
 
 
 class _Entrance:
@@ -124,12 +129,10 @@ async def _wait(
     def tell(message: str) -> None:
         report(HealthReport(status="error", timestamp=ago(), message=message))
 
-    http.start()
-    report(heart)
-    tell(str(why))
-    report(ReadyReport(model=None, capabilities=None))
+    tell(str(why))  # before it is ready, so that nobody takes it for sound
+    _begin(http, heart, report)
     beating = asyncio.create_task(beat(heart, report), name="heartbeats")
     try:
-        return await opened_again(spec, why, stopping, tell)
+        return await awaited_store(spec, why, stopping, tell)
     finally:
         beating.cancel()

@@ -30,7 +30,7 @@ LONGEST_PAUSE = 10.0
 _log = get_logger("pallas.gateway")
 
 
-async def opened(spec: GatewaySpec) -> Store:
+async def opened_store(spec: GatewaySpec) -> Store:
     """The store, with a token of the operator and without what nobody asks for any more.
 
     Raises:
@@ -51,7 +51,7 @@ async def opened(spec: GatewaySpec) -> Store:
     return store
 
 
-async def opened_again(
+async def awaited_store(
     spec: GatewaySpec, why: StoreUnavailableError, stopping: asyncio.Event, tell: Callable[[str], None]
 ) -> Store | None:
     """The store once it can be opened, however long that takes; None if the process is to stop before.
@@ -75,7 +75,7 @@ async def opened_again(
         if stopping.is_set():
             return None
         try:
-            store = await opened(spec)
+            store = await opened_store(spec)
         except StoreUnavailableError as error:
             why = error
             pause = min(pause * 2, LONGEST_PAUSE)
