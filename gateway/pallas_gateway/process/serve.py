@@ -82,15 +82,16 @@ async def serve(
         report(StageReport(stage="serving"))
         async with asyncio.TaskGroup() as background:
             tasks = [background.create_task(each, name=name) for name, each in parts.background.items()]
+            # A process that waited for the store is judged by them already, and what comes now may take seconds.
+            beating = background.create_task(beat(heart, report), name="heartbeats")
             await parts.known()
             entrance.app = parts.app
             if not serves:
                 _begin(http, heart, report)
             tasks.append(background.create_task(parts.health.run(report), name="health"))
-            tasks.append(background.create_task(beat(heart, report), name="heartbeats"))
             await stopping.wait()
             http.stop_accepting()
-            tasks.pop().cancel()  # the time of the drain is bounded by itself
+            beating.cancel()  # the time of the drain is bounded by itself
             _log.info(f"draining, for {spec.settings.stop_timeout:g} s at most")
             parts.drain()
             await http.drain(spec.settings.stop_timeout)
