@@ -38,9 +38,17 @@ def test_a_slow_server_among_ten_delays_nobody(tmp_path: Path) -> None:
         slow.fault = Fault(hold=True)
         caller = door(fleet, make_token(fleet, "worker", agent="worker"))
         wanted = {f"good{number}__echo" for number in range(GOOD)}
+        port = deployment.document["gateway"]["port"]
+
+        async def others() -> None:
+            async with Subscriber(port, str(caller.token), [], "sessions") as told:
+                for name in sorted(wanted):
+                    await told.until_listed(name)
+
         # The held requests are let go only at the end: whatever waited for them would never come here.
-        fleet.await_that(lambda: wanted <= set(caller.names("tools")), "the others' tools are there")
+        asyncio.run(others())
         names = caller.names("tools")
+        assert wanted <= set(names)
         assert not [name for name in names if name.startswith(("slow__", "gone__"))]
         for number in range(GOOD):
             assert "polo" in caller.tool(f"good{number}__echo", text="polo").text
@@ -51,7 +59,6 @@ def test_a_slow_server_among_ten_delays_nobody(tmp_path: Path) -> None:
         assert mounts["good0"] == "running"
         assert mounts["slow"] in ("initializing", "failed")
         assert mounts["gone"] in ("initializing", "failed")
-        port = deployment.document["gateway"]["port"]
 
         async def come_back() -> None:
             async with Subscriber(port, str(caller.token), [], "sessions") as told:
