@@ -47,6 +47,10 @@ DRAIN_INTERVAL = 0.01
 """Seconds between two looks at the connections during a drain."""
 LOOK_INTERVAL = 1.0
 """Seconds between two looks for connections that have kept us waiting too long."""
+MOST_UNREAD = 65536
+"""Bytes of a request that are taken when it is answered already; who sends more is not read any further."""
+LEAVE_TIME = 1.0
+"""Seconds in which such a client may still read its answer: closing at once could take that away (RFC 9112, 9.6)."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -98,6 +102,12 @@ class BoundedProtocol(H11Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
+        cycle = self.cycle
+        # uvicorn would take, and throw away, the rest of a body without end: in pieces of a byte that takes the loop.
+        if self.received > MOST_UNREAD and cycle is not None and cycle.response_complete and self._is_owed():
+            self.flow.pause_reading()
+            self.loop.call_later(LEAVE_TIME, self.abort)
+            return
         super().data_received(data)
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -122,6 +132,10 @@ class BoundedProtocol(H11Protocol):
         with contextlib.suppress(h11.LocalProtocolError):
             super().send_400_response(msg)
         self.transport.close()
+
+    def _is_owed(self) -> bool:
+        """Whether a part of the body of the newest request has not come."""
+        return self.conn.their_state is h11.SEND_BODY
 
     def _wait_for(self, phase: Phase) -> None:
         if phase is not self._phase:

@@ -108,6 +108,46 @@ def test_requests_are_answered_on_one_connection(listener: socket.socket) -> Non
     asyncio.run(run())
 
 
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def send_without_end(writer: asyncio.StreamWriter) -> None:
+    """Send more and more of a body, in pieces of one byte."""
+    while True:
+        writer.write(b"1\r\nA\r\n" * 10_000)
+        await writer.drain()
+
+
+def test_what_comes_of_a_body_after_the_answer_is_bounded(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEAVE_TIME", 0.0)
+
+    async def run() -> None:
+        http = answering(listener)
+        async with connected(listener) as (reader, writer):
+            writer.write(CHUNKED)
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+            with pytest.raises(ConnectionError):
+                await send_without_end(writer)
+        await http.drain(60)
+
+    asyncio.run(run())
+
+
+def test_a_small_body_may_come_after_the_answer(listener: socket.socket) -> None:
+    async def run() -> None:
+        http = answering(listener)
+        async with connected(listener) as (reader, writer):
+            for _ in range(2):
+                writer.write(CHUNKED)
+                assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+                writer.write(b"7530\r\n" + b"x" * 30_000 + b"\r\n0\r\n\r\n")
+        await http.drain(60)
+
+    asyncio.run(run())
+
+
 def test_after_stop_a_connection_waits_for_the_next_worker(listener: socket.socket) -> None:
     async def run() -> None:
         old, new = App(), App()
