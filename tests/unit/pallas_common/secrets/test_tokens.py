@@ -32,7 +32,7 @@ def test_its_digest_is_sha256() -> None:
     assert token_digest(token) == hashlib.sha256(token.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("text", ["{}", "see {}.", '{{"a": "{}"}}', "https://x/?t={}&u=1", "x={}\n"])
+@pytest.mark.parametrize("text", ["{}", "see {}.", "xxx{}", '{{"a": "{}"}}', "https://x/?t={}&u=1", "x={}\n"])
 def test_it_is_taken_out_of_texts_by_its_looks(text: str) -> None:
     token = new_token("human")
     assert may_hold_secrets(text.format(token))
