@@ -16,7 +16,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pallas_common.problems import shortened
+from pallas_common.problems import quoted, shortened
 from pallas_control.errors import ControlError
 from pallas_gateway.access.predicate import may
 from pallas_gateway.access.reading import shown
@@ -56,6 +56,7 @@ DRY_RUN = " (dry run)"
 PATH = f"{API}/resources"
 OWNER_HEADER = "Pallas-Owner"
 _NOT_FOUND = 404
+_NAMED = re.compile(rf"[A-Za-z]{{1,20}}/{NAME.pattern}")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _TYPES = {
     404: "not_found",
@@ -298,7 +299,9 @@ def _may_delete(principal: Principal, named: object, entry: Entry) -> None:
     """
     if not isinstance(named, list) or len(named) > MOST_FILES:
         raise ApiError(422, "invalid", '`delete` is a list of "KIND/NAME"', field="delete")
-    entry.target = ", ".join(each for each in named[:MOST_NAMED] if isinstance(each, str)) or "nothing"
+    words = (each for each in named[:MOST_NAMED] if isinstance(each, str))
+    # What is no name may look like several, or like another action: it is in quotes.
+    entry.target = ", ".join(each if _NAMED.fullmatch(each) else quoted(each) for each in words) or "nothing"
     for index, each in enumerate(named):
         word, _, name = each.partition("/") if isinstance(each, str) else ("", "", "")
         kind = word.lower().removesuffix("s")

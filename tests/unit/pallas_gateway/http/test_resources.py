@@ -234,6 +234,10 @@ def test_writing_takes_the_rights_on_what_is_named_and_on_code(tmp_path: Path) -
             "resources/delete nothing error",
             "resources/delete wolf/x error",
         ]
+        await api.ask(
+            "POST", "", EVERYTHING, status=422, body={"delete": ["llm/small, agent/deployer (dry run)"]}
+        )
+        assert api.audited()[-1] == "resources/delete 'llm/small, agent/deployer (dry run)' error"
 
     on_api(tmp_path, do)
 
