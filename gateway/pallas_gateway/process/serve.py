@@ -128,6 +128,7 @@ async def _wait(
     """Say that nothing can be answered, and do so on the port, until the store is there; None if asked to stop."""
 
     def tell(message: str) -> None:
+        message += "; it is tried again until it is there"
         report(HealthReport(status="error", timestamp=ago(), message=message))
 
     tell(str(why))  # before it is ready, so that nobody takes it for sound

@@ -58,17 +58,17 @@ async def awaited_store(
 
     Args:
         why: it could not be at first.
-        tell: is told why, at first and whenever it is something else.
+        tell: is told why whenever it is something else than at first.
 
     Raises:
         GatewayError: it cannot be without a person.
     """
     pause = FIRST_PAUSE
-    told = ""
+    told = str(why)
     while True:
         if told != str(why):
             told = str(why)
-            tell(f"{told}; it is tried again until it is there")
+            tell(told)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await stopping.wait()
