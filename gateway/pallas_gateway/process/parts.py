@@ -18,11 +18,11 @@ from pallas_gateway.directory import topics
 from pallas_gateway.directory.control import ControlClient
 from pallas_gateway.directory.directory import Directory
 from pallas_gateway.events.log import EventLog
+from pallas_gateway.http.api.audit import audit_routes
+from pallas_gateway.http.api.resources import resource_routes
+from pallas_gateway.http.api.tokens import TokenRoutes
 from pallas_gateway.http.app import GatewayApp
-from pallas_gateway.http.audit import audit_routes
 from pallas_gateway.http.hooks import CallAudit, Observer
-from pallas_gateway.http.resources import resource_routes
-from pallas_gateway.http.tokens import TokenRoutes
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals

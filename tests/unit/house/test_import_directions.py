@@ -123,11 +123,11 @@ ROOMS = {
     "pallas_gateway.servers.management": ("access directory events identity mcp servers.management.content"),
     "pallas_gateway.mcp": "events identity",
     "pallas_gateway.telemetry": "identity",
-    "pallas_gateway.http": "access directory identity mcp store telemetry",
+    "pallas_gateway.http": "access identity mcp telemetry",
+    "pallas_gateway.http.api": "access directory http identity mcp store",
     "pallas_gateway.process": (
-        "access directory events http identity mcp servers.compositor servers.management store telemetry"
+        "access directory events http http.api identity mcp servers.compositor servers.management store telemetry"
     ),
-    "pallas_gateway": "process",
     "pallas_gateway.servers.relay.http": "",
     "pallas_gateway.servers.relay.messages": "servers.relay.http",
     "pallas_gateway.servers.relay": "mcp servers.relay.http servers.relay.messages",

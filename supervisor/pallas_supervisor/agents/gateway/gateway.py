@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pallas_supervisor.lifecycle.states import Agent, WorkerId
     from pallas_supervisor.sockets.socket_store import SocketStore
 
-MODULE = "pallas_gateway"
+MODULE = "pallas_gateway.process"
 """What its process executes."""
 
 

@@ -21,7 +21,7 @@ def test_a_specification_that_cannot_be_read_is_reported() -> None:
         read_end, report = os.pipe()
         ours = (spec, listener.fileno(), lifeline, report, report, report)
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "pallas_gateway", ",".join(map(str, ours))],
+            [sys.executable, "-P", "-m", "pallas_gateway.process", ",".join(map(str, ours))],
             pass_fds=set(ours),
             capture_output=True,
             check=False,
@@ -38,7 +38,7 @@ def test_a_specification_that_cannot_be_read_is_reported() -> None:
 @pytest.mark.parametrize("arguments", [[], ["1,2"], ["a"]])
 def test_nobody_starts_it_by_hand(arguments: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "pallas_gateway", *arguments],
+        [sys.executable, "-P", "-m", "pallas_gateway.process", *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from pallas_gateway.access.audit import Audit, Entry
-from pallas_gateway.http.audit import audit_routes
+from pallas_gateway.http.api.audit import audit_routes
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.requests import ADMITTED
 from pallas_gateway.identity.grants import parse_grant

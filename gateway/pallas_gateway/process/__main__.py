@@ -1,4 +1,4 @@
-"""`python -m pallas_gateway DESCRIPTORS`: one process of the gateway, as the supervisor starts it.
+"""`python -m pallas_gateway.process DESCRIPTORS`: one process of the gateway, as the supervisor starts it.
 
 The descriptors are those of `Descriptors`, with commas between them.
 """

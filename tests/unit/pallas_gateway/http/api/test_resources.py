@@ -12,9 +12,9 @@ from starlette.applications import Starlette
 
 from pallas_gateway.access.audit import FILE, Audit
 from pallas_gateway.access.reading import HIDDEN
+from pallas_gateway.http.api.resources import PATH, resource_routes
 from pallas_gateway.http.errors import Refusals
 from pallas_gateway.http.requests import ADMITTED
-from pallas_gateway.http.resources import PATH, resource_routes
 from pallas_gateway.identity.grants import parse_grant
 from pallas_gateway.identity.principal import Principal
 from pallas_gateway.mcp.admitted import Admitted

@@ -14,8 +14,8 @@ import pytest
 from pallas_common.protocol.gateway import OPERATOR_FILE, GatewaySettings
 from pallas_gateway.access.audit import Audit
 from pallas_gateway.access.limits import Limiter
+from pallas_gateway.http.api.tokens import TokenRoutes
 from pallas_gateway.http.app import GatewayApp
-from pallas_gateway.http.tokens import TokenRoutes
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.identity.sources import AgentKey

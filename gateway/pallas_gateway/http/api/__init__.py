@@ -1,0 +1,1 @@
+"""`/api/v1`: the REST API, a file for each noun."""
