@@ -69,6 +69,16 @@ class Limiter:
             )
         if own is None:
             self._enter_tenant(principal)
+        return self.hold(principal)
+
+    def hold(self, principal: Principal) -> Callable[[], None]:
+        """Count what goes on by itself, as a turn without its client: it takes the place that its request gives back.
+
+        Returns:
+            The function that gives the place back, harmless when called again.
+        """
+        own = principal.concurrent
+        if own is None:
             self._tenant_running[principal.tenant] += 1
         self._running[principal.id] += 1
         is_open = True

@@ -123,6 +123,7 @@ ROOMS = {
     "pallas_gateway.servers.management": ("access directory events identity mcp servers.management.content"),
     "pallas_gateway.mcp": "events identity",
     "pallas_gateway.telemetry": "identity",
+    "pallas_gateway.conversations": "directory servers.relay.http",
     "pallas_gateway.http": "access identity mcp telemetry",
     "pallas_gateway.http.api": "access directory http identity mcp store",
     "pallas_gateway.process": (

@@ -54,6 +54,19 @@ def test_places_are_given_back_once() -> None:
     assert not limiter._tenant_running
 
 
+def test_what_goes_on_by_itself_keeps_its_place_and_is_never_refused_one() -> None:
+    limiter = Limiter(Limits(concurrent=1, tenant_concurrent=1))
+    request = limiter.enter(ADA)
+    turn = limiter.hold(ADA)
+    request()
+    assert refused(limiter, ADA)[0] == "concurrency"
+    assert refused(limiter, BOB)[0] == "tenant_concurrency"
+    turn()
+    turn()
+    limiter.enter(ADA)()
+    assert not limiter._tenant_running
+
+
 def test_all_of_a_tenant_together_and_nobody_of_another() -> None:
     limiter = Limiter(Limits(tenant_concurrent=1))
     limiter.enter(ADA)
