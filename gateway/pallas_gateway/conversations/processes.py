@@ -1,7 +1,7 @@
 """Which processes of the gateway are there: each holds a lock on a file of its own as long as it lives.
 
-In a replacement two of them work on turns of one store; what a dead one has left is known by its lock, which the kernel
-takes back however it ended (flock(2)). The files are in the state directory, of which all processes of a deployment are.
+In a replacement two of them work on turns of one store. What a dead one has left is known by its lock, which the kernel
+takes back however it ended (flock(2)). The files are in the deployment's state directory.
 """
 
 from __future__ import annotations

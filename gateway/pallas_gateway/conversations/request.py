@@ -6,7 +6,7 @@ What only the worker knows is its to check: which tools there are, what the mode
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from pallas_common.problems import did_you_mean, kind_of, quoted, shortened
 from pallas_common.protocol.agent.images import MAX_IMAGES
@@ -93,7 +93,7 @@ def read_request(body: Mapping[str, object]) -> ChatRequest:
         fields={_RENAMED.get(name, name): body[name] for name in _PASSED if name in body},
         needs_key=any(body.get(name) is not None for name in OVERRIDES),
         redo=redo,
-        on_busy=cast("OnBusy", on_busy or "refuse"),
+        on_busy=on_busy or "refuse",
         thread=thread,
         stream=_truth(body, "stream"),
     )
@@ -191,7 +191,7 @@ def _optional_text(body: Mapping[str, object], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         _refuse(name, f"must be a string, not {kind_of(value)}")
-    return cast("str | None", value)
+    return value
 
 
 def _truth(body: Mapping[str, object], name: str) -> bool:

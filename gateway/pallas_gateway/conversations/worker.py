@@ -127,7 +127,7 @@ def dumped(body: Mapping[str, object]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-async def way_to(directory: Directory, agent: str, *, with_key: bool, anew: bool = False) -> AgentUpstream:
+async def way_to(directory: Ways, agent: str, *, with_key: bool, anew: bool = False) -> AgentUpstream:
     """The way to an agent; with the key, for which there has to be a worker: it is started where there is none.
 
     Args:

@@ -37,9 +37,11 @@ def test_a_process_is_dead_when_it_was_killed(tmp_path: Path) -> None:
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
     assert not ours.is_alive(name)
-    assert sorted(os.listdir(tmp_path / FOLDER)) == [ours.own], "what the dead one left is taken away"
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [ours.own], (
+        "what the dead one left is taken away"
+    )
     ours.close()
-    assert os.listdir(tmp_path / FOLDER) == []
+    assert not list((tmp_path / FOLDER).iterdir())
 
 
 def test_what_a_row_holds_leads_to_no_other_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def test_all_is_read_however_it_is_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
     reader = StreamReader()
     found: list[WorkerEvent] = []
-    for begin, end in zip(places, places[1:], strict=False):
+    for begin, end in pairwise(places):
         found += reader.feed(STREAM[begin:end])
     assert found == EVENTS
     assert reader.is_done
@@ -129,9 +130,10 @@ def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         list(StreamReader().feed(b"data: " + b"x" * 2000))
     monkeypatch.setattr(stream_reader, "LARGEST_STREAM", 3000)
     reader = StreamReader()
+    for _ in range(5):
+        list(reader.feed(framed(chunk({"content": "x" * 500}))))
     with pytest.raises(WrongStreamError, match="too large"):
-        for _ in range(10):
-            list(reader.feed(framed(chunk({"content": "x" * 500}))))
+        list(reader.feed(framed(chunk({"content": "x" * 500}))))
 
 
 def test_an_error_in_a_stream_has_the_status_of_its_code() -> None:
