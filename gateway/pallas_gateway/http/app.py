@@ -13,13 +13,14 @@ import secrets
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match, Router
 
 from pallas_common.http.hosts import OPEN_PATH
 from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.limits import LimitExceededError
-from pallas_gateway.http.errors import HEADERS, ApiError, Refusals, error
+from pallas_gateway.http.errors import HEADERS, OPENAI, ApiError, Refusals, error
 from pallas_gateway.http.places import METADATA, NoSuchPlaceError, place_of, resource_metadata
 from pallas_gateway.http.requests import ADMITTED
 from pallas_gateway.identity.bearer import bearer_token
@@ -60,7 +61,7 @@ class GatewayApp:
 
     Args:
         health: how it is with the gateway; never waits.
-        routes: of `/api/v1`, with their whole paths; handlers find who asks by `requests.admitted_of`.
+        routes: of `/api/v1` and `/v1`, with their whole paths; handlers find who asks by `requests.admitted_of`.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class GatewayApp:
         place = place_of(path)
         if place is not None:
             await self._answer(scope, receive, send, place)
-        elif path.startswith(f"{API}/"):
+        elif path.startswith((f"{API}/", OPENAI)):
             await self._answer(scope, receive, send, None)
         else:
             await self._open(path, scope["method"])(scope, receive, send)
@@ -110,7 +111,7 @@ class GatewayApp:
             about = place_of(path.removeprefix(METADATA) or "/mcp")
             document = about and resource_metadata(self._settings, about)
         if document is None:
-            message = "there is nothing here; servers of MCP are at /mcp, the API at /api/v1"
+            message = "there is nothing here; servers of MCP are at /mcp, the API at /api/v1, OpenAI's at /v1"
             return error(path, 404, "not_found", message)
         if method not in ("GET", "HEAD"):
             allow = {"allow": "GET, HEAD"}
@@ -131,7 +132,7 @@ class GatewayApp:
             return
         counted = _Counted(leave_place)
         leave = counted.opens_stream
-        here = Current(_surface(place, principal))
+        here = Current(_surface(place, principal, scope["path"]))
         token = CURRENT.set(here)
         try:
             admitted = self._admitted(scope, principal, answer.request_id, leave, place)
@@ -226,6 +227,8 @@ class GatewayApp:
             self._in_flight.leave(principal, end)
 
     async def _fail(self, answer: _Answer, raised: Exception, scope: Scope, receive: Receive) -> None:
+        if isinstance(raised, ClientDisconnect):  # in the middle of a body: nobody is there to be answered
+            return
         if isinstance(raised, InsufficientScopeError) and not answer.status:
             metrics.count_denied("scope")
         if isinstance(raised, NoSuchPlaceError):
@@ -317,10 +320,10 @@ class _Answer:
 _COMMON = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
-def _surface(place: Place | None, principal: Principal) -> str:
+def _surface(place: Place | None, principal: Principal, path: str) -> str:
     """What is asked, for metrics."""
     if place is None:
-        return "api"
+        return "completions" if path.startswith(OPENAI) else "api"
     if place.kind == "role":
         return "compositor" if principal.role == "agent" else "management"
     return place.kind

@@ -1,7 +1,7 @@
 """Refusals over HTTP: bodies of errors, and the challenges of RFC 6750 and RFC 9728.
 
-`/api/v1` answers `{"error": {"type", "message", "field"?}}`; paths of MCP an error of JSON-RPC, whatever the status:
-clients show the text of nothing else. Its id is null, for the request's body is not read.
+`/api/v1` answers `{"error": {"type", "message", "field"?}}`, and `/v1` as OpenAI does. Paths of MCP answer an error of
+JSON-RPC, whatever the status, for clients show the text of nothing else; its id is null, as the body is not read.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _CODES = {401: UNAUTHENTICATED, 403: INSUFFICIENT_SCOPE, 404: AGENT_NOT_FOUND, 429: LIMIT_EXCEEDED}
 """HTTP status → code of JSON-RPC; of others, the standard's for a request that is wrong, or for our own failure."""
 
+OPENAI = "/v1/"
+"""Where the paths of OpenAI's API begin."""
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
 _log = get_logger("pallas.gateway.http")
 
 
@@ -56,13 +60,23 @@ class ApiError(Exception):
         type: one word for programs: `not_found`, `invalid`, `conflict`.
         message: for people: what is wrong and what to do.
         field: of the request's body or query, where it is one.
+        headers: of the answer.
     """
 
-    def __init__(self, status: int, type: str, message: str, *, field: str | None = None) -> None:  # noqa: A002 - its name there
+    def __init__(
+        self,
+        status: int,
+        type: str,  # noqa: A002 - its name there
+        message: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.type = type
         self.field = field
+        self.headers = headers
 
 
 def error(
@@ -78,12 +92,15 @@ def error(
     """An answer that says what is wrong.
 
     Args:
-        path: that was asked; below `/mcp` the body is an error of JSON-RPC.
-        data: of that error.
+        path: that was asked; below `/mcp` the body is an error of JSON-RPC, below `/v1` OpenAI's.
+        data: of an error of JSON-RPC.
     """
     message, field = without_tokens(message), field and without_tokens(field)
     body: dict[str, object]
-    if not (path == "/mcp" or path.startswith("/mcp/")):
+    if path.startswith(OPENAI):
+        kind = _OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+        body = {"error": {"message": message, "type": kind, "param": field, "code": type}}
+    elif not (path == "/mcp" or path.startswith("/mcp/")):
         body = {"error": {"type": type, "message": message}}
         if field is not None:
             body = {"error": {"type": type, "message": message, "field": field}}
@@ -126,7 +143,9 @@ class Refusals:
             case AuditUnavailableError():
                 return error(path, 503, "audit_unavailable", str(raised), headers={"retry-after": "5"})
             case ApiError():
-                return error(path, raised.status, raised.type, str(raised), field=raised.field)
+                return error(
+                    path, raised.status, raised.type, str(raised), field=raised.field, headers=raised.headers
+                )
         _log.error(f"a request to {path} has failed: {raised!r}", exc_info=raised)
         return error(path, 500, "internal", "the gateway has failed; its log says why")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pallas_common.http.hosts import HostGuard
 from pallas_gateway.access.audit import Audit
 from pallas_gateway.access.limits import Limiter
+from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.control import ControlClient
 from pallas_gateway.directory.directory import Directory
@@ -22,6 +23,7 @@ from pallas_gateway.http.api.audit import audit_routes
 from pallas_gateway.http.api.resources import resource_routes
 from pallas_gateway.http.api.tokens import TokenRoutes
 from pallas_gateway.http.app import GatewayApp
+from pallas_gateway.http.completions.routes import completion_routes
 from pallas_gateway.http.hooks import CallAudit, Observer
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import TENANT
@@ -132,6 +134,7 @@ async def open_parts(
         known,
     )
     endpoint.subscriptions.observe(mounts.observe)
+    chats = WorkerChats(tracing.outbound_headers)
     app = GatewayApp(
         settings,
         principals,
@@ -140,7 +143,12 @@ async def open_parts(
         endpoint=endpoint,
         surfaces=AllSurfaces(context, mounts),
         health=health.status,
-        routes=[*resource_routes(control, audit), *token_routes.routes(), *audit_routes(audit.path)],
+        routes=[
+            *resource_routes(control, audit),
+            *token_routes.routes(),
+            *audit_routes(audit.path),
+            *completion_routes(directory, chats, audit),
+        ],
     )
     return GatewayParts(
         app=HostGuard(app, lambda: hosts),
@@ -155,9 +163,11 @@ async def open_parts(
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": revoke_deleted(directory, principals, audit),
             "measures": _measure(
-                endpoint, lambda: mounts.upstreams.connections + context.workers.connections
+                endpoint,
+                lambda: mounts.upstreams.connections + context.workers.connections + chats.connections,
             ),
             "servers": mounts.upstreams.run(),
+            "workers": chats.run(),
         },
     )
 

@@ -11,7 +11,7 @@ class Current:
     """One request of HTTP."""
 
     surface: str = "none"
-    """What was asked: `management`, `compositor`, `agent`, `project`, `api`."""
+    """What was asked: `management`, `compositor`, `agent`, `project`, `api`, `completions`."""
     outcome: str | None = None
     """How it ended, where the protocol inside knows better than the status of HTTP."""
 

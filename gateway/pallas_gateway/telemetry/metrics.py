@@ -65,8 +65,8 @@ def _make_series() -> _Series:
     return _Series(
         requests=counter(
             "pallas_gateway_requests_total",
-            "Requests of those who are known, by what was asked (management, compositor, agent, project, api), role and"
-            " outcome (ok, failed, error, denied, limited, cancelled).",
+            "Requests of those who are known, by what was asked (management, compositor, agent, project, api,"
+            " completions), role and outcome (ok, failed, error, denied, limited, cancelled).",
             ["surface", "role", "outcome"],
         ),
         denied=counter(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -20,7 +21,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.tracing.settings import tracing_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from pallas_common.protocol.gateway import GatewaySpec
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pallas_common.tracing.provider import Tracing
     from pallas_gateway.identity.principal import Principal
 
+LONGEST_NAME = 128
+"""Characters of what a client says to be an agent's name."""
 _W3C = TraceContextTextMapPropagator()
 _TRACE = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 
@@ -108,6 +111,19 @@ def tool_span(principal: Principal, tool: str, session: str | None) -> AbstractC
 def read_span(principal: Principal, uri: str, session: str | None) -> AbstractContextManager[trace.Span]:
     """`mcp.resource.read`: a resource is read."""
     return _span("mcp.resource.read", principal, session, **{"mcp.resource.uri": uri})
+
+
+@contextmanager
+def completion_span(principal: Principal, agent: str, headers: Mapping[str, str]) -> Iterator[trace.Span]:
+    """`chat.completions`: a completion is relayed, in the trace that its request names."""
+    outer = inbound_trace(headers, None)
+    attached = None if outer is None else contexts.attach(outer)
+    try:
+        with _span("chat.completions", principal, None, **{"pallas.agent": agent[:LONGEST_NAME]}) as span:
+            yield span
+    finally:
+        if attached is not None:
+            contexts.detach(attached)
 
 
 def _span(

@@ -33,9 +33,9 @@ from pallas_gateway.servers.relay.http_link import HttpLink
 from pallas_gateway.servers.relay.messages.model import Call
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
-from support.gateway.contextforge import NAME as CONTEXTFORGE
-from support.gateway.contextforge import is_installed, run_contextforge
 from support.gateway.door import await_gateway, make_token, with_gateway
+from support.load.contextforge import NAME as CONTEXTFORGE
+from support.load.contextforge import is_installed, run_contextforge
 from support.ports import free_ports
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.mcp.surface import InsufficientScopeError
 from support.clients import ERAS
+from support.gateway.mcp.toy import Toy
 from support.gateway.tokens import TokensInMemory, WorkersInMemory
-from support.gateway.toy import Toy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

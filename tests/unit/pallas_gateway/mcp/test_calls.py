@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from pallas_gateway.mcp.admitted import AuditUnavailableError
-from support.gateway.raw import Events, open_session, post, stateless
-from support.gateway.toy import Toy, serve
+from support.gateway.mcp.raw import Events, open_session, post, stateless
+from support.gateway.mcp.toy import Toy, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

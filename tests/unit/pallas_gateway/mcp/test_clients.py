@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference, TextContent
 
 from support.clients import ERAS, connect
-from support.gateway.toy import Toy, serve
+from support.gateway.mcp.toy import Toy, serve
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

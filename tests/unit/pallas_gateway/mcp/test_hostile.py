@@ -13,8 +13,8 @@ import pytest
 
 from pallas_gateway.mcp import methods, wire
 from pallas_gateway.mcp.wire import DEEPEST, MOST_VALUES
-from support.gateway.raw import ACCEPT, INITIALIZE, open_session, post, stateless
-from support.gateway.toy import Toy, serve
+from support.gateway.mcp.raw import ACCEPT, INITIALIZE, open_session, post, stateless
+from support.gateway.mcp.toy import Toy, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,8 +14,8 @@ import pytest
 from pallas_gateway.mcp import reply as replies
 from pallas_gateway.mcp import wire
 from pallas_gateway.mcp.sessions import MOST_STREAMS
-from support.gateway.raw import Events, Session, listening, open_session, post, stateless
-from support.gateway.toy import Toy, serve
+from support.gateway.mcp.raw import Events, Session, listening, open_session, post, stateless
+from support.gateway.mcp.toy import Toy, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,7 @@ from pallas_gateway.servers.relay.http.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
 LARGEST_HEAD = 64 * 1024
 """Bytes of an answer's head."""
@@ -82,7 +82,7 @@ class Response:
         if self.is_current:
             self.connection.finish()
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes]:
         """The body as it comes. Leaving before its end closes the connection.
 
         Raises:
