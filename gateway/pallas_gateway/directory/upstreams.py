@@ -225,6 +225,7 @@ def _principal(agent: AgentUpstream, generation: int) -> Principal:
     """Who a worker is: it may run what its agent depends on."""
     return Principal(
         id=f"worker:{agent.name}/{generation}",
+        subject=f"worker:{agent.uid or agent.name}",
         name=agent.name,
         role="agent",
         agent=agent.name,

@@ -34,3 +34,11 @@ class Principal:
     as many requests may be under way as the settings say of others; None: those alone."""
     credential: str = field(default="", compare=False, repr=False)
     """Digest of the token that it came with: what is under way ends with that. Empty where there was none."""
+    subject: str = ""
+    """Whose things are its own, such as threads: stays when a token is rotated or a worker starts anew. By default the
+    id; of a token's row the id of the first token of its chain of rotations."""
+
+    def __post_init__(self) -> None:
+        """Let nobody be without a subject."""
+        if not self.subject:
+            object.__setattr__(self, "subject", self.id)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import DataError
+
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
@@ -43,6 +45,22 @@ class MalformedTokenError(StoreError):
     def __init__(self, token: str) -> None:
         super().__init__(f"the record of token {token} is malformed: revoke it, and make another")
         self.token = token
+
+
+class MalformedMessageError(StoreError):
+    """The row of a message holds what no message has. Over HTTP this is 500, with the thread in the log.
+
+    Args:
+        thread: the id of its thread.
+        turn_index: its place there.
+    """
+
+    def __init__(self, thread: str, turn_index: int) -> None:
+        super().__init__(
+            f"the record of message {turn_index} of thread {thread} is malformed: delete the thread"
+        )
+        self.thread = thread
+        self.turn_index = turn_index
 
 
 # https://www.sqlite.org/rescode.html, https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -89,6 +107,8 @@ def store_error(error: DBAPIError, *, committing: bool = False) -> StoreError | 
             return StoreUnavailableError(f"the store is not available: {_UNAVAILABLE_SQLITE[code]} ({cause})")
         return None
     state = getattr(cause, "sqlstate", None)
+    if state is None and isinstance(error, DataError):
+        return None  # the driver could not send a value: the database was not asked
     if state in _UNAVAILABLE_POSTGRES:
         return StoreUnavailableError(f"the store is not available: {_UNAVAILABLE_POSTGRES[state]}")
     # Class 08: connection, 53: resources, 57: somebody intervened, 58: the system. Without one: it never came so far.

@@ -70,6 +70,7 @@ def _stored(found: tokens.Token | MalformedTokenError) -> StoredToken | Malforme
         return MalformedRecordError(found.token, str(found.__cause__))
     principal = Principal(
         id=found.id,
+        subject=found.subject,
         name=found.name,
         role=found.role,
         agent=found.agent,

@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects import sqlite
 
-from pallas_gateway.store.tables import REVISIONS
+from pallas_gateway.store.tables import REVISIONS, insert_into
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-    from sqlalchemy.dialects import postgresql
 
 
 def revision(connection: Connection, topic: str) -> int:
@@ -29,19 +27,10 @@ def count_change(connection: Connection, tenant: str, topic: str) -> None:
     In PostgreSQL, changes of one topic wait here for each other until they are committed: do it last.
     """
     connection.execute(
-        _insert(connection)
+        insert_into(connection, REVISIONS)
         .values(tenant=tenant, topic=topic, revision=1)
         .on_conflict_do_update(
             index_elements=[REVISIONS.c.tenant, REVISIONS.c.topic],
             set_={"revision": REVISIONS.c.revision + 1},
         )
     )
-
-
-def _insert(connection: Connection) -> sqlite.Insert | postgresql.Insert:
-    """Of the dialect, for `on_conflict_do_update`."""
-    if connection.dialect.name == "sqlite":
-        return sqlite.insert(REVISIONS)
-    from sqlalchemy.dialects import postgresql  # 2 MiB that a gateway with a file does without
-
-    return postgresql.insert(REVISIONS)

@@ -57,6 +57,8 @@ class Token:
     revoked: dt.datetime | None = None
     last_used: dt.datetime | None = None
     rotated_from: str | None = None
+    subject: str = ""
+    """The id of the first token of its chain of rotations; its own where it was not rotated."""
 
     def counts(self, now: dt.datetime) -> bool:
         """Whether it is accepted: neither revoked nor expired."""
@@ -91,11 +93,13 @@ def create(
     expires: dt.datetime | None = None,
     created_by: str | None = None,
     rotated_from: str | None = None,
+    subject: str | None = None,
 ) -> NewToken:
-    """Make a token. What may stand in it was looked at before."""
+    """Make a token. What may stand in it was looked at before; without a `subject` it is its own."""
     text = new_token(role)
+    id_ = f"tok_{secrets.token_hex(8)}"
     token = Token(
-        id=f"tok_{secrets.token_hex(8)}",
+        id=id_,
         tenant=tenant,
         name=name,
         role=role,
@@ -107,6 +111,7 @@ def create(
         created_by=created_by,
         expires=expires,
         rotated_from=rotated_from,
+        subject=subject or id_,
     )
     connection.execute(
         insert(TOKENS).values(
@@ -122,6 +127,7 @@ def create(
             created_by=token.created_by,
             expires=token.expires,
             rotated_from=token.rotated_from,
+            subject=token.subject,
         )
     )
     count_change(connection, tenant, TOPIC)
@@ -234,6 +240,7 @@ def rotate(
         expires=None if lasting is None else moment + lasting,
         created_by=created_by,
         rotated_from=old.id,
+        subject=old.subject,
     )
 
 
@@ -319,6 +326,7 @@ def _token(row: Row[tuple[object, ...]]) -> Token:
             revoked=_optional_moment(row.revoked),
             last_used=_optional_moment(row.last_used),
             rotated_from=row.rotated_from,
+            subject=row.subject or row.id,
         )
     except (ValueError, TypeError) as error:
         raise MalformedTokenError(row.id) from error

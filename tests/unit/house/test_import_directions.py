@@ -114,6 +114,7 @@ ROOMS = {
     "pallas.commands": ". commands.background service",
     "pallas_gateway.identity": "",
     "pallas_gateway.store": "identity",
+    "pallas_gateway.store.conversations": "store",
     "pallas_gateway.store.migrations": "store",
     "pallas_gateway.store.migrations.versions": "",
     "pallas_gateway.events": "identity",

@@ -18,6 +18,7 @@ from fakes.control_server import run, status
 from pallas_gateway.identity.grants import EVERYTHING
 from pallas_gateway.store import tokens
 from pallas_gateway.store.database import Store, open_store
+from pallas_gateway.store.tables import HEAD
 from support.gateway.postgres import programs, shared_postgres
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def test_what_is_backed_up_is_there_after_a_restore(
 ) -> None:
     made = create(store, "before")
     file = tmp_path / "backup.db"
-    assert "schema 0001" in done(ctl.run("gateway", "backup", str(file))).stdout
+    assert f"schema {HEAD}" in done(ctl.run("gateway", "backup", str(file))).stdout
     assert file.stat().st_mode & 0o777 == 0o600
     create(store, "after")
     asyncio.run(store.write(partial(tokens.revoke, tenant=TENANT, token=made.token.id)))
