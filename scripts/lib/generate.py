@@ -11,7 +11,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.lib import dashboard, man_pages, parameters_page, resources_schema, schema, state_diagram
+from scripts.lib import (
+    dashboard,
+    man_pages,
+    openapi,
+    parameters_page,
+    resources_schema,
+    schema,
+    state_diagram,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "docs/states.md": state_diagram.page,
+    "docs/openapi.json": openapi.page,
     "docs/parameters.md": parameters_page.page,
     "deploy/grafana/pallas.json": dashboard.page,
     "registry/pallas_registry/deployment/agents.schema.json": schema.page,

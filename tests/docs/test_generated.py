@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DOCUMENTS = (
     "docs/states.md",
+    "docs/openapi.json",
     "docs/parameters.md",
     "deploy/grafana/pallas.json",
     "registry/pallas_registry/deployment/agents.schema.json",

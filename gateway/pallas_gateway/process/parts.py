@@ -19,12 +19,15 @@ from pallas_gateway.directory import topics
 from pallas_gateway.directory.control import ControlClient
 from pallas_gateway.directory.directory import Directory
 from pallas_gateway.events.log import EventLog
+from pallas_gateway.http.api.agents import agent_routes
 from pallas_gateway.http.api.audit import audit_routes
+from pallas_gateway.http.api.declared import Declared
 from pallas_gateway.http.api.resources import resource_routes
 from pallas_gateway.http.api.tokens import TokenRoutes
 from pallas_gateway.http.app import GatewayApp
 from pallas_gateway.http.completions.routes import completion_routes
 from pallas_gateway.http.hooks import CallAudit, Observer
+from pallas_gateway.http.openapi.served import document_routes
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
@@ -134,6 +137,7 @@ async def open_parts(
         known,
     )
     endpoint.subscriptions.observe(mounts.observe)
+    declared = Declared(control)
     chats = WorkerChats(tracing.outbound_headers)
     app = GatewayApp(
         settings,
@@ -144,10 +148,12 @@ async def open_parts(
         surfaces=AllSurfaces(context, mounts),
         health=health.status,
         routes=[
-            *resource_routes(control, audit),
+            *agent_routes(directory, declared, audit),
+            *resource_routes(declared, audit),
             *token_routes.routes(),
             *audit_routes(audit.path),
             *completion_routes(directory, chats, audit),
+            *document_routes(),
         ],
     )
     return GatewayParts(

@@ -126,13 +126,19 @@ ROOMS = {
     "pallas_gateway.telemetry": "identity",
     "pallas_gateway.conversations": "directory servers.relay.http",
     "pallas_gateway.http": "access identity mcp telemetry",
-    "pallas_gateway.http.api": "access directory http identity mcp store",
+    "pallas_gateway.http.openapi.operations": "",
+    "pallas_gateway.http.openapi": "http http.openapi.operations",
+    "pallas_gateway.http.api": (
+        "access directory http http.openapi http.openapi.operations identity mcp servers.management "
+        "servers.management.content store"
+    ),
     "pallas_gateway.http.completions": (
-        "access conversations directory http identity mcp servers.relay.http telemetry"
+        "access conversations directory http http.openapi http.openapi.operations identity mcp servers.relay.http "
+        "telemetry"
     ),
     "pallas_gateway.process": (
-        "access conversations directory events http http.api http.completions identity mcp servers.compositor "
-        "servers.management store telemetry"
+        "access conversations directory events http http.api http.completions http.openapi identity mcp "
+        "servers.compositor servers.management store telemetry"
     ),
     "pallas_gateway.servers.relay.http": "",
     "pallas_gateway.servers.relay.messages": "servers.relay.http",

@@ -8,13 +8,13 @@ import json
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
-from pallas_common.problems import quoted
 from pallas_common.times import rfc3339
 from pallas_gateway.access.audit_reader import MOST_LINES, Filter, following, newest
 from pallas_gateway.access.predicate import may
 from pallas_gateway.http.errors import ApiError
+from pallas_gateway.http.openapi.operations.administration import AUDIT
+from pallas_gateway.http.openapi.routes import routes_of
 from pallas_gateway.http.requests import admitted_of
 from pallas_gateway.identity.grants import ADMINISTRATION
 from pallas_gateway.mcp.surface import InsufficientScopeError
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.requests import Request
+    from starlette.routing import Route
 
-PATH = "/api/v1/audit"
 MEDIA_TYPE = "application/x-ndjson"
 DEFAULT_COUNT = 100
 LONGEST_VALUE = 400
-
-_PARAMETERS = ("n", "since", "principal", "action", "outcome", "follow")
 
 
 def audit_routes(path: Path) -> list[Route]:
@@ -44,7 +42,7 @@ def audit_routes(path: Path) -> list[Route]:
         admitted = admitted_of(request)
         if not may(admitted.principal, ADMINISTRATION):
             raise InsufficientScopeError(ADMINISTRATION)
-        query = {name: _value(request, name) for name in _parameters(request)}
+        query = {name: _value(request, name) for name in request.query_params}
         count = _count(query.get("n"))
         wanted = Filter(
             since=_since(query.get("since")),
@@ -61,7 +59,7 @@ def audit_routes(path: Path) -> list[Route]:
             raise ApiError(503, "unavailable", f"the audit cannot be read: {error.strerror}") from error
         return Response(b"".join(map(_line, found)), media_type=MEDIA_TYPE)
 
-    return [Route(PATH, read, methods=["GET"])]
+    return routes_of(AUDIT, {"readAudit": read})
 
 
 async def _followed(path: Path, count: int, wanted: Filter) -> AsyncIterator[bytes]:
@@ -73,19 +71,11 @@ def _line(line: dict[str, object]) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
-def _parameters(request: Request) -> list[str]:
-    names = list(request.query_params)
-    if unknown := [name for name in names if name not in _PARAMETERS]:
-        known = ", ".join(_PARAMETERS)
-        raise ApiError(400, "invalid", f"no such parameter: {quoted(unknown[0])}; there are {known}")
-    return names
-
-
 def _value(request: Request, name: str) -> str:
-    values = request.query_params.getlist(name)
-    if len(values) > 1 or len(values[0]) > LONGEST_VALUE:
-        raise ApiError(400, "invalid", "is there twice, or too long", field=name)
-    return values[0]
+    value = request.query_params[name]
+    if len(value) > LONGEST_VALUE:
+        raise ApiError(400, "invalid", f"{name}: has {LONGEST_VALUE} characters at most", field=name)
+    return value
 
 
 def _count(text: str | None) -> int:

@@ -11,18 +11,16 @@ import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from starlette.responses import Response
-from starlette.routing import Route
 
-from pallas_common.problems import quoted, shortened
-from pallas_control.errors import ControlError
+from pallas_common.problems import quoted
 from pallas_gateway.access.predicate import may
-from pallas_gateway.access.reading import shown
-from pallas_gateway.access.writing import lacking, may_on, may_some_of, permissions_on
-from pallas_gateway.http.app import API
+from pallas_gateway.access.writing import may_on, may_some_of, permissions_on
+from pallas_gateway.http.api.declared import Declared, owner, require, seen
 from pallas_gateway.http.errors import HEADERS, ApiError
+from pallas_gateway.http.openapi.operations.resources import RESOURCES
+from pallas_gateway.http.openapi.routes import routes_of
 from pallas_gateway.http.places import NAME
 from pallas_gateway.http.requests import admitted_of, read_body
 from pallas_gateway.identity.grants import Permission
@@ -32,57 +30,45 @@ from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.model import KINDS, ResourceId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from starlette.requests import Request
+    from starlette.routing import Route
 
     from pallas_gateway.access.audit import Audit, Entry
-    from pallas_gateway.directory.control import Answer, ControlClient
     from pallas_gateway.identity.grants import Verb
     from pallas_gateway.identity.principal import Principal
-    from pallas_registry.resources.model import Kind, Resource
+    from pallas_registry.resources.model import Kind
 
 type Json = dict[str, Any]
 
 LONGEST_BODY = 16 * 1024 * 1024
 """Bytes, as on the control socket."""
-WRITE_TIMEOUT = 120.0
-"""Seconds that taking over a change may take: an agent that is removed ends first."""
 MOST_FILES = 10_000
 MOST_NAMED = 20
 """Resources in one line of the audit."""
 DRY_RUN = " (dry run)"
 """Behind the action in the audit."""
-PATH = f"{API}/resources"
-OWNER_HEADER = "Pallas-Owner"
-_NOT_FOUND = 404
 _NAMED = re.compile(rf"[A-Za-z]{{1,20}}/{NAME.pattern}")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_TYPES = {
-    404: "not_found",
-    409: "conflict",
-    413: "too_large",
-    422: "invalid",
-    504: "timed_out",
-    507: "not_kept",
-}
 
 
-def resource_routes(control: ControlClient, audit: Audit) -> list[Route]:
+def resource_routes(declared: Declared, audit: Audit) -> list[Route]:
     """The routes, with their whole paths."""
-    api = _Resources(control, audit)
-    return [
-        Route(PATH, api.apply, methods=["POST"]),
-        Route(f"{PATH}/{{kind}}", api.list, methods=["GET"]),
-        Route(f"{PATH}/{{kind}}/{{name}}", api.get, methods=["GET"]),
-        Route(f"{PATH}/{{kind}}/{{name}}", api.put, methods=["PUT"]),
-        Route(f"{PATH}/{{kind}}/{{name}}", api.delete, methods=["DELETE"]),
-    ]
+    api = _Resources(declared, audit)
+    return routes_of(
+        RESOURCES,
+        {
+            "applyResources": api.apply,
+            "listResources": api.list,
+            "getResource": api.get,
+            "putResource": api.put,
+            "deleteResource": api.delete,
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Resources:
-    _control: ControlClient
+    _declared: Declared
     _audit: Audit
 
     async def list(self, request: Request) -> Response:
@@ -90,10 +76,9 @@ class _Resources:
         principal, kind = admitted_of(request).principal, _kind(request)
         if not may_some_of(principal, "view", kind):
             raise InsufficientScopeError(Permission("view", "resources", f"{kind}/*"))
-        answer = await self._ask("GET", f"/{kind}")
         items = [
-            _seen(principal, each)
-            for each in answer.document["items"]
+            seen(principal, each)
+            for each in await self._declared.list(kind)
             if may_on(principal, "view", kind, each["metadata"]["name"])
         ]
         return _response(200, {"items": items})
@@ -101,8 +86,8 @@ class _Resources:
     async def get(self, request: Request) -> Response:
         """One of them."""
         principal, kind = admitted_of(request).principal, _kind(request)
-        answer = await self._visible(principal, kind, request.path_params["name"], "view")
-        return _response(200, _seen(principal, answer.document), answer.etag)
+        answer = await self._declared.visible(principal, kind, request.path_params["name"], "view")
+        return _response(200, seen(principal, answer.document), answer.etag)
 
     async def put(self, request: Request) -> Response:
         """Create or change one."""
@@ -115,30 +100,15 @@ class _Resources:
         with self._audit.doing(principal, action, str(id_), request_id=admitted.request_id):
             verb, headers = _condition(request, principal, id_)
             body = await read_body(request, LONGEST_BODY)
-            read = await asyncio.to_thread(read_resources, body, "the request")
-            if read.problems:
-                raise ApiError(422, "invalid", shortened(str(read.problems[0]), 2000))
-            if [each.id for each in read.resources] != [id_]:
-                raise ApiError(
-                    422, "invalid", f"the body describes {id_} and nothing else", field="metadata.name"
-                )
-            _require(principal, verb, read.resources)
-            answer = await self._ask(
-                "PUT",
-                f"/{kind}/{_quoted(id_.name)}",
-                content=body,
-                query=query,
-                headers={**headers, **_owner(principal)},
-                missing=ApiError(404, "not_found", f"there is no {id_}; without `If-Match` it is created"),
-            )
-        shown = answer.document
-        if "metadata" in shown:
-            shown = (
-                _seen(principal, shown)
+            answer = await self._declared.put(principal, verb, id_, body, query=query, headers=headers)
+        document = answer.document
+        if "metadata" in document:
+            document = (
+                seen(principal, document)
                 if may_on(principal, "view", *id_)
                 else {"kind": kind, "metadata": {"name": id_.name}}
             )
-        return _response(answer.status, shown, answer.etag)
+        return _response(answer.status, document, answer.etag)
 
     async def delete(self, request: Request) -> Response:
         """Delete one."""
@@ -149,15 +119,10 @@ class _Resources:
         with self._audit.doing(
             principal, "resources/delete", f"{kind}/{name}", request_id=admitted.request_id
         ) as entry:
-            there = await self._visible(principal, kind, name, "delete")
+            there = await self._declared.visible(principal, kind, name, "delete")
             name = there.document["metadata"]["name"]
             entry.target = f"{kind}/{name}"
-            answer = await self._ask(
-                "DELETE",
-                f"/{kind}/{_quoted(name)}",
-                headers={**headers, **_owner(principal)},
-                missing=ApiError(404, "not_found", f"there is no {kind} {name!r} any more"),
-            )
+            answer = await self._declared.delete(principal, ResourceId(kind, name), headers)
         return _response(200, answer.document)
 
     async def apply(self, request: Request) -> Response:
@@ -174,8 +139,8 @@ class _Resources:
                 _may_delete(principal, body["delete"], entry)
             else:
                 await self._may_apply(principal, body, entry)
-            answer = await self._ask(
-                "POST", "", content=raw, headers=_owner(principal), content_type="application/json"
+            answer = await self._declared.ask(
+                "POST", "", content=raw, headers=owner(principal), content_type="application/json"
             )
         results = [
             each for each in answer.document.get("results") or () if _may_know(principal, each["resource"])
@@ -205,60 +170,7 @@ class _Resources:
             named += [str(resource.id) for resource in read.resources][: MOST_NAMED - len(named)]
             entry.target = ", ".join(named) or "nothing"
             for verb in ("create", "edit"):
-                _require(principal, verb, read.resources)
-
-    async def _visible(self, principal: Principal, kind: str, name: str, verb: Verb) -> Answer:
-        """A resource with which the principal may do that, by name or uid.
-
-        Raises:
-            ApiError: there is none, as far as the principal may know.
-            InsufficientScopeError: the principal may view it, and no more.
-        """
-        nothing = ApiError(404, "not_found", f"there is no {kind} {shortened(name)!r}")
-        if NAME.fullmatch(name) is None:
-            raise nothing
-        answer = await self._ask("GET", f"/{kind}/{_quoted(name)}", missing=nothing)
-        found = answer.document["metadata"]["name"]
-        if may_on(principal, verb, kind, found):
-            return answer
-        if may_on(principal, "view", kind, found):
-            raise InsufficientScopeError(permissions_on(verb, kind, found)[0])
-        raise nothing
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        content: bytes | None = None,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        content_type: str | None = None,
-        missing: ApiError | None = None,
-    ) -> Answer:
-        try:
-            # Shielded: the change is not half done, and is in the audit with what became of it.
-            answer = await asyncio.shield(
-                self._control.ask(
-                    method,
-                    f"/v1/resources{path}",
-                    content=content,
-                    query=query,
-                    headers=headers,
-                    content_type=content_type,
-                    timeout=WRITE_TIMEOUT,
-                )
-            )
-        except ControlError as error:
-            raise ApiError(503, "unavailable", str(error)) from None
-        if answer.status in (200, 201):
-            return answer
-        if answer.status == _NOT_FOUND and missing is not None:
-            raise missing
-        problems = [str(each) for each in answer.document.get("problems") or ()]
-        message = "; ".join(problems[:20]) or str(answer.document.get("error"))
-        word = _TYPES.get(answer.status, "refused")
-        raise ApiError(answer.status if answer.status in _TYPES else 502, word, shortened(message, 4000))
+                require(principal, verb, read.resources)
 
 
 def _kind(request: Request) -> Kind:
@@ -286,12 +198,6 @@ def _condition(request: Request, principal: Principal, id_: ResourceId) -> tuple
     return "edit", {}
 
 
-def _require(principal: Principal, verb: Verb, resources: Iterable[Resource]) -> None:
-    for resource in resources:
-        if (permission := lacking(principal, verb, resource)) is not None:
-            raise InsufficientScopeError(permission)
-
-
 def _may_delete(principal: Principal, named: object, entry: Entry) -> None:
     """Whether that may be deleted; the audit's entry gets to know what it is.
 
@@ -315,24 +221,6 @@ def _may_delete(principal: Principal, named: object, entry: Entry) -> None:
 def _may_know(principal: Principal, resource: str) -> bool:
     kind, _, name = resource.partition("/")
     return any(may_on(principal, verb, kind, name) for verb in ("view", "create", "edit", "delete"))
-
-
-def _seen(principal: Principal, document: Json) -> Json:
-    """The document without the names of resources that the principal may not view, and values that it may not."""
-    document = shown(principal, document)
-    status = document.get("status")
-    if not isinstance(status, dict) or "usedBy" not in status:
-        return document
-    used_by = [each for each in status["usedBy"] if may_on(principal, "view", *each.split("/", 1))]
-    return {**document, "status": {**status, "usedBy": used_by}}
-
-
-def _owner(principal: Principal) -> dict[str, str]:
-    return {OWNER_HEADER: _quoted(principal.name)}
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
 
 
 def _object(raw: bytes) -> Json:

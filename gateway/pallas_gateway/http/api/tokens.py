@@ -13,13 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import quoted
 from pallas_common.times import rfc3339
 from pallas_gateway.access.predicate import may
 from pallas_gateway.http.errors import HEADERS, ApiError
+from pallas_gateway.http.openapi.operations.administration import TOKENS
+from pallas_gateway.http.openapi.routes import routes_of
 from pallas_gateway.http.requests import admitted_of, read_json
 from pallas_gateway.identity.grants import ADMINISTRATION, Grant, parse_grant
 from pallas_gateway.identity.principal import TENANT
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
 
     from pallas_gateway.access.audit import Audit, Entry
     from pallas_gateway.identity.principal import Principal, Role
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from pallas_gateway.store.database import Store
 
 _log = get_logger("pallas.gateway.http")
-
-PATH = "/api/v1/tokens"
 
 LONGEST_NAME = 100
 MOST_GRANTS = 200
@@ -84,17 +84,19 @@ class TokenRoutes:
 
     def routes(self) -> list[Route]:
         """With their whole paths."""
-        return [
-            Route(PATH, self.list, methods=["GET"]),
-            Route(PATH, self.create, methods=["POST"]),
-            Route(f"{PATH}/{{token}}", self.revoke, methods=["DELETE"]),
-            Route(f"{PATH}/{{token}}/rotate", self.rotate, methods=["POST"]),
-        ]
+        return routes_of(
+            TOKENS,
+            {
+                "listTokens": self.list,
+                "createToken": self.create,
+                "revokeToken": self.revoke,
+                "rotateToken": self.rotate,
+            },
+        )
 
     async def list(self, request: Request) -> Response:
         """`{"tokens": […], "malformed": [ids]}`; with `?all=true` those as well that do not count any more."""
         _administrator(request)
-        _only(request.query_params, {"all"}, "parameter")
         every = _flag(request.query_params.get("all", "false"), "all")
         found = await self._reading(partial(tokens.listed, tenant=TENANT, every=every))
         return _answer(
@@ -115,7 +117,6 @@ class TokenRoutes:
         """Revoke one, at once: what was asked with it and is under way ends. The operator's takes `?force=true`."""
         token = request.path_params["token"]
         with self._doing(request, "token.revoke", f"token/{token}"):
-            _only(request.query_params, {"force"}, "parameter")
             force = _flag(request.query_params.get("force", "false"), "force")
             if not await self._writing(partial(self._revoke, token=token, force=force)):
                 raise _no_such_token(token)
@@ -130,7 +131,7 @@ class TokenRoutes:
         token = request.path_params["token"]
         with self._doing(request, "token.rotate", f"token/{token}") as (principal, _):
             body = await read_json(request, LONGEST_BODY)
-            _only(body, {"grace"}, "field")
+            _only(body, {"grace"})
             grace = _duration(body.get("grace", "0s"), "grace", LONGEST_GRACE)
             rotated = await self._writing(
                 partial(self._rotate, token=token, grace=grace, created_by=principal.id)
@@ -184,7 +185,7 @@ class TokenRoutes:
 
     async def _fields(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """What a new token is to have, of a request that is not trusted."""
-        _only(body, {"name", "role", "agent", "grants", "tenant", "expires"}, "field")
+        _only(body, {"name", "role", "agent", "grants", "tenant", "expires"})
         name = body.get("name")
         if (
             not isinstance(name, str)
@@ -318,12 +319,12 @@ def _flag(text: str, name: str) -> bool:
     return text == "true"
 
 
-def _only(given: Mapping[str, Any], known: set[str], what: str) -> None:
+def _only(given: Mapping[str, Any], known: set[str]) -> None:
     if unknown := sorted(given.keys() - known):
         raise ApiError(
             422,
             "invalid",
-            f"unknown {what} {quoted(unknown[0])}; there are {', '.join(sorted(known))}",
+            f"unknown field {quoted(unknown[0])}; there are {', '.join(sorted(known))}",
             field=unknown[0][:LONGEST_NAME],
         )
 

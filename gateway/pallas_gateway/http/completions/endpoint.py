@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pallas_gateway.mcp.admitted import Admitted
     from pallas_gateway.servers.relay.http.connection import Response as Relayed
 
-PATH = "/v1/chat/completions"
 ACTION = "chat.completions"
 """In the audit."""
 

@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from pallas_gateway.access.predicate import may, may_some
 from pallas_gateway.http.completions.request import no_such_model
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 type Json = dict[str, Any]
 
-PATH = "/v1/models"
 OWNER = "pallas"
 
 
@@ -32,13 +30,6 @@ class Models:
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-
-    def routes(self) -> list[Route]:
-        """With their whole paths."""
-        return [
-            Route(PATH, self.list, methods=["GET"]),
-            Route(f"{PATH}/{{model}}", self.get, methods=["GET"]),
-        ]
 
     async def list(self, request: Request) -> Response:
         """All that the principal may run."""

@@ -12,8 +12,10 @@ from starlette.applications import Starlette
 
 from pallas_gateway.access.audit import FILE, Audit
 from pallas_gateway.access.reading import HIDDEN
-from pallas_gateway.http.api.resources import PATH, resource_routes
+from pallas_gateway.http.api.declared import Declared
+from pallas_gateway.http.api.resources import resource_routes
 from pallas_gateway.http.errors import Refusals
+from pallas_gateway.http.openapi.operations.resources import PATH
 from pallas_gateway.http.requests import ADMITTED
 from pallas_gateway.identity.grants import parse_grant
 from pallas_gateway.identity.principal import Principal
@@ -88,7 +90,8 @@ def on_api(tmp_path: Path, do: Callable[[Api], Awaitable[None]]) -> None:
             return refusals.of(error, request.url.path)
 
         routes = Starlette(
-            routes=resource_routes(bench.directory.client, audit), exception_handlers={Exception: refuse}
+            routes=resource_routes(Declared(bench.directory.client), audit),
+            exception_handlers={Exception: refuse},
         )
         routes.exception_handlers.update(dict.fromkeys(Exception.__subclasses__(), refuse))
         try:

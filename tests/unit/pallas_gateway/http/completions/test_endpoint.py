@@ -11,8 +11,8 @@ import pytest
 
 from pallas_common.protocol.gateway import AgentUpstream
 from pallas_gateway.conversations.worker import WorkerChats
-from pallas_gateway.http.completions.endpoint import PATH
 from pallas_gateway.http.completions.routes import completion_routes
+from pallas_gateway.http.openapi.operations.completions import PATH
 from support.gateway.http.chat_worker import DONE, ChatWorker, chat_worker, piece, stream_head, whole
 from support.gateway.http.port import GatewayPort, gateway_port
 from support.gateway.mirror import Bench, on_bench

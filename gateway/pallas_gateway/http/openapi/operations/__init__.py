@@ -1,0 +1,1 @@
+"""The table itself, a file for each noun."""
