@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pallas_common.http.hosts import HostGuard
 from pallas_gateway.access.audit import Audit
 from pallas_gateway.access.limits import Limiter
+from pallas_gateway.conversations.processes import Processes
+from pallas_gateway.conversations.turns import Turns
 from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.control import ControlClient
@@ -80,6 +82,8 @@ class GatewayParts:
     """Writes what is still to be written, when nobody asks any more; within a bound."""
     drain: Callable[[], None]
     """Ends what would not end by itself."""
+    finish_turns: Callable[[float], Awaitable[None]]
+    """Waits so many seconds for turns that go on without a request, then ends them."""
     background: dict[str, Coroutine[None, None, None]] = field(default_factory=dict)
     """What works beside requests, by name, until it is cancelled."""
 
@@ -120,6 +124,20 @@ async def open_parts(
         observe=Observer(),
     )
     principals.on_revoked(endpoint.revoke)
+    limiter = Limiter(settings.limits)
+    processes = Processes(spec.state_directory)
+    stack.callback(processes.close)
+    chats = WorkerChats(tracing.outbound_headers)
+    turns = Turns(
+        store,
+        chats,
+        directory,
+        processes,
+        in_flight,
+        audit,
+        hold=limiter.hold,
+        observe=metrics.observe_turn,
+    )
     context = Context(directory=directory, workers=Workers(tracing.outbound_headers))
     health = Health([lambda: _away(directory), lambda: store.problem, audit.problem])
     token_routes = TokenRoutes(
@@ -138,11 +156,10 @@ async def open_parts(
     )
     endpoint.subscriptions.observe(mounts.observe)
     declared = Declared(control)
-    chats = WorkerChats(tracing.outbound_headers)
     app = GatewayApp(
         settings,
         principals,
-        Limiter(settings.limits),
+        limiter,
         in_flight,
         endpoint=endpoint,
         surfaces=AllSurfaces(context, mounts),
@@ -162,6 +179,7 @@ async def open_parts(
         known=lambda: _known(directory),
         finish=lambda: _finish(principals),
         drain=endpoint.drain,
+        finish_turns=turns.drain,
         background={
             "directory": directory.run(),
             "tokens": principals.watch(),
@@ -170,10 +188,12 @@ async def open_parts(
             "deleted agents": revoke_deleted(directory, principals, audit),
             "measures": _measure(
                 endpoint,
+                turns,
                 lambda: mounts.upstreams.connections + context.workers.connections + chats.connections,
             ),
             "servers": mounts.upstreams.run(),
             "workers": chats.run(),
+            "turns": turns.recover(),
         },
     )
 
@@ -222,10 +242,11 @@ async def _mend(store: Store) -> None:
                 await store.write(write)
 
 
-async def _measure(endpoint: Endpoint, connections: Callable[[], int]) -> None:
+async def _measure(endpoint: Endpoint, turns: Turns, connections: Callable[[], int]) -> None:
     """Keep the figures that nobody tells of."""
     while True:
         metrics.set_subscribers(endpoint.subscriptions.subscribers)
+        metrics.set_turns(turns.under_way)
         metrics.set_upstream_connections(connections())
         metrics.look_after_files()
         await asyncio.sleep(MEASURE_INTERVAL)

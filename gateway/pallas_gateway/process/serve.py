@@ -94,7 +94,8 @@ async def serve(
             beating.cancel()  # the time of the drain is bounded by itself
             _log.info(f"draining, for {spec.settings.stop_timeout:g} s at most")
             parts.drain()
-            await http.drain(spec.settings.stop_timeout)
+            stop_timeout = spec.settings.stop_timeout
+            await asyncio.gather(http.drain(stop_timeout), parts.finish_turns(stop_timeout))
             await parts.finish()
             for task in tasks:
                 task.cancel()

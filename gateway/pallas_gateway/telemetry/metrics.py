@@ -46,6 +46,8 @@ class _Series:
     subscribers: Gauge
     streams: Gauge
     connections: Gauge
+    turns: Gauge
+    turn_seconds: Histogram
     store_errors: Counter
     audit_lines: Counter
 
@@ -96,6 +98,12 @@ def _make_series() -> _Series:
         streams=total("pallas_gateway_streams", "Streams to clients that are open now."),
         connections=total(
             "pallas_gateway_upstream_connections", "Connections to other servers of MCP and to workers now."
+        ),
+        turns=total("pallas_gateway_turns", "Turns of conversations that are under way now."),
+        turn_seconds=histogram(
+            "pallas_gateway_turn_duration_seconds",
+            "Duration of turns of conversations in seconds, by outcome (ok, error, cancelled).",
+            ["outcome"],
         ),
         store_errors=counter(
             "pallas_gateway_store_errors_total", "Questions to the store that it did not answer."
@@ -220,6 +228,16 @@ def add_stream(change: int) -> None:
 def set_upstream_connections(number: int) -> None:
     """So many connections to other servers and to workers are open."""
     _recorder.record(lambda series: series.connections.set(number))
+
+
+def set_turns(number: int) -> None:
+    """So many turns of conversations are under way."""
+    _recorder.record(lambda series: series.turns.set(number))
+
+
+def observe_turn(seconds: float, outcome: str) -> None:
+    """A turn of a conversation has ended."""
+    _recorder.record(lambda series: series.turn_seconds.labels(outcome).observe(seconds))
 
 
 def count_store_error() -> None:

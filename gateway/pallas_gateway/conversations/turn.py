@@ -1,0 +1,386 @@
+"""One turn: what an agent's worker says of it goes into its log as it comes, and into the store as it settles.
+
+The order of its end: what it made is committed, then it is told that it is over. While the store is away the turn
+waits for it, as long as `KEEP_FOR`. Knows the worker's stream and the store's functions; who may ask is asked before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pallas_common.logs.setup import get_logger
+from pallas_gateway.conversations.errors import TurnFailedError
+from pallas_gateway.conversations.events import Failed, Final, Reset, Text, ToolCall, ToolResult
+from pallas_gateway.conversations.log import TurnLog
+from pallas_gateway.conversations.request import field_of
+from pallas_gateway.conversations.rows import Draft, row_of
+from pallas_gateway.conversations.stream_reader import (
+    StreamReader,
+    TurnEnd,
+    Usage,
+    WorkerError,
+    WrongStreamError,
+    read_error,
+)
+from pallas_gateway.servers.relay.http.errors import RelayError
+from pallas_gateway.store.conversations import turns as rows_of_turns
+from pallas_gateway.store.conversations.records import Row
+from pallas_gateway.store.conversations.undo import undo_turn
+from pallas_gateway.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from pallas_gateway.access.audit import Outcome
+    from pallas_gateway.conversations.events import Position, TurnEvent
+    from pallas_gateway.servers.relay.http.connection import Response
+    from pallas_gateway.store.conversations.records import Thread
+    from pallas_gateway.store.database import Store
+
+    type Json = Mapping[str, object]
+
+    class OfTurn[T](Protocol):
+        """A function of the store that is about one turn."""
+
+        def __call__(self, connection: Connection, /, *, tenant: str, thread: str, turn: str) -> T: ...
+
+
+KEEP_FOR = 30.0
+"""Seconds for which a turn that is over waits for a store that is away."""
+KEEP_AGAIN = 0.5
+MOST_EVENTS = 20_000
+"""Of one turn, texts aside: a model that calls without end is stopped."""
+MOST_CHARACTERS = 16 * 1024 * 1024
+"""Of the text of one turn, what was taken back included."""
+
+_log = get_logger("pallas.gateway.conversations")
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What a turn ended with."""
+
+    turn_index: int
+    """Of its last message."""
+    content: str
+    """All its texts, with a blank line between them."""
+    rows: Sequence[Row]
+    """All messages behind the user's."""
+    usage: Json
+
+
+class Given(NamedTuple):
+    """What a turn begins with."""
+
+    thread: Thread
+    turn: str
+    """Its id."""
+    new: int
+    """Index of the user's new message among those that the worker gets."""
+    has_message: bool
+    """Whether there is one: the worker says it again in what is to be kept."""
+    is_new_thread: bool
+    """Whether the thread was made for it."""
+
+
+class TurnRows:
+    """The rows of one turn in the store.
+
+    Args:
+        changed: is told after each change.
+    """
+
+    def __init__(self, store: Store, given: Given, changed: Callable[[], object]) -> None:
+        self._store = store
+        self._given = given
+        self._changed = changed
+        self._wanted: tuple[list[Row], list[Row]] | None = None
+        self._news = asyncio.Event()
+        self._closed = False
+
+    def keep(self, draft: Draft) -> None:
+        """Have this written soon; of several at once the last."""
+        self._wanted = list(draft.settled), draft.pending
+        self._news.set()
+
+    async def run(self) -> None:
+        """Write what is to be kept, until `close`; what cannot be written the end of the turn will."""
+        while not self._closed:
+            await self._news.wait()
+            self._news.clear()
+            if (wanted := self._wanted) is not None:
+                self._wanted = None
+                settled, pending = wanted
+                with contextlib.suppress(StoreError):
+                    await self._write(partial(rows_of_turns.keep_round, settled=settled, pending=pending))
+                    self._changed()
+
+    def close(self) -> None:
+        """The turn has ended: what is still to be written is part of its end."""
+        self._closed = True
+        self._wanted = None
+        self._news.set()
+
+    async def finish(self, rows: Sequence[Row]) -> int | None:
+        """All of them, for good; the index of the last, None where the turn does not have the thread any more.
+
+        Raises:
+            StoreError: the store was away for too long.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + KEEP_FOR
+        while True:
+            try:
+                index = await self._write(partial(rows_of_turns.finish_turn, rows=rows))
+            except StoreError as error:
+                if loop.time() > until:
+                    raise
+                _log.warning(f"a turn is over and cannot be kept yet: {error}")
+                await asyncio.sleep(KEEP_AGAIN)
+            else:
+                self._changed()
+                return index
+
+    async def fail(self, why: str, partial_row: Row | None) -> None:
+        """What is not settled has failed.
+
+        Raises:
+            StoreError: it cannot be written now.
+        """
+        await self._write(partial(rows_of_turns.fail_turn, why=why, partial=partial_row))
+        self._changed()
+
+    async def undo(self) -> None:
+        """The turn never was: the request was wrong, and nothing has happened.
+
+        Raises:
+            StoreError: it cannot be written now.
+        """
+        await self._write(partial(undo_turn, with_thread=self._given.is_new_thread))
+        self._changed()
+
+    async def _write[T](self, what: OfTurn[T]) -> T:
+        thread, turn = self._given.thread, self._given.turn
+
+        def write(connection: Connection) -> T:
+            return what(connection, tenant=thread.tenant, thread=thread.id, turn=turn)
+
+        # A power loss may undo the last ones, unless the store's address asks for more; a SIGKILL never does.
+        return await self._store.write(write, durable=False)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class RunningTurn:
+    """A turn that is under way, or was until a moment ago."""
+
+    given: Given
+    rows: TurnRows
+    ask: Callable[[], Awaitable[Response]]
+    """Sends the request to the worker."""
+    log: TurnLog = field(default_factory=TurnLog)
+    ignored: str | None = None
+    """What of the request nobody reads, as the worker's header says it; known with the first event."""
+    outcome: Outcome = "ok"
+    ended: float | None = None
+    """On the monotonic clock; None while it is under way."""
+    _draft: Draft = field(default_factory=Draft)
+    _answer: list[str] = field(default_factory=list)
+    _end: TurnEnd | None = None
+    _usage: Json = field(default_factory=dict)
+    _events: int = 0
+    _characters: int = 0
+    _result: Result | None = None
+    _failure: Failed | None = None
+    _why_stopped: str | None = None
+    _task: asyncio.Task[None] | None = None
+
+    @property
+    def thread(self) -> Thread:
+        """Whose turn it is."""
+        return self.given.thread
+
+    @property
+    def id(self) -> str:
+        """Of the turn."""
+        return self.given.turn
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens."""
+        return self.log.is_over
+
+    def events(self, after: Position | None = None) -> AsyncIterator[tuple[Position, TurnEvent]]:
+        """What has happened behind that place and what happens, to the end: `Final` or `Failed` is the last."""
+        return self.log.events(after)
+
+    async def result(self) -> Result:
+        """What it ends with. Whoever stops waiting does not stop it.
+
+        Raises:
+            TurnFailedError: without an answer.
+        """
+        async for _ in self.log.events():
+            pass
+        if self._result is None:
+            failed = self._failure or Failed("the turn was ended")
+            raise TurnFailedError(
+                failed.message,
+                status=failed.status,
+                type=failed.type,
+                retry_after=failed.retry_after,
+                field=failed.field,
+            )
+        return self._result
+
+    def stop(self, why: str) -> None:
+        """End it; what it has said so far is kept as failed."""
+        if self._why_stopped is None and not self.is_over:
+            self._why_stopped = why
+            if self._task is not None:
+                self._task.cancel()
+
+    async def run(self) -> None:
+        """Run it, to its end; whoever cancels this stops it."""
+        self._task = asyncio.current_task()
+        if self._why_stopped is not None:  # before it could begin
+            await self._fail(self._stopped())
+            return
+        writing = asyncio.create_task(self.rows.run(), name="rows of a turn")
+        try:
+            last = await self._run()
+        except asyncio.CancelledError:
+            if self._task is not None:
+                self._task.uncancel()
+            self._why_stopped = self._why_stopped or "the gateway was stopped"
+            last = self._stopped()
+        except Exception as error:  # noqa: BLE001 - whatever it is, its rows must not stay pending
+            _log.exception("a turn has failed in the gateway")
+            last = Failed(
+                f"the gateway has failed ({type(error).__name__}); its log says why", "internal", 500
+            )
+        self.rows.close()
+        await writing  # a write that is under way must not come after the last one
+        await (self._finish() if last is None else self._fail(last))
+
+    async def _run(self) -> Failed | None:
+        """Follow the worker; why there is no answer."""
+        try:
+            response = await self.ask()
+            self.ignored = response.headers.get("pallas-ignored")
+            if response.body is not None:
+                return self._failed(_error_of(response), response.headers.get("retry-after"))
+            reader = StreamReader()
+            async for piece in response.pieces():
+                for event in reader.feed(piece):
+                    if isinstance(event, WorkerError):
+                        return self._failed(event, None)
+                    if (over := self._take(event)) is not None:
+                        response.abandon()
+                        return over
+                if reader.is_done:
+                    response.finish()
+                    break
+        except TurnFailedError as error:
+            return Failed(str(error), error.type, error.status, error.retry_after, error.field)
+        except WrongStreamError as error:
+            return Failed(str(error), "agent_failed", 502)
+        except RelayError as error:
+            return Failed(f"the agent broke off: {error}", "agent_unreachable", 503)
+        if self._end is None:
+            return Failed("the agent broke off before the end of its answer", "agent_failed", 503)
+        return None
+
+    def _take(self, event: TurnEvent | TurnEnd | Usage) -> Failed | None:
+        """One thing that has happened; why the turn is not gone on with."""
+        match event:
+            case TurnEnd():
+                self._end = event
+                return None
+            case Usage(tokens):
+                self._usage = tokens
+                return None
+            case Text(delta):
+                self._characters += len(delta)
+                self._answer.append(delta)
+                self._draft.say(delta)
+            case Reset(characters):
+                text = "".join(self._answer)
+                self._answer = [text[: max(len(text) - characters, 0)]]
+                self._draft.take_back(characters)
+            case ToolCall():
+                if self._draft.call(event):
+                    self.rows.keep(self._draft)
+            case ToolResult():
+                if self._draft.result(event):
+                    self.rows.keep(self._draft)
+        self._events += not isinstance(event, Text)
+        if self._events > MOST_EVENTS or self._characters > MOST_CHARACTERS:
+            return Failed("the agent's turn has no end: it was stopped", "too_large", 502)
+        self.log.tell(event)
+        return None
+
+    async def _finish(self) -> None:
+        """Keep what it made, and say that it is over."""
+        assert self._end is not None
+        try:
+            made = [row_of(message) for message in self._end.messages[self.given.has_message :]]
+            made = made or [Row(role="assistant", content="")]
+            index = await self.rows.finish(made)
+        except ValueError as error:
+            await self._fail(Failed(f"the agent's answer cannot be kept: {error}", "agent_failed", 502))
+            return
+        except StoreError as error:
+            await self._fail(Failed(f"the answer cannot be kept: {error}", "unavailable", 503))
+            return
+        if index is None:
+            self._tell_failed(Failed("the thread was deleted while the agent worked", "not_found", 404))
+            return
+        self._result = Result(turn_index=index, content="".join(self._answer), rows=made, usage=self._usage)
+        self.log.tell(Final(index))
+        self.log.close()
+
+    async def _fail(self, last: Failed) -> None:
+        """Say in the store that it has failed, and to those who follow; a store that is away is made up to later."""
+        is_new = not self._answer and not self._events
+        with contextlib.suppress(StoreError):
+            if is_new and 400 <= last.status < 500 and last.status != 499:
+                await self.rows.undo()
+            else:
+                await self.rows.fail(last.message, self._draft.pending[0])
+        self._tell_failed(last)
+
+    def _tell_failed(self, last: Failed) -> None:
+        self.outcome = "cancelled" if last.type == "stopped" else "error"
+        self._failure = last
+        self.log.tell(last)
+        self.log.close()
+
+    def _failed(self, error: WorkerError, retry_after: str | None) -> Failed:
+        said = field_of(error.param, self.given.new)
+        message = error.message
+        if error.param is not None and said is not None and said != error.param:
+            message = message.replace(error.param, said)
+        return Failed(message, error.code, error.status, retry_after, said)
+
+    def _stopped(self) -> Failed:
+        return Failed(self._why_stopped or "stopped", "stopped", 499)
+
+
+def _error_of(response: Response) -> WorkerError:
+    """What an answer says that is no stream."""
+    try:
+        document = json.loads(response.body or b"")
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        document = {}
+    if response.status == 200:
+        raise WrongStreamError("the agent answered a whole completion where a stream was asked for")
+    return read_error(document, response.status)
