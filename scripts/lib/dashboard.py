@@ -354,6 +354,7 @@ ROWS = (
                     (f"pallas_gateway_requests_in_flight{{{ALL}}}", "requests"),
                     (f"pallas_gateway_subscribers{{{ALL}}}", "subscribers"),
                     (f"pallas_gateway_streams{{{ALL}}}", "streams"),
+                    (f"pallas_gateway_turns{{{ALL}}}", "turns of conversations"),
                     (f"pallas_gateway_upstream_connections{{{ALL}}}", "connections to servers and workers"),
                 ),
                 8,

@@ -51,6 +51,8 @@ GATEWAY_METRICS: Mapping[str, tuple[str, frozenset[str]]] = {
     "pallas_gateway_subscribers": ("gauge_livesum", frozenset()),
     "pallas_gateway_streams": ("gauge_livesum", frozenset()),
     "pallas_gateway_upstream_connections": ("gauge_livesum", frozenset()),
+    "pallas_gateway_turns": ("gauge_livesum", frozenset()),
+    "pallas_gateway_turn_duration_seconds": ("histogram", frozenset({"outcome"})),
     "pallas_gateway_store_errors": ("counter", frozenset()),
     "pallas_gateway_audit_lines": ("counter", frozenset({"outcome"})),
 }

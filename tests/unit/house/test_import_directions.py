@@ -124,7 +124,7 @@ ROOMS = {
     "pallas_gateway.servers.management": ("access directory events identity mcp servers.management.content"),
     "pallas_gateway.mcp": "events identity",
     "pallas_gateway.telemetry": "identity",
-    "pallas_gateway.conversations": "directory servers.relay.http",
+    "pallas_gateway.conversations": "access directory identity servers.relay.http store store.conversations",
     "pallas_gateway.http": "access identity mcp telemetry",
     "pallas_gateway.http.openapi.operations": "",
     "pallas_gateway.http.openapi": "http http.openapi.operations",
