@@ -16,6 +16,8 @@ m.set_subscribers(3)
 m.add_stream(1)
 m.set_upstream_connections(4)
 m.count_store_error()
+m.set_turns(1)
+m.observe_turn(1.0, "ok")
 m.count_audit_line(True)
 m.count_audit_line(False)
 """
