@@ -25,7 +25,6 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy.dialects import sqlite
 
@@ -188,13 +187,6 @@ THREADS = Table(
     Index("ix_threads_owner", "tenant", "owner", "active", "id", "agent_key"),
     Index("ix_threads_tenant", "tenant", "active", "id", "agent_key"),
     Index("ix_threads_agent", "tenant", "agent_key", "active", "id"),
-    Index(
-        "ix_threads_turn",
-        "tenant",
-        "id",
-        sqlite_where=text("turn IS NOT NULL"),
-        postgresql_where=text("turn IS NOT NULL"),
-    ),
 )
 
 MESSAGES = Table(
@@ -220,17 +212,13 @@ MESSAGES = Table(
     ),
     CheckConstraint("role IN ('system', 'user', 'assistant', 'tool')", name="role"),
     CheckConstraint("status IN ('pending', 'complete', 'error')", name="status"),
-    Index(
-        "ix_messages_pending",
-        "tenant",
-        "thread",
-        sqlite_where=text("status = 'pending'"),
-        postgresql_where=text("status = 'pending'"),
-    ),
 )
 
-NOT_IN_TABLES = frozenset({"thread_words", "ix_threads_words", "ix_messages_words"})
-"""Indexes of words, for search, each of one database alone; `thread_words` has tables of its own beside it."""
+NOT_IN_TABLES = frozenset(
+    {"thread_words", "ix_threads_words", "ix_messages_words", "ix_threads_turn", "ix_messages_pending"}
+)
+"""Indexes that the migrations alone know: of words, for search, each of one database, of which `thread_words` has
+tables of its own beside it; and those of some rows, for which SQLAlchemy would load the dialects of both."""
 
 
 def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:

@@ -48,7 +48,8 @@ _REMOVE = text(
     """INSERT INTO thread_words (thread_words, rowid, words)
     SELECT 'delete', threads.number << 24 | messages.turn_index, messages.words
     FROM threads JOIN messages ON messages.tenant = threads.tenant AND messages.thread = threads.id
-    WHERE threads.tenant = :tenant AND threads.id = :thread AND messages.words IS NOT NULL"""
+    WHERE threads.tenant = :tenant AND threads.id = :thread
+    AND messages.turn_index >= :start AND messages.words IS NOT NULL"""
 )
 _REMOVE_TITLE = text(
     """INSERT INTO thread_words (thread_words, rowid, words)
@@ -61,6 +62,12 @@ def add_words(connection: Connection, *, tenant: str, thread: str, start: int) -
     """Put the messages of a thread from an index on, whose words were filled now, into the index."""
     if connection.dialect.name == "sqlite":
         connection.execute(_ADD, {"tenant": tenant, "thread": thread, "start": start})
+
+
+def remove_words(connection: Connection, *, tenant: str, thread: str, start: int) -> None:
+    """Take the messages of a thread from an index on out of the index, before they are deleted."""
+    if connection.dialect.name == "sqlite":
+        connection.execute(_REMOVE, {"tenant": tenant, "thread": thread, "start": start})
 
 
 def add_title(connection: Connection, *, tenant: str, thread: str) -> None:
@@ -78,7 +85,7 @@ def remove_title(connection: Connection, *, tenant: str, thread: str) -> None:
 def remove_threads(connection: Connection, *, tenant: str, threads: Sequence[str]) -> None:
     """Take threads out of the index, before they are deleted."""
     if connection.dialect.name == "sqlite" and threads:
-        given = [{"tenant": tenant, "thread": thread} for thread in threads]
+        given = [{"tenant": tenant, "thread": thread, "start": 0} for thread in threads]
         connection.execute(_REMOVE, given)
         connection.execute(_REMOVE_TITLE, given)
 

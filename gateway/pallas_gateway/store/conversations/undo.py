@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, func, select, update
 
+from pallas_gateway.store.conversations.search import remove_words
 from pallas_gateway.store.conversations.threads import delete_thread
 from pallas_gateway.store.tables import MESSAGES, THREADS
 
@@ -28,9 +29,12 @@ def undo_turn(connection: Connection, *, tenant: str, thread: str, turn: str, wi
     if connection.execute(taken).one_or_none() is None:
         return False
     of_thread = and_(MESSAGES.c.tenant == tenant, MESSAGES.c.thread == thread)
-    connection.execute(delete(MESSAGES).where(of_thread, MESSAGES.c.turn == turn))
-    end = select(func.coalesce(func.max(MESSAGES.c.turn_index) + 1, 0)).where(of_thread)
-    length = connection.execute(end).scalar_one()
+    of_turn = and_(of_thread, MESSAGES.c.turn == turn)
+    start = select(func.min(MESSAGES.c.turn_index)).where(of_turn)
+    # Nobody has written behind it: while a turn has a thread, nobody else does.
+    length = connection.execute(start).scalar_one()
+    remove_words(connection, tenant=tenant, thread=thread, start=length)
+    connection.execute(delete(MESSAGES).where(of_turn))
     if with_thread and not length:
         return delete_thread(connection, tenant=tenant, id=thread)
     free = {"turn": None, "process": None, "turn_first": None, "turn_settled": None, "turn_replaces": None}
