@@ -27,7 +27,7 @@ from pallas_gateway.conversations.stream_reader import (
     WrongStreamError,
     read_error,
 )
-from pallas_gateway.servers.relay.http.errors import RelayError
+from pallas_gateway.relay.http.errors import RelayError
 from pallas_gateway.store.conversations import turns as rows_of_turns
 from pallas_gateway.store.conversations.records import Row
 from pallas_gateway.store.conversations.undo import undo_turn
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pallas_gateway.access.audit import Outcome
     from pallas_gateway.conversations.events import Position, TurnEvent
-    from pallas_gateway.servers.relay.http.connection import Response
+    from pallas_gateway.relay.http.connection import Response
     from pallas_gateway.store.conversations.records import Thread
     from pallas_gateway.store.database import Store
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.identity.in_flight import InFlight
     from pallas_gateway.identity.principal import Principal
-    from pallas_gateway.servers.relay.http.connection import Response
+    from pallas_gateway.relay.http.connection import Response
     from pallas_gateway.store.conversations.records import Begun, Row, Thread
     from pallas_gateway.store.database import Store
 

@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 from pallas_control.errors import ControlError
 from pallas_gateway.conversations.errors import TurnFailedError
-from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
-from pallas_gateway.servers.relay.http.pool import Pool
+from pallas_gateway.relay.http.endpoint import parse_endpoint
+from pallas_gateway.relay.http.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream
     from pallas_gateway.directory.control import ControlClient
-    from pallas_gateway.servers.relay.http.connection import Response
+    from pallas_gateway.relay.http.connection import Response
 
 PATH = "/v1/chat/completions"
 KEY_HEADER = "Pallas-Key"

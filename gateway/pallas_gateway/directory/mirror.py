@@ -25,7 +25,7 @@ from pallas_gateway.directory.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pallas_gateway.events.topics import Topic
+    from pallas_gateway.directory.events.topics import Topic
 
 type Json = Mapping[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 
 AGENTS = Topic("agents")
 """Which agents there are, and what a list says of each."""

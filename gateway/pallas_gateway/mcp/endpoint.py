@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
-from pallas_gateway.events.subscriptions import Change, Subscriptions, TooManySubscriptionsError
+from pallas_gateway.directory.events.subscriptions import Change, Subscriptions, TooManySubscriptionsError
 from pallas_gateway.mcp import headers as rules
 from pallas_gateway.mcp import streams, wire
 from pallas_gateway.mcp.admitted import Unaudited, Unobserved
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from pallas_gateway.events.log import EventLog
+    from pallas_gateway.directory.events.log import EventLog
     from pallas_gateway.mcp.admitted import Admitted, Audit, Observe, Outcome
     from pallas_gateway.mcp.reply import Headers
     from pallas_gateway.mcp.sessions import Session

@@ -21,7 +21,7 @@ from pallas_gateway.mcp.surface import InsufficientScopeError, McpError, Relayed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from pallas_gateway.events.log import EventLog
+    from pallas_gateway.directory.events.log import EventLog
     from pallas_gateway.mcp.admitted import Audit, Outcome
     from pallas_gateway.mcp.surface import ClientRequest, Json, ListKind, Surface
 

@@ -18,7 +18,7 @@ from pallas_gateway.mcp.surface import McpError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pallas_gateway.events.subscriptions import Subscriber
+    from pallas_gateway.directory.events.subscriptions import Subscriber
     from pallas_gateway.mcp.reply import Watch
 
 IDLE = 1800.0

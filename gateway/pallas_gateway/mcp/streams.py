@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from pallas_gateway.events.subscriptions import Change, TooManySubscriptionsError
+from pallas_gateway.directory.events.subscriptions import Change, TooManySubscriptionsError
 from pallas_gateway.mcp import wire
 from pallas_gateway.mcp.errors import INVALID_PARAMS, LIMIT_EXCEEDED
 from pallas_gateway.mcp.methods import LONGEST_URI, stateless_result
@@ -20,7 +20,7 @@ from pallas_gateway.mcp.surface import McpError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pallas_gateway.events.subscriptions import Subscriber, Subscriptions
+    from pallas_gateway.directory.events.subscriptions import Subscriber, Subscriptions
     from pallas_gateway.mcp.reply import Reply
     from pallas_gateway.mcp.sessions import Session
     from pallas_gateway.mcp.surface import ClientRequest, Json, ListKind, Surface

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from pallas_gateway.events.topics import Topic
+    from pallas_gateway.directory.events.topics import Topic
     from pallas_gateway.identity.grants import Permission
     from pallas_gateway.identity.principal import Principal
 

@@ -20,7 +20,7 @@ from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.control import ControlClient
 from pallas_gateway.directory.directory import Directory
-from pallas_gateway.events.log import EventLog
+from pallas_gateway.directory.events.log import EventLog
 from pallas_gateway.http.api.agents import agent_routes
 from pallas_gateway.http.api.audit import audit_routes
 from pallas_gateway.http.api.declared import Declared

@@ -28,9 +28,9 @@ from fastmcp.server import create_proxy
 from mcp.server.mcpserver import MCPServer
 
 from benchmarks.fleet import machine
-from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
-from pallas_gateway.servers.relay.http_link import HttpLink
-from pallas_gateway.servers.relay.messages.model import Call
+from pallas_gateway.relay.http.endpoint import parse_endpoint
+from pallas_gateway.relay.http_link import HttpLink
+from pallas_gateway.relay.messages.model import Call
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import await_gateway, make_token, with_gateway
@@ -41,7 +41,7 @@ from support.ports import free_ports
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pallas_gateway.servers.relay.messages.model import Opened
+    from pallas_gateway.relay.messages.model import Opened
 
 PATIENCE = 60.0
 WARM_UP = 50

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from pallas_gateway.directory.events.topics import Topic
     from pallas_gateway.directory.mirror import Gone
-    from pallas_gateway.events.topics import Topic
 
 
 @dataclass

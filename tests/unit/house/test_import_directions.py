@@ -117,14 +117,16 @@ ROOMS = {
     "pallas_gateway.store.conversations": "store",
     "pallas_gateway.store.migrations": "store",
     "pallas_gateway.store.migrations.versions": "",
-    "pallas_gateway.events": "identity",
+    "pallas_gateway.directory.events": "identity",
     "pallas_gateway.access": "identity",
-    "pallas_gateway.directory": "events identity",
+    "pallas_gateway.directory": "directory.events identity",
     "pallas_gateway.servers.management.content": "directory",
-    "pallas_gateway.servers.management": ("access directory events identity mcp servers.management.content"),
-    "pallas_gateway.mcp": "events identity",
+    "pallas_gateway.servers.management": (
+        "access directory directory.events identity mcp servers.management.content"
+    ),
+    "pallas_gateway.mcp": "directory.events identity",
     "pallas_gateway.telemetry": "identity",
-    "pallas_gateway.conversations": "access directory identity servers.relay.http store store.conversations",
+    "pallas_gateway.conversations": "access directory identity relay.http store store.conversations",
     "pallas_gateway.http": "access identity mcp telemetry",
     "pallas_gateway.http.openapi.operations": "",
     "pallas_gateway.http.openapi": "http http.openapi.operations",
@@ -133,18 +135,18 @@ ROOMS = {
         "servers.management.content store"
     ),
     "pallas_gateway.http.completions": (
-        "access conversations directory http http.openapi http.openapi.operations identity mcp servers.relay.http "
+        "access conversations directory http http.openapi http.openapi.operations identity mcp relay.http "
         "telemetry"
     ),
     "pallas_gateway.process": (
-        "access conversations directory events http http.api http.completions http.openapi identity mcp "
+        "access conversations directory directory.events http http.api http.completions http.openapi identity mcp "
         "servers.compositor servers.management store telemetry"
     ),
-    "pallas_gateway.servers.relay.http": "",
-    "pallas_gateway.servers.relay.messages": "servers.relay.http",
-    "pallas_gateway.servers.relay": "mcp servers.relay.http servers.relay.messages",
+    "pallas_gateway.relay.http": "",
+    "pallas_gateway.relay.messages": "relay.http",
+    "pallas_gateway.relay": "mcp relay.http relay.messages",
     "pallas_gateway.servers.compositor": (
-        "access directory events identity mcp servers.relay servers.relay.http servers.relay.messages"
+        "access directory directory.events identity mcp relay relay.http relay.messages"
     ),
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",

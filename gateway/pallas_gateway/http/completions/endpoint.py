@@ -25,7 +25,7 @@ from pallas_gateway.http.places import NAME
 from pallas_gateway.http.requests import admitted_of, read_body
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.reply import Watch
-from pallas_gateway.servers.relay.http.errors import BusyError, NoConnectionError, RelayError
+from pallas_gateway.relay.http.errors import BusyError, NoConnectionError, RelayError
 from pallas_gateway.telemetry import metrics, tracing
 from pallas_gateway.telemetry.current import current
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pallas_gateway.conversations.worker import WorkerChats
     from pallas_gateway.directory.directory import Directory
     from pallas_gateway.mcp.admitted import Admitted
-    from pallas_gateway.servers.relay.http.connection import Response as Relayed
+    from pallas_gateway.relay.http.connection import Response as Relayed
 
 ACTION = "chat.completions"
 """In the audit."""

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.directory import topics
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.servers.compositor.composed import Composed, unknown
 from pallas_gateway.servers.compositor.mounts import AGENT
 

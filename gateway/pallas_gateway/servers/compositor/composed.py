@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common import __version__
 from pallas_gateway.access.predicate import may
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS
 from pallas_gateway.mcp.surface import McpError

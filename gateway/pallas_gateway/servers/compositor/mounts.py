@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pallas_common.logs.setup import get_logger
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, TIMED_OUT
 from pallas_gateway.mcp.headers import mirrored_arguments
 from pallas_gateway.mcp.surface import McpError, Relayed
-from pallas_gateway.servers.relay.http.errors import LateError, RelayError
-from pallas_gateway.servers.relay.messages.model import Call, ServerError
-from pallas_gateway.servers.relay.upstreams import Upstreams
+from pallas_gateway.relay.http.errors import LateError, RelayError
+from pallas_gateway.relay.messages.model import Call, ServerError
+from pallas_gateway.relay.upstreams import Upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
     from pallas_common.secrets.values import KnownSecrets
     from pallas_gateway.mcp.surface import ClientRequest
-    from pallas_gateway.servers.relay.messages.model import Answer, ListName
-    from pallas_gateway.servers.relay.upstream import Upstream
+    from pallas_gateway.relay.messages.model import Answer, ListName
+    from pallas_gateway.relay.upstream import Upstream
 
 _log = get_logger("pallas.gateway.compositor")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common import __version__
 from pallas_gateway.access.predicate import may
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.servers.compositor.composed import Composed, check_known, unknown
 from pallas_gateway.servers.compositor.mounts import CHAT, chat_tool

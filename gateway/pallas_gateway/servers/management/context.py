@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pallas_gateway.directory.control import ControlClient
     from pallas_gateway.directory.directory import Directory
+    from pallas_gateway.directory.events.topics import Topic
     from pallas_gateway.directory.records import AgentRecord
-    from pallas_gateway.events.topics import Topic
     from pallas_gateway.identity.grants import Verb
     from pallas_gateway.identity.principal import Principal
     from pallas_gateway.mcp.surface import ClientRequest

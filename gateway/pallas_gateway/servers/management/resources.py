@@ -11,7 +11,7 @@ from pallas_control.errors import ControlError, UnknownAgentError
 from pallas_gateway.access.predicate import may, may_see_agent, may_some
 from pallas_gateway.access.reading import shown
 from pallas_gateway.directory import topics
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS
 from pallas_gateway.mcp.surface import McpError

@@ -12,7 +12,7 @@ from pallas_common.secrets.patterns import KEY_SHAPES, redact
 from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.predicate import may_some
 from pallas_gateway.access.writing import may_some_of
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.errors import INVALID_PARAMS
 from pallas_gateway.mcp.surface import InsufficientScopeError, McpError

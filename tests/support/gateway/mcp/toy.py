@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common.http.connections import Connections
 from pallas_common.http.server import HttpServer
-from pallas_gateway.events.log import EventLog
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.log import EventLog
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.identity.principal import Principal
 from pallas_gateway.mcp.admitted import Admitted

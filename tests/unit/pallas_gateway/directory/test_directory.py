@@ -11,7 +11,7 @@ import pytest
 from pallas_common.protocol.gateway import AgentUpstream, WorkerToken
 from pallas_common.protocol.reports import HealthReport
 from pallas_gateway.directory import topics
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.identity.sources import AgentKey
 from pallas_registry.resources.model import ResourceId
 from support.gateway.mirror import Bench, bench, on_bench

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_gateway.events.log import EventLog
-from pallas_gateway.events.subscriptions import Subscriptions
+from pallas_gateway.directory.events.log import EventLog
+from pallas_gateway.directory.events.subscriptions import Subscriptions
 from pallas_gateway.mcp.sessions import Session, Sessions
 from pallas_gateway.mcp.surface import McpError
 

@@ -14,8 +14,8 @@ import pytest
 from fakes.agent_server import serving
 from fakes.downstream import run_downstream
 from pallas_common.protocol.gateway import AgentUpstream, ProjectUpstream, ServerUpstream
+from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.directory.records import AgentRecord
-from pallas_gateway.events.topics import Topic
 from pallas_gateway.identity.grants import parse_grant
 from pallas_gateway.identity.principal import Principal
 from pallas_gateway.mcp.surface import ClientRequest, McpError, Relayed

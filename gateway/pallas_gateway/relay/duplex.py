@@ -13,20 +13,20 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
-from pallas_gateway.servers.relay.http.errors import (
+from pallas_gateway.relay.http.errors import (
     BusyError,
     LateError,
     LostError,
     RelayError,
     WrongAnswerError,
 )
-from pallas_gateway.servers.relay.messages import adapting, answers
-from pallas_gateway.servers.relay.messages.model import OPENED, SESSIONS_VERSION, Answer, Opened, ServerError
+from pallas_gateway.relay.messages import adapting, answers
+from pallas_gateway.relay.messages.model import OPENED, SESSIONS_VERSION, Answer, Opened, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from pallas_gateway.servers.relay.messages.model import Call, Heard, Json
+    from pallas_gateway.relay.messages.model import Call, Heard, Json
 
 MOST_CALLS = 256
 """At a time, to one server."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pallas_common.problems import quoted
 from pallas_gateway.mcp.headers import encode_header_value
-from pallas_gateway.servers.relay.http.errors import LateError, LostError, RelayError, WrongAnswerError
-from pallas_gateway.servers.relay.http.pool import Pool
-from pallas_gateway.servers.relay.messages import adapting, answers
-from pallas_gateway.servers.relay.messages.model import (
+from pallas_gateway.relay.http.errors import LateError, LostError, RelayError, WrongAnswerError
+from pallas_gateway.relay.http.pool import Pool
+from pallas_gateway.relay.messages import adapting, answers
+from pallas_gateway.relay.messages.model import (
     OPENED,
     SESSIONS_VERSION,
     STATELESS_VERSION,
@@ -24,9 +24,9 @@ from pallas_gateway.servers.relay.messages.model import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
-    from pallas_gateway.servers.relay.http.connection import Response
-    from pallas_gateway.servers.relay.http.endpoint import Endpoint
-    from pallas_gateway.servers.relay.messages.model import Call, Era, Heard, Json
+    from pallas_gateway.relay.http.connection import Response
+    from pallas_gateway.relay.http.endpoint import Endpoint
+    from pallas_gateway.relay.messages.model import Call, Era, Heard, Json
 
 OPEN_TIMEOUT = 20.0
 """Seconds for each request of the handshake."""

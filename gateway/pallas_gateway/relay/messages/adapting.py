@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pallas_common import __version__
 from pallas_common.problems import shortened
-from pallas_gateway.servers.relay.http.errors import WrongAnswerError
-from pallas_gateway.servers.relay.messages.model import Opened, ServerError
+from pallas_gateway.relay.http.errors import WrongAnswerError
+from pallas_gateway.relay.messages.model import Opened, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pallas_gateway.servers.relay.messages.model import Call, Era, Json
+    from pallas_gateway.relay.messages.model import Call, Era, Json
 
 PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"

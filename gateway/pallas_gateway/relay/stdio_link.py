@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
-from pallas_gateway.servers.relay.duplex import Duplex
-from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, RelayError
-from pallas_gateway.servers.relay.messages import adapting
+from pallas_gateway.relay.duplex import Duplex
+from pallas_gateway.relay.http.errors import LostError, NoConnectionError, RelayError
+from pallas_gateway.relay.messages import adapting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pallas_gateway.servers.relay.messages.model import Answer, Call, Heard, Json, Opened
+    from pallas_gateway.relay.messages.model import Answer, Call, Heard, Json, Opened
 
 LONGEST_LINE = 32 * 1024 * 1024
 """Bytes of one message."""

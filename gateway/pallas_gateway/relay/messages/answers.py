@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from pallas_common.problems import shortened
 from pallas_control.mcp.errors import CallError
 from pallas_control.mcp.event_stream import EventStream
-from pallas_gateway.servers.relay.http.errors import LateError, RelayError, WrongAnswerError
-from pallas_gateway.servers.relay.http.pool import LARGEST_ANSWER
-from pallas_gateway.servers.relay.messages import adapting
-from pallas_gateway.servers.relay.messages.model import Answer
+from pallas_gateway.relay.http.errors import LateError, RelayError, WrongAnswerError
+from pallas_gateway.relay.http.pool import LARGEST_ANSWER
+from pallas_gateway.relay.messages import adapting
+from pallas_gateway.relay.messages.model import Answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from pallas_gateway.servers.relay.http.connection import Response
-    from pallas_gateway.servers.relay.messages.model import Call, Json
+    from pallas_gateway.relay.http.connection import Response
+    from pallas_gateway.relay.messages.model import Call, Json
 
 TIMED_OUT = -32955
 NOT_ANSWERED = -32603

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pallas_gateway.events.log import EventLog
-from pallas_gateway.events.subscriptions import (
+from pallas_gateway.directory.events.log import EventLog
+from pallas_gateway.directory.events.subscriptions import (
     Change,
     Subscriber,
     Subscriptions,
     TooManySubscriptionsError,
 )
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.topics import Topic
 
 A, B, C = (Change("resource", uri) for uri in "abc")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast, override
 import httptools
 
 from pallas_common.http.descriptors import has_unread
-from pallas_gateway.servers.relay.http.errors import (
+from pallas_gateway.relay.http.errors import (
     LateError,
     LostError,
     NoConnectionError,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pallas_gateway.events.log import EventLog
-from pallas_gateway.events.topics import Topic
+from pallas_gateway.directory.events.log import EventLog
+from pallas_gateway.directory.events.topics import Topic
 
 ONE, TWO = Topic("one"), Topic("two")
 

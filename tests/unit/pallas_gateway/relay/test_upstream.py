@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fakes.downstream import run_downstream
-from pallas_gateway.servers.relay import upstream as upstreams
-from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
-from pallas_gateway.servers.relay.http_link import HttpLink
-from pallas_gateway.servers.relay.messages.model import OPENED, STATELESS_VERSION, Answer, Call, Opened
-from pallas_gateway.servers.relay.upstream import Upstream
+from pallas_gateway.relay import upstream as upstreams
+from pallas_gateway.relay.http.endpoint import parse_endpoint
+from pallas_gateway.relay.http_link import HttpLink
+from pallas_gateway.relay.messages.model import OPENED, STATELESS_VERSION, Answer, Call, Opened
+from pallas_gateway.relay.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from fakes.downstream import Era, Recorded, RunningDownstream
-    from pallas_gateway.servers.relay.messages.model import Heard
+    from pallas_gateway.relay.messages.model import Heard
 
 PATIENCE = 60.0
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
 from pallas_common.times import timestamp
-from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, RelayError
-from pallas_gateway.servers.relay.lists import LISTS, read_list
-from pallas_gateway.servers.relay.messages.model import OPENED, ServerError
-from pallas_gateway.servers.relay.own_secrets import OwnSecrets
+from pallas_gateway.relay.http.errors import LostError, NoConnectionError, RelayError
+from pallas_gateway.relay.lists import LISTS, read_list
+from pallas_gateway.relay.messages.model import OPENED, ServerError
+from pallas_gateway.relay.own_secrets import OwnSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pallas_gateway.servers.relay.messages.model import Answer, Call, Json, Link, ListName, Opened, State
+    from pallas_gateway.relay.messages.model import Answer, Call, Json, Link, ListName, Opened, State
 
 _log = get_logger("pallas.gateway.relay")
 

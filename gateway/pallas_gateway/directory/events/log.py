@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pallas_gateway.events.topics import Topic
+    from pallas_gateway.directory.events.topics import Topic
 
 MOST_TOPICS = 100_000
 """Topics whose last change is remembered."""

@@ -12,10 +12,10 @@ import pytest
 from fakes.downstream import Fault, Recorded, run_downstream
 from pallas_common.protocol.gateway import ServerUpstream
 from pallas_common.secrets.values import KnownSecrets
-from pallas_gateway.servers.relay.http.errors import RelayError
-from pallas_gateway.servers.relay.messages.model import Answer, Call
-from pallas_gateway.servers.relay.own_secrets import OwnSecrets, own_secrets
-from pallas_gateway.servers.relay.upstreams import Upstreams
+from pallas_gateway.relay.http.errors import RelayError
+from pallas_gateway.relay.messages.model import Answer, Call
+from pallas_gateway.relay.own_secrets import OwnSecrets, own_secrets
+from pallas_gateway.relay.upstreams import Upstreams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import quoted
-from pallas_gateway.servers.relay.http.errors import WrongAnswerError
-from pallas_gateway.servers.relay.messages.model import ServerError
+from pallas_gateway.relay.http.errors import WrongAnswerError
+from pallas_gateway.relay.messages.model import ServerError
 
 if TYPE_CHECKING:
-    from pallas_gateway.servers.relay.messages.model import Json, Link, ListName
+    from pallas_gateway.relay.messages.model import Json, Link, ListName
 
 _log = get_logger("pallas.gateway.relay")
 

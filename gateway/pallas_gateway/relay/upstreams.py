@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.secrets.values import KnownSecrets
-from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
-from pallas_gateway.servers.relay.http.errors import NoConnectionError
-from pallas_gateway.servers.relay.http_link import HttpLink
-from pallas_gateway.servers.relay.own_secrets import own_secrets
-from pallas_gateway.servers.relay.sse_link import SseLink
-from pallas_gateway.servers.relay.stdio_link import StdioLink
-from pallas_gateway.servers.relay.upstream import Upstream
+from pallas_gateway.relay.http.endpoint import parse_endpoint
+from pallas_gateway.relay.http.errors import NoConnectionError
+from pallas_gateway.relay.http_link import HttpLink
+from pallas_gateway.relay.own_secrets import own_secrets
+from pallas_gateway.relay.sse_link import SseLink
+from pallas_gateway.relay.stdio_link import StdioLink
+from pallas_gateway.relay.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
-    from pallas_gateway.servers.relay.messages.model import Answer, Call, Heard, Json, Link, Opened
+    from pallas_gateway.relay.messages.model import Answer, Call, Heard, Json, Link, Opened
 
 IDLE = 600.0
 """Seconds without use after which a connection is dropped."""

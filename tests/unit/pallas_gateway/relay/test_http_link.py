@@ -10,16 +10,16 @@ import pytest
 
 from fakes.agent_server import JSON, answer, serving
 from fakes.downstream import Fault, run_downstream
-from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
-from pallas_gateway.servers.relay.http.errors import LateError, LostError, NoConnectionError, WrongAnswerError
-from pallas_gateway.servers.relay.http_link import HttpLink
-from pallas_gateway.servers.relay.messages.model import Call
+from pallas_gateway.relay.http.endpoint import parse_endpoint
+from pallas_gateway.relay.http.errors import LateError, LostError, NoConnectionError, WrongAnswerError
+from pallas_gateway.relay.http_link import HttpLink
+from pallas_gateway.relay.messages.model import Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from fakes.downstream import Era as ServerEra
-    from pallas_gateway.servers.relay.messages.model import Answer, Era
+    from pallas_gateway.relay.messages.model import Answer, Era
 
 PATIENCE = 30.0
 META = "io.modelcontextprotocol/"

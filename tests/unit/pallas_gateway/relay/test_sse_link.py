@@ -10,15 +10,15 @@ import pytest
 
 from fakes.agent_server import answer, serving
 from fakes.downstream import run_downstream
-from pallas_gateway.servers.relay.http.endpoint import parse_endpoint
-from pallas_gateway.servers.relay.http.errors import LostError, NoConnectionError, WrongAnswerError
-from pallas_gateway.servers.relay.messages.model import Call
-from pallas_gateway.servers.relay.sse_link import SseLink
+from pallas_gateway.relay.http.endpoint import parse_endpoint
+from pallas_gateway.relay.http.errors import LostError, NoConnectionError, WrongAnswerError
+from pallas_gateway.relay.messages.model import Call
+from pallas_gateway.relay.sse_link import SseLink
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pallas_gateway.servers.relay.messages.model import Era
+    from pallas_gateway.relay.messages.model import Era
 
 PATIENCE = 30.0
 STREAM = "Content-Type: text/event-stream"

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_gateway.servers.relay.duplex import MOST_COMPLAINTS
-from pallas_gateway.servers.relay.http.errors import LateError, LostError, NoConnectionError
-from pallas_gateway.servers.relay.messages.model import Call
-from pallas_gateway.servers.relay.stdio_link import INHERITED, StdioLink
+from pallas_gateway.relay.duplex import MOST_COMPLAINTS
+from pallas_gateway.relay.http.errors import LateError, LostError, NoConnectionError
+from pallas_gateway.relay.messages.model import Call
+from pallas_gateway.relay.stdio_link import INHERITED, StdioLink
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 PATIENCE = 30.0
-SERVER = Path(__file__).parents[4] / "fakes" / "stdio_server.py"
+SERVER = Path(__file__).parents[3] / "fakes" / "stdio_server.py"
 
 
 def run[T](ask: Callable[[StdioLink], Awaitable[T]], *command: str) -> T:

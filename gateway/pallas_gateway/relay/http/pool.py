@@ -8,13 +8,13 @@ import ssl
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pallas_gateway.servers.relay.http.connection import Connection
-from pallas_gateway.servers.relay.http.endpoint import tls_context
-from pallas_gateway.servers.relay.http.errors import BusyError, LateError, LostError, NoConnectionError
+from pallas_gateway.relay.http.connection import Connection
+from pallas_gateway.relay.http.endpoint import tls_context
+from pallas_gateway.relay.http.errors import BusyError, LateError, LostError, NoConnectionError
 
 if TYPE_CHECKING:
-    from pallas_gateway.servers.relay.http.connection import Response
-    from pallas_gateway.servers.relay.http.endpoint import Endpoint
+    from pallas_gateway.relay.http.connection import Response
+    from pallas_gateway.relay.http.endpoint import Endpoint
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until a connection is there, TLS included."""

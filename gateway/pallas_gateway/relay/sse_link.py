@@ -9,20 +9,20 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import quoted
-from pallas_gateway.servers.relay.duplex import OPEN_TIMEOUT, Duplex
-from pallas_gateway.servers.relay.http.errors import (
+from pallas_gateway.relay.duplex import OPEN_TIMEOUT, Duplex
+from pallas_gateway.relay.http.errors import (
     LostError,
     NoConnectionError,
     RelayError,
     WrongAnswerError,
 )
-from pallas_gateway.servers.relay.http.pool import Pool
-from pallas_gateway.servers.relay.messages import adapting, answers
+from pallas_gateway.relay.http.pool import Pool
+from pallas_gateway.relay.messages import adapting, answers
 
 if TYPE_CHECKING:
-    from pallas_gateway.servers.relay.http.connection import Response
-    from pallas_gateway.servers.relay.http.endpoint import Endpoint
-    from pallas_gateway.servers.relay.messages.model import Answer, Call, Heard, Json, Opened
+    from pallas_gateway.relay.http.connection import Response
+    from pallas_gateway.relay.http.endpoint import Endpoint
+    from pallas_gateway.relay.messages.model import Answer, Call, Heard, Json, Opened
 
 POST_TIMEOUT = 30.0
 """Seconds until the server has taken a message; its answer comes otherwise."""

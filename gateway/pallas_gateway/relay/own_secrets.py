@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common.secrets.patterns import credentials
 from pallas_common.secrets.values import LIKELY, KnownSecrets, secrets_in
-from pallas_gateway.servers.relay.messages import adapting, answers
+from pallas_gateway.relay.messages import adapting, answers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from pallas_gateway.servers.relay.messages.model import Answer
+    from pallas_gateway.relay.messages.model import Answer
 
 _DATA = b"data: "
 

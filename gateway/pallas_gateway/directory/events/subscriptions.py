@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pallas_gateway.events.log import EventLog
-    from pallas_gateway.events.topics import Topic
+    from pallas_gateway.directory.events.log import EventLog
+    from pallas_gateway.directory.events.topics import Topic
 
 MOST_SUBSCRIBERS = 20_000
 """Of all principals together."""

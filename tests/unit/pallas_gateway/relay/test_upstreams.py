@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from fakes.downstream import Fault, run_downstream
 from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
-from pallas_gateway.servers.relay.messages.model import Call
-from pallas_gateway.servers.relay.upstreams import Upstreams
+from pallas_gateway.relay.messages.model import Call
+from pallas_gateway.relay.upstreams import Upstreams
 
 if TYPE_CHECKING:
     from fakes.downstream import RunningDownstream
-    from pallas_gateway.servers.relay.upstream import Upstream
+    from pallas_gateway.relay.upstream import Upstream
 
 PATIENCE = 60.0
 PARAMS = {"name": "echo", "arguments": {"text": "a"}}
