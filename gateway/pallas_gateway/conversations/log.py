@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from pallas_gateway.conversations.events import TurnEvent
 
+    type Happened = tuple[Position, TurnEvent]
+    """An event, and the place behind it."""
+
 
 class _Run:
     """Text with nothing in between."""
@@ -45,7 +48,7 @@ class TurnLog:
 
     def __init__(self) -> None:
         self._entries: list[_Run | TurnEvent] = []
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[asyncio.Future[bool]] = []
         self.is_over = False
 
     def tell(self, event: TurnEvent) -> None:
@@ -66,33 +69,69 @@ class TurnLog:
         self.is_over = True
         self._wake()
 
-    async def events(self, after: Position | None = None) -> AsyncIterator[tuple[Position, TurnEvent]]:
+    async def events(self, after: Position | None = None) -> AsyncIterator[Happened]:
         """What has happened behind that place and what happens from then on, to the turn's end.
 
         Each comes with the place behind it.
         """
-        entry, characters = after or Position()
+        async for happened in self.batches(after):
+            for each in happened:
+                yield each
+
+    async def batches(
+        self, after: Position | None = None, *, silence: float | None = None
+    ) -> AsyncIterator[list[Happened]]:
+        """The same, all that is there at a time.
+
+        Args:
+            silence: seconds without an event after which there is a batch without any.
+        """
+        place = after or Position()
         while True:
-            while entry < len(self._entries):
-                found = self._entries[entry]
-                if not isinstance(found, _Run):
-                    entry, characters = entry + 1, 0
-                    yield Position(entry), found
-                elif text := found.after(characters):
-                    characters += len(text)
-                    yield Position(entry, characters), Text(text)
-                elif entry + 1 < len(self._entries):
-                    entry, characters = entry + 1, 0
-                else:
-                    break
-            if self.is_over:
+            found = self._behind(place)
+            if found:
+                place = found[-1][0]
+                yield found
+            elif self.is_over:
                 return
-            news = asyncio.get_running_loop().create_future()
-            self._waiting.append(news)
-            await news
+            elif await self._is_silent(silence):
+                yield []
+
+    def _behind(self, place: Position) -> list[Happened]:
+        entry, characters = place
+        found: list[Happened] = []
+        while entry < len(self._entries):
+            event = self._entries[entry]
+            if not isinstance(event, _Run):
+                entry, characters = entry + 1, 0
+                found.append((Position(entry), event))
+            elif text := event.after(characters):
+                characters += len(text)
+                found.append((Position(entry, characters), Text(text)))
+            elif entry + 1 < len(self._entries):
+                entry, characters = entry + 1, 0
+            else:
+                break
+        return found
+
+    async def _is_silent(self, seconds: float | None) -> bool:
+        """Wait for the next event; whether so many seconds went by without one."""
+        loop = asyncio.get_running_loop()
+        news: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append(news)
+        timer = None if seconds is None else loop.call_later(seconds, _wake, news, True)
+        try:
+            return await news
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            if not each.done():
-                each.set_result(None)
+            _wake(each, False)
+
+
+def _wake(waiting: asyncio.Future[bool], is_silent: bool) -> None:
+    if not waiting.done():
+        waiting.set_result(is_silent)

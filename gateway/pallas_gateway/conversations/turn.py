@@ -220,6 +220,12 @@ class RunningTurn:
         """What has happened behind that place and what happens, to the end: `Final` or `Failed` is the last."""
         return self.log.events(after)
 
+    def batches(
+        self, after: Position | None = None, *, silence: float | None = None
+    ) -> AsyncIterator[list[tuple[Position, TurnEvent]]]:
+        """The same, all that is there at a time; none of them after so many seconds of silence."""
+        return self.log.batches(after, silence=silence)
+
     async def result(self) -> Result:
         """What it ends with. Whoever stops waiting does not stop it.
 

@@ -94,3 +94,15 @@ async def test_a_place_that_there_is_not_yet_is_waited_for_and_loses_nothing() -
     log.tell(Text("a"))
     log.close()
     assert await all_of(log, Position(7, 3)) == []
+
+
+async def test_silence_is_told_and_ends_with_the_next_event() -> None:
+    log = TurnLog()
+    following = log.batches(silence=0.001)
+    assert await anext(following) == []
+    log.tell(Text("a"))
+    log.tell(Reset(1))
+    assert await anext(following) == [(Position(0, 1), Text("a")), (Position(2, 0), Reset(1))]
+    assert await anext(following) == []
+    log.close()
+    assert [each async for each in following] == []
