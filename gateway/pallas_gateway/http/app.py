@@ -135,7 +135,7 @@ class GatewayApp:
         here = Current(_surface(place, principal, scope["path"]))
         token = CURRENT.set(here)
         try:
-            admitted = self._admitted(scope, principal, answer.request_id, leave, place)
+            admitted = self._admitted(scope, principal, answer.request_id, leave, leave_place, place)
             scope = {
                 **scope,
                 "headers": [header for header in scope["headers"] if header[0] not in _PRIVATE],
@@ -164,6 +164,7 @@ class GatewayApp:
         principal: Principal,
         request_id: str,
         leave: Callable[[], None],
+        leave_place: Callable[[], None],
         place: Place | None,
     ) -> Admitted:
         def subscribes() -> None:
@@ -184,6 +185,7 @@ class GatewayApp:
                 if name not in _PRIVATE
             },
             opens_stream=leave,
+            passes_place=leave_place,
             subscribes=subscribes,
             most_subscriptions=self._limiter.limits.subscriptions,
             longest_body=self._settings.max_request_bytes,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pallas_gateway.mcp.surface import ClientRequest, Json, Surface
 
 
+def _nothing() -> None:
+    """Nobody counts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
     """What is known of a request before its body is read. It ends, cancelled, when its principal's token does."""
@@ -30,6 +34,8 @@ class Admitted:
     """In lower case; without `authorization`, `proxy-authorization` and `cookie`."""
     opens_stream: Callable[[], None]
     """To be called once it is known that it stays open (GET, `subscriptions/listen`): it holds no place any more."""
+    passes_place: Callable[[], None] = _nothing
+    """To be called once something else holds its place, which goes on without it."""
     subscribes: Callable[[], None]
     """To be called for each request to subscribe or unsubscribe; raises McpError beyond the rate."""
     most_subscriptions: int

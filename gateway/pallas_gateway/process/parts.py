@@ -23,6 +23,7 @@ from pallas_gateway.directory.directory import Directory
 from pallas_gateway.directory.events.log import EventLog
 from pallas_gateway.http.api.agents import agent_routes
 from pallas_gateway.http.api.audit import audit_routes
+from pallas_gateway.http.api.conversations.routes import conversation_routes
 from pallas_gateway.http.api.declared import Declared
 from pallas_gateway.http.api.resources import resource_routes
 from pallas_gateway.http.api.tokens import TokenRoutes
@@ -169,6 +170,7 @@ async def open_parts(
             *resource_routes(declared, audit),
             *token_routes.routes(),
             *audit_routes(audit.path),
+            *conversation_routes(store, directory, turns, audit),
             *completion_routes(directory, chats, audit),
             *document_routes(),
         ],

@@ -114,12 +114,14 @@ def read_span(principal: Principal, uri: str, session: str | None) -> AbstractCo
 
 
 @contextmanager
-def completion_span(principal: Principal, agent: str, headers: Mapping[str, str]) -> Iterator[trace.Span]:
-    """`chat.completions`: a completion is relayed, in the trace that its request names."""
+def agent_span(
+    name: str, principal: Principal, agent: str, headers: Mapping[str, str]
+) -> Iterator[trace.Span]:
+    """`chat`, `chat.completions`: an agent is asked, in the trace that the request names."""
     outer = inbound_trace(headers, None)
     attached = None if outer is None else contexts.attach(outer)
     try:
-        with _span("chat.completions", principal, None, **{"pallas.agent": agent[:LONGEST_NAME]}) as span:
+        with _span(name, principal, None, **{"pallas.agent": agent[:LONGEST_NAME]}) as span:
             yield span
     finally:
         if attached is not None:

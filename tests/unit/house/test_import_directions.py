@@ -134,13 +134,17 @@ ROOMS = {
         "access directory http http.openapi http.openapi.operations identity mcp servers.management "
         "servers.management.content store"
     ),
+    "pallas_gateway.http.api.conversations": (
+        "access conversations directory http http.api http.openapi http.openapi.operations identity mcp store "
+        "store.conversations telemetry"
+    ),
     "pallas_gateway.http.completions": (
         "access conversations directory http http.openapi http.openapi.operations identity mcp relay.http "
         "telemetry"
     ),
     "pallas_gateway.process": (
-        "access conversations directory directory.events http http.api http.completions http.openapi identity mcp "
-        "servers.compositor servers.management store telemetry"
+        "access conversations directory directory.events http http.api http.api.conversations http.completions "
+        "http.openapi identity mcp servers.compositor servers.management store telemetry"
     ),
     "pallas_gateway.relay.http": "",
     "pallas_gateway.relay.messages": "relay.http",

@@ -78,7 +78,7 @@ class Completions:
         completion = _Completion(admitted, asked.model, body, send)
         with (
             Watch(receive, _nothing),
-            tracing.completion_span(admitted.principal, asked.model, admitted.headers) as span,
+            tracing.agent_span(ACTION, admitted.principal, asked.model, admitted.headers) as span,
         ):
             try:
                 await self._answer(completion, overrides=asked.overrides)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 
@@ -43,6 +43,14 @@ class NoSurfaces:
 
 async def _endpoint(scope: Scope, receive: Receive, send: Send, admitted: Admitted, surface: Surface) -> None:
     raise AssertionError("there are no surfaces")
+
+
+class Shared(NamedTuple):
+    """What routes have in common with the port."""
+
+    audit: Audit
+    limiter: Limiter
+    in_flight: InFlight
 
 
 @dataclass
@@ -84,7 +92,7 @@ class GatewayPort:
 @contextlib.asynccontextmanager
 async def gateway_port(
     directory: Path,
-    routes: Callable[[Audit], Sequence[BaseRoute]],
+    routes: Callable[[Shared], Sequence[BaseRoute]],
     *,
     stall_timeout: float = STALL_TIMEOUT,
     content: bool = False,
@@ -100,15 +108,16 @@ async def gateway_port(
         limits=Limits(**limits),
         max_request_bytes=max_request_bytes,
     )
+    limiter = Limiter(settings.limits)
     app = GatewayApp(
         settings,
         Principals(tokens, WorkersInMemory(), in_flight),
-        Limiter(settings.limits),
+        limiter,
         in_flight,
         endpoint=_endpoint,
         surfaces=NoSurfaces(),
         health=lambda: "ok",
-        routes=routes(audit),
+        routes=routes(Shared(audit, limiter, in_flight)),
     )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

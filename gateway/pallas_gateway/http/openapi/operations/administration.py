@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pallas_gateway.http.openapi.operations.operation import JSON, LINES, Answer, Operation, Parameter
-from pallas_gateway.http.openapi.operations.schemas import record, ref, several, text
+from pallas_gateway.http.openapi.operations.shapes import record, ref, several, text
 
 TOKENS_PATH = "/api/v1/tokens"
 AUDIT_PATH = "/api/v1/audit"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pallas_gateway.http.openapi.operations.operation import JSON, Answer, Header, Operation, Parameter
-from pallas_gateway.http.openapi.operations.schemas import page_of, record, ref, text
+from pallas_gateway.http.openapi.operations.shapes import page_of, record, ref, text
 
 PATH = "/api/v1/agents"
 PAGE = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pallas_gateway.http.openapi.operations.operation import EVENTS, JSON, Answer, Header, Operation
-from pallas_gateway.http.openapi.operations.schemas import record, ref, several, text
+from pallas_gateway.http.openapi.operations.shapes import record, ref, several, text
 
 PATH = "/v1/chat/completions"
 MODELS_PATH = "/v1/models"

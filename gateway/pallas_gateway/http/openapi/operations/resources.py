@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pallas_gateway.http.openapi.operations.operation import JSON, Answer, Header, Operation, Parameter
-from pallas_gateway.http.openapi.operations.schemas import record, ref, several, text
+from pallas_gateway.http.openapi.operations.shapes import record, ref, several, text
 
 PATH = "/api/v1/resources"
 _ETAG = (Header("ETag", "Its `resourceVersion`, for `If-Match`"),)

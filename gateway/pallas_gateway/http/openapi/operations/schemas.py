@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from pallas_gateway.http.openapi.operations.conversation_schemas import CONVERSATION_SCHEMAS
+from pallas_gateway.http.openapi.operations.shapes import moment, nullable, record, several, text
+
 type Json = dict[str, Any]
 
 TAGS = {
     "agents": "Agents: listed, declared, changed, deleted",
+    "conversations": "Threads, their messages and turns",
     "completions": "OpenAI's API: every agent is a model",
     "resources": "All kinds of resources, as `pallasctl apply` has them",
     "tokens": "Tokens, for administrators",
@@ -18,52 +22,12 @@ TAGS = {
 PLACES = {
     "agent": "Name of the agent, or its uid",
     "project": "Name of the project",
+    "thread": "Id of the thread",
     "kind": "Kind of resource: agent, llm, secret, server or project; the plural, too",
     "name": "Name of the resource, or its uid",
     "token": "Id of the token",
     "model": "Name of the agent",
 }
-
-
-def ref(name: str) -> Json:
-    """One of `SCHEMAS`."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def text(description: str = "", **more: Any) -> Json:
-    """A text."""
-    return {"type": "string", **({"description": description} if description else {}), **more}
-
-
-def moment(description: str) -> Json:
-    """A time (RFC 3339, in UTC)."""
-    return text(description, format="date-time")
-
-
-def nullable(schema: Json) -> Json:
-    """That, or null."""
-    return {**schema, "type": [schema["type"], "null"]}
-
-
-def several(schema: Json, description: str = "") -> Json:
-    """A list of these."""
-    return {"type": "array", "items": schema, **({"description": description} if description else {})}
-
-
-def record(properties: Json, *optional: str, description: str = "") -> Json:
-    """An object with these fields, all of them but `optional` ones always there."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name not in optional],
-        **({"description": description} if description else {}),
-    }
-
-
-def page_of(name: str) -> Json:
-    """A list in portions."""
-    cursor = nullable(text("For `cursor` of the next request; null at the end"))
-    return record({"items": several(ref(name)), "nextCursor": cursor})
 
 
 _THING: Json = {"type": "object"}
@@ -153,6 +117,7 @@ SCHEMAS: dict[str, Json] = {
             "version": {"type": "integer", "description": "Refuse it with 409 if it is another by now"},
         },
     },
+    **CONVERSATION_SCHEMAS,
     "Resource": {
         "type": "object",
         "description": "A resource as docs/resources.md has it: `apiVersion`, `kind`, `metadata`, `spec`, `status`",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pallas_gateway.http.openapi.operations.administration import AUDIT, TOKENS
 from pallas_gateway.http.openapi.operations.agents import AGENTS
 from pallas_gateway.http.openapi.operations.completions import COMPLETIONS
+from pallas_gateway.http.openapi.operations.conversations import CONVERSATIONS
 from pallas_gateway.http.openapi.operations.operation import JSON, Answer, Operation
 from pallas_gateway.http.openapi.operations.resources import RESOURCES
 
@@ -20,4 +21,12 @@ DOCUMENT = (
     ),
 )
 
-OPERATIONS: tuple[Operation, ...] = (*AGENTS, *COMPLETIONS, *RESOURCES, *TOKENS, *AUDIT, *DOCUMENT)
+OPERATIONS: tuple[Operation, ...] = (
+    *AGENTS,
+    *CONVERSATIONS,
+    *COMPLETIONS,
+    *RESOURCES,
+    *TOKENS,
+    *AUDIT,
+    *DOCUMENT,
+)

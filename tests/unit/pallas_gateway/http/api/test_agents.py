@@ -74,7 +74,7 @@ def on_api(tmp_path: Path, do: Callable[[Api], Awaitable[None]]) -> None:
         await bench.until(lambda: "team" in bench.directory.projects)
         async with gateway_port(
             tmp_path,
-            lambda audit: agent_routes(bench.directory, declared, audit),
+            lambda shared: agent_routes(bench.directory, declared, shared.audit),
             requests_per_minute=10_000,
             tenant_requests_per_minute=10_000,
         ) as port:

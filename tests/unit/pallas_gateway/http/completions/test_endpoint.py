@@ -63,7 +63,7 @@ async def gateway(tmp_path: Path, bench: Bench, answer: Answer, **settings: Any)
             name=AGENT, uid=None, port=worker.port, socket=None, key="key-of-this-start"
         )
         async with gateway_port(
-            tmp_path, lambda audit: completion_routes(bench.directory, chats, audit), **settings
+            tmp_path, lambda shared: completion_routes(bench.directory, chats, shared.audit), **settings
         ) as port:
             yield Gateway(port, worker, bench)
         sweeping.cancel()

@@ -1,0 +1,1 @@
+"""Threads, their messages and turns, over REST."""

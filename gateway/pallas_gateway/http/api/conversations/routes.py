@@ -1,0 +1,44 @@
+"""The routes of conversations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pallas_gateway.http.api.conversations.access import Conversations
+from pallas_gateway.http.api.conversations.chat import Chat, Follow, stop_handler
+from pallas_gateway.http.api.conversations.threads import ThreadHandlers
+from pallas_gateway.http.api.conversations.transfer import TransferHandlers
+from pallas_gateway.http.openapi.operations.conversations import CONVERSATIONS
+from pallas_gateway.http.openapi.routes import routes_of
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from pallas_gateway.access.audit import Audit
+    from pallas_gateway.conversations.turns import Turns
+    from pallas_gateway.directory.directory import Directory
+    from pallas_gateway.store.database import Store
+
+
+def conversation_routes(store: Store, directory: Directory, turns: Turns, audit: Audit) -> list[Route]:
+    """With their whole paths."""
+    conversations = Conversations(store, directory)
+    threads = ThreadHandlers(conversations, turns, audit)
+    transfer = TransferHandlers(conversations, audit)
+    return routes_of(
+        CONVERSATIONS,
+        {
+            "chat": Chat(conversations, turns, audit),
+            "createThread": threads.create,
+            "listAgentThreads": threads.list_of_agent,
+            "importThread": transfer.import_,
+            "listThreads": threads.list,
+            "getThread": threads.get,
+            "renameThread": threads.rename,
+            "deleteThread": threads.delete,
+            "listMessages": threads.messages,
+            "followTurn": Follow(conversations, turns),
+            "stopTurn": stop_handler(conversations, turns, audit),
+            "exportThread": transfer.export,
+        },
+    )

@@ -1,0 +1,125 @@
+"""What happens in a turn as server-sent events: framed as the reference has it, ended by `[DONE]` however it ends.
+
+A reader who does not read is waited for, and costs nothing meanwhile: the turn's log is everybody's. It is not timed
+here: `Connections` cuts off who takes nothing for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from pallas_gateway.conversations.events import Failed
+from pallas_gateway.http.api.conversations.documents import chunk
+from pallas_gateway.http.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+    from starlette.types import Send
+
+    from pallas_gateway.conversations.events import Position, TurnEvent
+    from pallas_gateway.conversations.turn import RunningTurn
+
+    type Happened = tuple[Position, TurnEvent]
+
+THREAD_HEADER = "pallas-thread"
+IGNORED_HEADER = "pallas-ignored"
+
+FIRST_WAIT = 10.0
+"""Seconds after which the answer begins although nothing has happened yet: until then an error has its own status."""
+KEEP_ALIVE = 15.0
+"""Seconds without an event after which a comment is sent: proxies give up a silent answer after some 30 to 60."""
+
+_HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+_COMMENT = b": waiting\n\n"
+_DONE = b"data: [DONE]\n\n"
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Where clients that split text into lines do so as well, although events end at CR and LF alone."""
+
+
+async def send_turn(
+    running: RunningTurn, send: Send, *, after: Position | None = None, with_ids: bool = False
+) -> None:
+    """Send what happens in a turn, from that place on, to its end.
+
+    Args:
+        with_ids: say with each event where it is, so that `Last-Event-ID` can go on behind it.
+
+    Raises:
+        ApiError: the turn of who asked for it has failed before anything was told.
+    """
+    begun = False
+
+    async def write(data: bytes, *, more: bool = True) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            own = [(name.encode(), value.encode()) for name, value in headers_of(running).items()]
+            await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *own]})
+        await send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async with aclosing(_with_silence(running.events(after))) as happening:
+        async for happened in happening:
+            if happened is None:
+                await write(_COMMENT)
+                continue
+            position, event = happened
+            if not begun and not with_ids and isinstance(event, Failed):
+                raise failure_of(event, running)
+            data = b"data: %s\n\n" % _encoded(chunk(event, running.thread.id))
+            await write(f"id: {position.text(running.id)}\n".encode() + data if with_ids else data)
+    await write(_DONE, more=False)
+
+
+def headers_of(running: RunningTurn) -> Mapping[str, str]:
+    """What the head of an answer says of a turn."""
+    found = {THREAD_HEADER: running.thread.id}
+    if running.ignored:
+        found[IGNORED_HEADER] = running.ignored.encode("ascii", "replace").decode()
+    return found
+
+
+def failure_of(event: Failed, running: RunningTurn) -> ApiError:
+    """The error for a turn that has ended without an answer."""
+    headers = dict(headers_of(running))
+    if event.retry_after is not None:
+        headers["retry-after"] = event.retry_after
+    status = event.status if 400 <= event.status < 600 else 502
+    return ApiError(status, event.type, event.message, field=event.field, headers=headers)
+
+
+async def _with_silence(events: AsyncIterator[Happened]) -> AsyncGenerator[Happened | None]:
+    """The events, and None where there was none for a while."""
+    patience = FIRST_WAIT
+    coming = asyncio.ensure_future(_next(events))
+    try:
+        while True:
+            done, _ = await asyncio.wait({coming}, timeout=patience)
+            patience = KEEP_ALIVE
+            if not done:
+                yield None
+                continue
+            if (happened := coming.result()) is None:
+                return
+            yield happened
+            coming = asyncio.ensure_future(_next(events))
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+
+
+async def _next(events: AsyncIterator[Happened]) -> Happened | None:
+    return await anext(events, None)
+
+
+def _encoded(document: Mapping[str, object]) -> bytes:
+    """As JSON on one line. What agents and models say may hold anything that Python can."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_LINE_ENDS).encode("utf-8", "replace")
