@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pallas_gateway.conversations.events import Position, Text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from pallas_gateway.conversations.events import TurnEvent
 
@@ -69,7 +69,7 @@ class TurnLog:
         self.is_over = True
         self._wake()
 
-    async def events(self, after: Position | None = None) -> AsyncIterator[Happened]:
+    async def events(self, after: Position | None = None) -> AsyncGenerator[Happened]:
         """What has happened behind that place and what happens from then on, to the turn's end.
 
         Each comes with the place behind it.
@@ -80,7 +80,7 @@ class TurnLog:
 
     async def batches(
         self, after: Position | None = None, *, silence: float | None = None
-    ) -> AsyncIterator[list[Happened]]:
+    ) -> AsyncGenerator[list[Happened]]:
         """The same, all that is there at a time.
 
         Args:

@@ -34,7 +34,7 @@ from pallas_gateway.store.conversations.undo import undo_turn
 from pallas_gateway.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -216,13 +216,13 @@ class RunningTurn:
         """Whether nothing more happens."""
         return self.log.is_over
 
-    def events(self, after: Position | None = None) -> AsyncIterator[tuple[Position, TurnEvent]]:
+    def events(self, after: Position | None = None) -> AsyncGenerator[tuple[Position, TurnEvent]]:
         """What has happened behind that place and what happens, to the end: `Final` or `Failed` is the last."""
         return self.log.events(after)
 
     def batches(
         self, after: Position | None = None, *, silence: float | None = None
-    ) -> AsyncIterator[list[tuple[Position, TurnEvent]]]:
+    ) -> AsyncGenerator[list[tuple[Position, TurnEvent]]]:
         """The same, all that is there at a time; none of them after so many seconds of silence."""
         return self.log.batches(after, silence=silence)
 

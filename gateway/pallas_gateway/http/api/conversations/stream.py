@@ -6,7 +6,6 @@ here: `Connections` cuts off who takes nothing for a minute.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -16,22 +15,19 @@ from pallas_gateway.http.api.conversations.documents import chunk
 from pallas_gateway.http.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from starlette.types import Send
 
-    from pallas_gateway.conversations.events import Position, TurnEvent
+    from pallas_gateway.conversations.events import Position
     from pallas_gateway.conversations.turn import RunningTurn
-
-    type Happened = tuple[Position, TurnEvent]
 
 THREAD_HEADER = "pallas-thread"
 IGNORED_HEADER = "pallas-ignored"
 
-FIRST_WAIT = 10.0
-"""Seconds after which the answer begins although nothing has happened yet: until then an error has its own status."""
-KEEP_ALIVE = 15.0
-"""Seconds without an event after which a comment is sent: proxies give up a silent answer after some 30 to 60."""
+KEEP_ALIVE = 10.0
+"""Seconds without an event after which a comment is sent: proxies give up a silent answer after some 30 to 60. With the
+first one the answer begins; until then an error has its own status."""
 
 _HEADERS = (
     (b"content-type", b"text/event-stream"),
@@ -65,16 +61,16 @@ async def send_turn(
             await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *own]})
         await send({"type": "http.response.body", "body": data, "more_body": more})
 
-    async with aclosing(_with_silence(running.events(after))) as happening:
+    async with aclosing(running.batches(after, silence=KEEP_ALIVE)) as happening:
         async for happened in happening:
-            if happened is None:
-                await write(_COMMENT)
-                continue
-            position, event = happened
-            if not begun and not with_ids and isinstance(event, Failed):
-                raise failure_of(event, running)
-            data = b"data: %s\n\n" % _encoded(chunk(event, running.thread.id))
-            await write(f"id: {position.text(running.id)}\n".encode() + data if with_ids else data)
+            if not begun and not with_ids and happened and isinstance(failed := happened[0][1], Failed):
+                raise failure_of(failed, running)
+            data = _COMMENT if not happened else b""
+            for position, event in happened:
+                if with_ids:
+                    data += f"id: {position.text(running.id)}\n".encode()
+                data += b"data: %s\n\n" % _encoded(chunk(event, running.thread.id))
+            await write(data)
     await write(_DONE, more=False)
 
 
@@ -93,30 +89,6 @@ def failure_of(event: Failed, running: RunningTurn) -> ApiError:
         headers["retry-after"] = event.retry_after
     status = event.status if 400 <= event.status < 600 else 502
     return ApiError(status, event.type, event.message, field=event.field, headers=headers)
-
-
-async def _with_silence(events: AsyncIterator[Happened]) -> AsyncGenerator[Happened | None]:
-    """The events, and None where there was none for a while."""
-    patience = FIRST_WAIT
-    coming = asyncio.ensure_future(_next(events))
-    try:
-        while True:
-            done, _ = await asyncio.wait({coming}, timeout=patience)
-            patience = KEEP_ALIVE
-            if not done:
-                yield None
-                continue
-            if (happened := coming.result()) is None:
-                return
-            yield happened
-            coming = asyncio.ensure_future(_next(events))
-    finally:
-        coming.cancel()
-        await asyncio.gather(coming, return_exceptions=True)
-
-
-async def _next(events: AsyncIterator[Happened]) -> Happened | None:
-    return await anext(events, None)
 
 
 def _encoded(document: Mapping[str, object]) -> bytes:

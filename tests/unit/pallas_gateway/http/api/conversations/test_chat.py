@@ -291,7 +291,6 @@ def test_a_turn_holds_a_place_until_it_ends_and_followers_hold_none(
 
 
 def test_a_silent_turn_says_that_it_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(stream, "KEEP_ALIVE", 0.01)
 
     async def do(talk: Talk) -> None:
