@@ -321,6 +321,7 @@ class Exchange:
             session=session.id if session else None,
             request_id=self._request_id,
             notify=self._reply.notify,
+            passes_place=self._admitted.passes_place,
         )
 
     @contextmanager

@@ -24,6 +24,10 @@ Era = Literal["sessions", "stateless"]
 ListKind = Literal["tools", "prompts", "resources"]
 
 
+def _nothing() -> None:
+    """It holds none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
     """One request of a client, its envelope checked."""
@@ -44,6 +48,8 @@ class ClientRequest:
     """Ours, for log, audit and trace."""
     notify: Callable[[Json], Awaitable[None]]
     """Sends a notification on the answer's own stream, before the answer; nothing where the client cannot take it."""
+    passes_place: Callable[[], None] = _nothing
+    """To be called where something holds the request's place in the limits from now on: a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

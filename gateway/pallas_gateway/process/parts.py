@@ -38,6 +38,7 @@ from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.deleted_agents import revoke_deleted
 from pallas_gateway.process.health import Health
 from pallas_gateway.process.surfaces import AllSurfaces
+from pallas_gateway.servers.chat.turns import ThreadTurns
 from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.management.context import Context
 from pallas_gateway.servers.management.resources import PRESETS
@@ -151,6 +152,7 @@ async def open_parts(
     mounts = Mounts(
         log.publish,
         settings.limits.tool_timeout,
+        ThreadTurns(store, turns, tracing.trace_id),
         metrics.observe_relay,
         tracing.outbound_headers,
         known,

@@ -144,13 +144,14 @@ ROOMS = {
     ),
     "pallas_gateway.process": (
         "access conversations directory directory.events http http.api http.api.conversations http.completions "
-        "http.openapi identity mcp servers.compositor servers.management store telemetry"
+        "http.openapi identity mcp servers.chat servers.compositor servers.management store telemetry"
     ),
     "pallas_gateway.relay.http": "",
     "pallas_gateway.relay.messages": "relay.http",
     "pallas_gateway.relay": "mcp relay.http relay.messages",
+    "pallas_gateway.servers.chat": "conversations directory identity mcp store store.conversations",
     "pallas_gateway.servers.compositor": (
-        "access directory directory.events identity mcp relay relay.http relay.messages"
+        "access directory directory.events identity mcp relay relay.http relay.messages servers.chat"
     ),
     "pallas_worker": "",
     "pallas_worker.fastagent.declared": "",

@@ -141,10 +141,7 @@ class Composed:
         if agent is None or agent not in self._runnable() or f"agent-{agent}" in servers:
             self._say_if_failed(mounts, name)
             raise unknown("tool", name)
-        upstream = await self._directory.upstream(agent)
-        if upstream is None:
-            raise unknown("tool", name)
-        return await self._shared.chat(upstream, arguments, request)
+        return await self._chat(agent, name, arguments, request)
 
     async def header_schema(self, name: str) -> Json | None:
         """Of a server's tool, as it is listed."""
@@ -222,6 +219,15 @@ class Composed:
         check_known(self._directory)
         await self._shared.known(self._last)
         return self._last
+
+    async def _chat(
+        self, agent: str, name: str, arguments: Mapping[str, Any], request: ClientRequest
+    ) -> Json | Relayed:
+        """The answer of an agent that may be run, asked by the tool of that name."""
+        record, upstream = self._directory.agent(agent), await self._directory.upstream(agent)
+        if record is None or upstream is None:
+            raise unknown("tool", name)
+        return await self._shared.chat(record, upstream, arguments, request)
 
     def _runnable(self) -> list[str]:
         return [name for name in self.callees() if may(self._principal, Permission("run", "agents", name))]

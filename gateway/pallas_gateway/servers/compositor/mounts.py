@@ -15,15 +15,18 @@ from pallas_gateway.mcp.surface import McpError, Relayed
 from pallas_gateway.relay.http.errors import LateError, RelayError
 from pallas_gateway.relay.messages.model import Call, ServerError
 from pallas_gateway.relay.upstreams import Upstreams
+from pallas_gateway.servers.chat.tool import CHAT_SCHEMA, chat_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
     from pallas_common.secrets.values import KnownSecrets
+    from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.mcp.surface import ClientRequest
     from pallas_gateway.relay.messages.model import Answer, ListName
     from pallas_gateway.relay.upstream import Upstream
+    from pallas_gateway.servers.chat.turns import ThreadTurns
 
 _log = get_logger("pallas.gateway.compositor")
 
@@ -36,26 +39,6 @@ MOST_FOLLOWED = 1000
 SEPARATOR = "__"
 CHAT = "chat"
 AGENT = "agent-"
-
-CHAT_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "message": {"type": "string", "description": "What to say to the agent."},
-        "images": {
-            "type": "array",
-            "description": "Images attached to this turn only. Requires a vision-capable model.",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "data": {"type": "string", "description": "The image, base64."},
-                    "mime_type": {"type": "string"},
-                },
-                "required": ["data", "mime_type"],
-            },
-        },
-    },
-    "required": ["message"],
-}
 
 
 class Mount(NamedTuple):
@@ -74,12 +57,14 @@ class Mounts:
         observed: is told of each relayed call: the server, whether it has answered, whatever it said, and the seconds.
         trace: how a server is told of the trace of now, as `Call.trace`.
         known: learns the servers' credentials.
+        threads: turns of conversations.
     """
 
     def __init__(
         self,
         publish: Callable[..., None],
         tool_timeout: float,
+        threads: ThreadTurns,
         observed: Callable[[str, bool, float], object] = lambda *_: None,
         trace: Callable[[], Mapping[str, str]] = dict,
         known: KnownSecrets | None = None,
@@ -88,6 +73,7 @@ class Mounts:
         self.observed = observed
         self._trace = trace
         self._timeout = tool_timeout
+        self._threads = threads
         self._owners: dict[Upstream, set[tuple[str, str]]] = {}
         self._last: dict[str, list[Mount]] = {}
         self._servers: dict[str, tuple[ServerUpstream, ...]] = {}
@@ -200,12 +186,20 @@ class Mounts:
                 self.observed(mount.name, has_answered, time.perf_counter() - began)
 
     async def chat(
-        self, agent: AgentUpstream, arguments: Mapping[str, Any], request: ClientRequest
-    ) -> Relayed:
-        """The answer of an agent's worker, which takes as long as it does."""
-        unknown = set(arguments) - {"message", "images"}
+        self,
+        record: AgentRecord,
+        agent: AgentUpstream,
+        arguments: Mapping[str, Any],
+        request: ClientRequest,
+    ) -> Json | Relayed:
+        """The answer of an agent, which takes as long as it does: in a thread, or else by its worker alone."""
+        unknown = set(arguments) - {"message", "images", "thread"}
         if unknown or not isinstance(arguments.get("message"), str):
-            raise McpError(INVALID_PARAMS, "chat takes `message`, a text, and `images`", {"type": "invalid"})
+            said = "chat takes `message`, a text, `images` and `thread`"
+            raise McpError(INVALID_PARAMS, said, {"type": "invalid"})
+        if arguments.get("thread") is not None:
+            return await chat_in_thread(self._threads, record, arguments, request)
+        arguments = {name: value for name, value in arguments.items() if name != "thread"}
         params = dict(request.params) | {"name": "send_message", "arguments": dict(arguments)}
         call = Call(
             method="tools/call",

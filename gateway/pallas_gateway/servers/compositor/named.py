@@ -69,11 +69,11 @@ class AgentServer(Composed):
         self, name: str, arguments: Mapping[str, Any], request: ClientRequest
     ) -> Json | Relayed:
         """The agent's answer."""
-        upstream = await self._directory.upstream(self._name) if self._runnable() else None
+        await self._directory.upstream(self._name)
         check_known(self._directory)
-        if name != CHAT or upstream is None:
+        if name != CHAT or not self._runnable():
             raise unknown("tool", name)
-        return await self._shared.chat(upstream, arguments, request)
+        return await self._chat(self._name, name, arguments, request)
 
     def list_topic(self, kind: ListKind) -> Topic:
         """What changes when the list does."""

@@ -14,8 +14,8 @@ from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory.records import AgentRecord
 from pallas_gateway.http.api.conversations.routes import conversation_routes
 from pallas_gateway.store.database import Store, open_store
-from support.gateway.chat_worker import ChatWorker, chat_worker
 from support.gateway.http.port import GatewayPort, Shared, gateway_port
+from support.gateway.turns.worker import ChatWorker, chat_worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import httpx
     from starlette.routing import Route
 
-    from support.gateway.chat_worker import Exchange
+    from support.gateway.turns.worker import Exchange
 
 API = "/api/v1"
 CHAT = f"{API}/agents/jarvis/chat"

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_gateway.access.audit import FILE, Audit
+from pallas_gateway.access.audit import FILE
 from pallas_gateway.conversations import turn as one_turn
 from pallas_gateway.conversations import turns as all_turns
 from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, TurnFailedError
 from pallas_gateway.conversations.events import Failed, Final, Reset, Text, ToolCall, ToolResult
-from pallas_gateway.conversations.processes import Processes
-from pallas_gateway.conversations.request import read_request
-from pallas_gateway.conversations.turns import Ask, Turns
-from pallas_gateway.conversations.worker import WorkerChats
-from pallas_gateway.directory.records import AgentRecord
-from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import Principal
-from pallas_gateway.store.conversations import messages, threads
-from pallas_gateway.store.database import Store, open_store
+from pallas_gateway.store.conversations import threads
 from pallas_gateway.store.errors import StoreUnavailableError
-from support.gateway.chat_worker import ChatWorker, call, chat_worker, result, text
+from support.gateway.turns.bench import ADA, turn_bench
+from support.gateway.turns.worker import call, result, text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from pallas_gateway.conversations.turn import RunningTurn
-    from pallas_gateway.store.conversations.records import Message, Thread
 
 pytestmark = pytest.mark.anyio
-
-ADA = Principal(id="ada", name="Ada", role="human")
-JARVIS = AgentRecord(name="jarvis")
 
 
 @pytest.fixture
@@ -45,105 +32,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@dataclass
-class Bench:
-    """Turns, with what they were made of."""
-
-    turns: Turns
-    worker: ChatWorker
-    store: Store
-    in_flight: InFlight
-    folder: Path
-    held: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-
-    async def ask(
-        self,
-        message: str | None = None,
-        thread: Thread | None = None,
-        principal: Principal = ADA,
-        **body: Any,
-    ) -> RunningTurn:
-        if message is not None:
-            body["message"] = message
-        if thread is not None:
-            body["threadId"] = thread.id
-        return await self.turns.start(
-            Ask(
-                principal=principal,
-                agent=JARVIS,
-                request=read_request(body),
-                thread=thread,
-                request_id="request-1",
-            )
-        )
-
-    async def rows(self, thread: Thread) -> list[Message]:
-        return await self.store.read(
-            partial(messages.list_messages, tenant=thread.tenant, thread=thread.id, limit=1000)
-        )
-
-    async def told(self, thread: Thread) -> list[tuple[int, str, object, str]]:
-        return [
-            (each.turn_index, each.row.role, each.row.content, each.status)
-            for each in await self.rows(thread)
-        ]
-
-    async def thread(self, of: RunningTurn) -> Thread | None:
-        return await self.store.read(partial(threads.find_thread, tenant=of.thread.tenant, id=of.thread.id))
-
-    async def until_changed(self, holds: Callable[[list[Message]], bool], thread: Thread) -> list[Message]:
-        async with asyncio.timeout(10):
-            while not holds(rows := await self.rows(thread)):  # noqa: ASYNC110 - a store tells of no change
-                await asyncio.sleep(0.005)
-        return rows
-
-
-@asynccontextmanager
-async def bench(folder: Path, store: Store | None = None) -> AsyncIterator[Bench]:
-    own = store is None
-    store = store or open_store(f"sqlite:{folder / 'gateway.db'}")
-    processes = Processes(folder)
-    audit = Audit(folder)
-    in_flight = InFlight()
-    chats = WorkerChats()
-    held: list[str] = []
-    changed: list[str] = []
-
-    def hold(principal: Principal) -> Callable[[], None]:
-        held.append(principal.id)
-        return lambda: held.remove(principal.id)
-
-    async with chat_worker() as worker:
-        turns = Turns(
-            store,
-            chats,
-            worker,
-            processes,
-            in_flight,
-            audit,
-            hold=hold,
-            changed=lambda thread: changed.append(thread.id),
-        )
-        sweeping = asyncio.create_task(chats.run())
-        try:
-            yield Bench(turns, worker, store, in_flight, folder, held, changed)
-        finally:
-            await turns.drain(0)
-            sweeping.cancel()
-            await asyncio.gather(sweeping, return_exceptions=True)
-            audit.close()
-            processes.close()
-            if own:
-                await store.close()
-
-
 async def all_events(running: RunningTurn) -> list[object]:
     return [event async for _, event in running.events()]
 
 
 async def test_a_turn_is_kept_as_it_goes_on(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("2 + 3?")
         assert await on.told(running.thread) == [
             (0, "user", "2 + 3?", "complete"),
@@ -220,7 +114,7 @@ async def test_a_turn_is_kept_as_it_goes_on(tmp_path: Path) -> None:
 
 
 async def test_what_failed_is_kept_as_failed_and_is_no_part_of_what_follows(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
         await exchange.say(text("half an ans"))
@@ -244,7 +138,7 @@ async def test_what_failed_is_kept_as_failed_and_is_no_part_of_what_follows(tmp_
 
 
 async def test_a_request_that_the_worker_refuses_never_was(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         first = await on.ask("one")
         await (await on.worker.next()).finish("1")
         await first.result()
@@ -269,7 +163,7 @@ async def test_a_request_that_the_worker_refuses_never_was(tmp_path: Path) -> No
 
 
 async def test_what_is_stopped_says_so_and_the_worker_hears_it(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("tell me")
         exchange = await on.worker.next()
         await exchange.say(text("Once upon"), call("c1"))
@@ -287,7 +181,7 @@ async def test_what_is_stopped_says_so_and_the_worker_hears_it(tmp_path: Path) -
 
 
 async def test_a_token_that_counts_no_more_ends_its_turns(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("tell me")
         await on.worker.next()
         assert on.in_flight.end(ADA) == 1
@@ -296,7 +190,7 @@ async def test_a_token_that_counts_no_more_ends_its_turns(tmp_path: Path) -> Non
 
 
 async def test_of_two_at_a_time_the_second_is_refused_or_waits(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         first = await on.ask("one")
         exchange = await on.worker.next()
         with pytest.raises(BusyError, match="onBusy"):
@@ -314,7 +208,7 @@ async def test_of_two_at_a_time_the_second_is_refused_or_waits(tmp_path: Path) -
 
 async def test_so_many_wait_for_a_thread_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(all_turns, "MOST_WAITING", 1)
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         first = await on.ask("one")
         exchange = await on.worker.next()
         waiting = asyncio.create_task(on.ask("two", first.thread, onBusy="wait"))
@@ -331,7 +225,7 @@ async def test_so_many_wait_for_a_thread_and_no_more(tmp_path: Path, monkeypatch
 
 
 async def test_taking_the_last_turn_again_replaces_it_when_it_is_over(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         first = await on.ask("one")
         await (await on.worker.next()).finish("bad")
         await first.result()
@@ -361,7 +255,7 @@ async def test_taking_the_last_turn_again_replaces_it_when_it_is_over(tmp_path: 
 
 
 async def test_text_that_is_taken_back_is_in_no_answer(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
         await exchange.say(
@@ -375,7 +269,7 @@ async def test_text_that_is_taken_back_is_in_no_answer(tmp_path: Path) -> None:
 
 
 async def test_a_whole_conversation_takes_the_place_of_the_threads(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         first = await on.ask("one")
         await (await on.worker.next()).finish("1")
         await first.result()
@@ -393,7 +287,7 @@ async def test_a_whole_conversation_takes_the_place_of_the_threads(tmp_path: Pat
 
 
 async def test_the_key_goes_with_what_needs_it_and_for_people_alone(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         await on.ask("one", systemOverride="You are another")
         exchange = await on.worker.next()
         assert exchange.headers["pallas-key"] == "key"
@@ -412,7 +306,7 @@ async def test_the_key_goes_with_what_needs_it_and_for_people_alone(tmp_path: Pa
 
 
 async def test_what_a_dead_process_left_has_failed_and_blocks_nobody(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         first = await on.ask("one")
         await on.worker.next()
         on.turns._active.clear()  # as of another life
@@ -433,7 +327,7 @@ async def test_what_a_dead_process_left_has_failed_and_blocks_nobody(tmp_path: P
 
 
 async def test_a_living_process_keeps_what_it_works_on(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on, bench(tmp_path, on.store) as other:
+    async with turn_bench(tmp_path) as on, turn_bench(tmp_path, on.store) as other:
         first = await on.ask("one")
         exchange = await on.worker.next()
         await other.turns._recover_once()
@@ -448,7 +342,7 @@ async def test_an_answer_that_cannot_be_kept_is_told_as_failed_and_settled_later
 ) -> None:
     monkeypatch.setattr(one_turn, "KEEP_FOR", 0.05)
     monkeypatch.setattr(one_turn, "KEEP_AGAIN", 0.01)
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
         with monkeypatch.context() as away:
@@ -469,7 +363,7 @@ async def test_a_store_that_comes_back_in_time_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(one_turn, "KEEP_AGAIN", 0.01)
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
         tries = 0
@@ -488,7 +382,7 @@ async def test_a_store_that_comes_back_in_time_loses_nothing(
 
 
 async def test_a_deleted_thread_ends_its_turn_without_a_trace(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
         await on.store.write(partial(threads.delete_thread, tenant="default", id=running.thread.id))
@@ -511,7 +405,7 @@ async def test_a_deleted_thread_ends_its_turn_without_a_trace(tmp_path: Path) ->
 async def test_rows_that_nobody_could_read_again_are_not_kept(
     tmp_path: Path, message: dict[str, Any]
 ) -> None:
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         await (await on.worker.next()).finish("fine", message)
         with pytest.raises(TurnFailedError, match="cannot be kept"):
@@ -523,7 +417,7 @@ async def test_a_model_that_calls_without_end_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(one_turn, "MOST_EVENTS", 5)
-    async with bench(tmp_path) as on:
+    async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
         for number in range(6):

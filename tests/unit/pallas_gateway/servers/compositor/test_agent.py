@@ -22,6 +22,7 @@ from pallas_gateway.mcp.surface import ClientRequest, McpError, Relayed
 from pallas_gateway.servers.compositor.agent import AgentCompositor
 from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.compositor.named import AgentServer, ProjectServer
+from support.gateway.turns.bench import NO_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -95,7 +96,7 @@ async def compositor(
     observed: Callable[[str, bool, float], object] = lambda *_: None,
 ) -> AsyncIterator[AgentCompositor]:
     told = [] if published is None else published
-    mounts = Mounts(lambda *topics: told.extend(topics), PATIENCE, observed)
+    mounts = Mounts(lambda *topics: told.extend(topics), PATIENCE, NO_THREADS, observed)
     try:
         async with asyncio.timeout(PATIENCE):
             yield AgentCompositor(mounts, cast("Directory", known), principal(*grants))
@@ -250,7 +251,7 @@ def test_a_server_of_an_agents_name_hides_it_and_that_is_said_once(caplog: pytes
 def test_an_agent_is_called_without_being_asked_before() -> None:
     async def main(port: int) -> bytes:
         known = Known({"jarvis": agent("jarvis"), "research": agent("research", port=port)})
-        mounts = Mounts(lambda *_: None, PATIENCE)
+        mounts = Mounts(lambda *_: None, PATIENCE, NO_THREADS)
         one = AgentServer(mounts, cast("Directory", known), principal("run:agents:research"), "research")
         assert [tool["name"] for tool in await one.tools()] == ["chat"]
         answer = await one.call_tool("chat", {"message": "hi"}, request("tools/call", name="chat"))
@@ -276,7 +277,7 @@ def test_who_may_only_see_a_project_gets_nothing_of_servers_that_others_use() ->
     async def main() -> None:
         project = ProjectUpstream(name="p", servers=(server("notes", notes.url),))
         known = cast("Directory", Known({}, projects={"p": project}))
-        mounts = Mounts(lambda *_: None, PATIENCE)
+        mounts = Mounts(lambda *_: None, PATIENCE, NO_THREADS)
 
         def seen_by(*grants: str) -> ProjectServer:
             found = tuple(map(parse_grant, grants))

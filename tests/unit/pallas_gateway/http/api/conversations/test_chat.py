@@ -9,8 +9,8 @@ import pytest
 
 from pallas_gateway.http.api.conversations import chat as module
 from pallas_gateway.http.api.conversations import stream
-from support.gateway.chat_worker import call, result, text, told
 from support.gateway.http.conversations import API, Talk, chunks, on_talk
+from support.gateway.turns.worker import call, result, text, told
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""Talking to agents by MCP: turns of threads as tools, one's own threads as resources."""
