@@ -32,6 +32,7 @@ class Folder(enum.Enum):
 
 READERS: Mapping[str, Folder] = {
     "docs/getting-started.md": Folder.EMPTY,
+    "docs/conversations.md": Folder.QUICKSTART,
     "docs/gateway.md": Folder.QUICKSTART,
     "docs/installation.md": Folder.EMPTY,
     "docs/projects.md": Folder.PROJECT,
