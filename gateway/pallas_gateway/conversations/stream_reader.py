@@ -47,6 +47,8 @@ class TurnEnd(NamedTuple):
 
     messages: tuple[Json, ...]
     """Of chat completions, the user's new one first where there is one; not checked."""
+    model: str | None = None
+    """That had the last word."""
 
 
 class Usage(NamedTuple):
@@ -172,7 +174,13 @@ def _told(told: Json) -> Iterator[WorkerEvent]:
             messages = told.get("messages")
             if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
                 raise WrongStreamError("the agent's answer does not say what is to be kept of it")
-            yield TurnEnd(tuple(messages))
+            yield TurnEnd(tuple(messages), _model(told.get("usage")))
+
+
+def _model(usage: object) -> str | None:
+    last = usage[-1] if isinstance(usage, list) and usage else None
+    model = last.get("model") if isinstance(last, dict) else None
+    return model[:LONGEST_NAME] if isinstance(model, str) else None
 
 
 def _name(told: Json, field: str) -> str:

@@ -74,6 +74,8 @@ class Result:
     rows: Sequence[Row]
     """All messages behind the user's."""
     usage: Json
+    model: str | None
+    """That had the last word."""
 
 
 class Given(NamedTuple):
@@ -348,7 +350,13 @@ class RunningTurn:
         if index is None:
             self._tell_failed(Failed("the thread was deleted while the agent worked", "not_found", 404))
             return
-        self._result = Result(turn_index=index, content="".join(self._answer), rows=made, usage=self._usage)
+        self._result = Result(
+            turn_index=index,
+            content="".join(self._answer),
+            rows=made,
+            usage=self._usage,
+            model=self._end.model,
+        )
         self.log.tell(Final(index))
         self.log.close()
 

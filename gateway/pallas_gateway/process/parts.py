@@ -42,7 +42,6 @@ from pallas_gateway.servers.chat.turns import ThreadTurns
 from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.management.context import Context
 from pallas_gateway.servers.management.resources import PRESETS
-from pallas_gateway.servers.management.workers import Workers
 from pallas_gateway.store.errors import StoreError
 from pallas_gateway.store.principals import TokenRecords
 from pallas_gateway.store.revisions import count_change
@@ -140,7 +139,8 @@ async def open_parts(
         hold=limiter.hold,
         observe=metrics.observe_turn,
     )
-    context = Context(directory=directory, workers=Workers(tracing.outbound_headers))
+    thread_turns = ThreadTurns(store, turns, tracing.trace_id)
+    context = Context(directory=directory, chats=chats, threads=thread_turns)
     health = Health([lambda: _away(directory), lambda: store.problem, audit.problem])
     token_routes = TokenRoutes(
         store,
@@ -152,7 +152,7 @@ async def open_parts(
     mounts = Mounts(
         log.publish,
         settings.limits.tool_timeout,
-        ThreadTurns(store, turns, tracing.trace_id),
+        thread_turns,
         metrics.observe_relay,
         tracing.outbound_headers,
         known,
@@ -193,7 +193,7 @@ async def open_parts(
             "measures": _measure(
                 endpoint,
                 turns,
-                lambda: mounts.upstreams.connections + context.workers.connections + chats.connections,
+                lambda: mounts.upstreams.connections + chats.connections,
             ),
             "servers": mounts.upstreams.run(),
             "workers": chats.run(),

@@ -122,7 +122,8 @@ ROOMS = {
     "pallas_gateway.directory": "directory.events identity",
     "pallas_gateway.servers.management.content": "directory",
     "pallas_gateway.servers.management": (
-        "access directory directory.events identity mcp servers.management.content"
+        "access conversations directory directory.events identity mcp relay.http servers.chat "
+        "servers.management.content store"
     ),
     "pallas_gateway.mcp": "directory.events identity",
     "pallas_gateway.telemetry": "identity",

@@ -1,4 +1,4 @@
-"""`ask_agent`: one question to an agent, answered by its worker's chat completions.
+"""`ask_agent`: one question to an agent, by itself or in the thread that a session names.
 
 It may take as long as the agent takes; its caller hears of progress meanwhile, and takes the turn with it on leaving.
 """
@@ -9,37 +9,44 @@ import asyncio
 import contextlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
 from opentelemetry import trace
 
 from pallas_control.errors import ControlError
+from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, RequestError, TurnFailedError
+from pallas_gateway.conversations.worker import KEY_HEADER, dumped, way_to
 from pallas_gateway.mcp.errors import TENANT_NOT_FOUND
 from pallas_gateway.mcp.surface import McpError
+from pallas_gateway.relay.http.errors import RelayError
 from pallas_gateway.servers.management.arguments import ToolError, for_clients
 from pallas_gateway.servers.management.content.documents import parse_agent_uri
 from pallas_gateway.servers.management.context import no_such_agent
+from pallas_gateway.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from pallas_common.protocol.gateway import AgentUpstream
     from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.identity.principal import Principal
     from pallas_gateway.servers.management.context import Call
 
 type Json = dict[str, Any]
 
-KEY_HEADER = "Pallas-Key"
 PROGRESS_INTERVAL = 5.0
 """Seconds between two notifications of progress."""
-CONNECT_TIMEOUT = 10.0
-READY_TIMEOUT = 90.0
-"""Seconds that an agent may take to start whose key is needed."""
 _FORBIDDEN = 403
+_ARGUMENTS = {"message": "prompt", "modelOverride": "model"}
+"""Field of the REST API → argument here."""
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
+
+
+class _Answer(NamedTuple):
+    text: str
+    model: str | None
+    """That had the last word, as far as the worker tells."""
 
 
 async def ask_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
@@ -49,14 +56,16 @@ async def ask_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
     record = call.agent(name, "run")
     if owner is not None and owner != record.owner:
         raise no_such_agent(name)
-    async with _progress(call):
-        answer = await _asked(call, record, arguments)
-    text = _text_of(answer)
+    if arguments.get("session_id"):
+        answer = await _asked_in_session(call, record, arguments)
+    else:
+        async with _progress(call):
+            answer = await _asked(call, record, arguments)
     return {
         "status": "success",
-        "response": _structured(text) if record.output_schema is not None else {"answer": text},
+        "response": _structured(answer.text) if record.output_schema is not None else {"answer": answer.text},
         "trace_id": trace_id(call),
-        "model": _model_of(answer) or record.model or await _served_model(call, record),
+        "model": answer.model or record.model or await _served_model(call, record),
     }
 
 
@@ -86,57 +95,63 @@ def trace_id(call: Call) -> str:
     return trace.format_trace_id(context.trace_id) if context.is_valid else call.request.request_id
 
 
-async def _asked(call: Call, record: AgentRecord, arguments: Mapping[str, Any]) -> Json:
+async def _asked(call: Call, record: AgentRecord, arguments: Mapping[str, Any]) -> _Answer:
+    """By itself: the agent remembers nothing."""
     body: Json = {
         "model": record.name,
         "messages": [{"role": "user", "content": arguments["prompt"]}],
     }
-    if session := arguments.get("session_id"):
-        body["metadata"] = {"conversation_id": session}
     if model := arguments.get("model"):
         body["model_override"] = model
-    headers = {"X-Request-Id": call.request.request_id}
-    upstream = await _upstream(call, record, with_key=bool(model))
-    status, answer = await _complete(call, upstream, body, headers, with_key=bool(model))
-    if status == _FORBIDDEN and model:
-        upstream = await _upstream(call, record, with_key=True, anew=True)  # replaced meanwhile
-        status, answer = await _complete(call, upstream, body, headers, with_key=True)
+    status, answer = await _complete(call, record, body, with_key=bool(model))
+    if status == _FORBIDDEN and model:  # replaced meanwhile
+        status, answer = await _complete(call, record, body, with_key=True, anew=True)
     if status != httpx.codes.OK:
         raise _failure(status, answer, call.context.project_directory)
-    return answer
+    return _Answer(_text_of(answer), _model_of(answer))
 
 
 async def _complete(
-    call: Call, upstream: AgentUpstream, body: Json, headers: Mapping[str, str], *, with_key: bool
+    call: Call, record: AgentRecord, body: Json, *, with_key: bool, anew: bool = False
 ) -> tuple[int, Json]:
-    sent = dict(headers)
-    if with_key and upstream.key is not None:
-        sent[KEY_HEADER] = upstream.key
-    return await call.context.workers.complete(upstream, body, sent)
+    """Status and JSON of a chat completion. Whoever is cancelled here ends the turn."""
+    headers = {"X-Request-Id": call.request.request_id}
+    try:
+        upstream = await way_to(call.directory, record.name, with_key=with_key, anew=anew)
+        if with_key and upstream.key is not None:
+            headers[KEY_HEADER] = upstream.key
+        response = await call.context.chats.post(upstream, dumped(body), headers)
+    except TurnFailedError as error:
+        raise ToolError(error.type, str(error)) from None
+    except RelayError as error:
+        raise ToolError("agent_unreachable", f"the agent cannot be reached: {error}") from None
+    try:
+        found = json.loads(response.body or b"")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ToolError("agent_failed", f"the agent answered no JSON object (HTTP status {response.status})")
+    return response.status, found
 
 
-async def _upstream(call: Call, record: AgentRecord, *, with_key: bool, anew: bool = False) -> AgentUpstream:
-    """The way to the agent; with the key, for which there has to be a worker."""
-    directory = call.directory
-    if anew:
-        await directory.refresh()
-    upstream = await directory.upstream(record.name)
-    if upstream is not None and with_key and upstream.key is None:
-        try:
-            await directory.client.post(
-                "/v1/start",
-                {"agents": [record.name], "timeout": READY_TIMEOUT},
-                timeout=READY_TIMEOUT + CONNECT_TIMEOUT,
-            )
-        except ControlError as error:
-            raise ToolError("agent_failed", f"the agent cannot be started: {error}") from None
-        await directory.refresh()
-        upstream = await directory.upstream(record.name)
-    if upstream is None:
-        raise ToolError(
-            "agent_unreachable", directory.away or "the supervisor does not tell where the agent is called"
-        )
-    return upstream
+async def _asked_in_session(call: Call, record: AgentRecord, arguments: Mapping[str, Any]) -> _Answer:
+    """In the caller's thread of that name, which the first call makes."""
+    session = arguments["session_id"]
+    body = {"message": arguments["prompt"], "onBusy": "wait", "modelOverride": arguments.get("model")}
+    threads = call.context.threads
+    try:
+        thread = await threads.of_session(call.principal, record, session)
+        _, result = await threads.run(call.request, record, body, thread, session=session)
+    except RequestError as error:
+        field = _ARGUMENTS.get(error.field, error.field)
+        raise ToolError("invalid_argument", str(error).replace(error.field, field, 1), field=field) from None
+    except (BusyError, NoSuchThreadError) as error:
+        raise ToolError("thread_busy", str(error)) from None
+    except TurnFailedError as error:
+        raise ToolError(error.type, for_clients(str(error), call.context.project_directory, {})) from None
+    except StoreError as error:
+        raise ToolError("unavailable", str(error)) from None
+    return _Answer(result.content, result.model)
 
 
 @contextlib.asynccontextmanager

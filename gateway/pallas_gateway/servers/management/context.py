@@ -15,6 +15,7 @@ from pallas_gateway.servers.management.content.presets import Presets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pallas_gateway.conversations.worker import WorkerChats
     from pallas_gateway.directory.control import ControlClient
     from pallas_gateway.directory.directory import Directory
     from pallas_gateway.directory.events.topics import Topic
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pallas_gateway.identity.grants import Verb
     from pallas_gateway.identity.principal import Principal
     from pallas_gateway.mcp.surface import ClientRequest
-    from pallas_gateway.servers.management.workers import Workers
+    from pallas_gateway.servers.chat.turns import ThreadTurns
 
 type Json = dict[str, Any]
 
@@ -35,7 +36,8 @@ class Context:
     """The parts that all calls share."""
 
     directory: Directory
-    workers: Workers
+    chats: WorkerChats
+    threads: ThreadTurns
     presets: Presets = field(default_factory=Presets)
 
     @property

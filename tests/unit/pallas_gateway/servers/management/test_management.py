@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from pallas_common.protocol.gateway import AgentUpstream
 from pallas_common.secrets.tokens import new_token
+from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory import topics
 from pallas_gateway.identity.grants import parse_grant
 from pallas_gateway.identity.principal import Principal
@@ -26,9 +27,9 @@ from pallas_gateway.servers.management.context import Context
 from pallas_gateway.servers.management.resources import RESOURCES, TEMPLATES
 from pallas_gateway.servers.management.surface import ManagementSurface
 from pallas_gateway.servers.management.tools import TOOLS
-from pallas_gateway.servers.management.workers import Workers
 from pallas_supervisor.sockets.unserved.unavailable import Unavailable, render
 from support.gateway.mirror import Bench, on_bench
+from support.gateway.turns.bench import NO_THREADS
 from support.supervisor.control_socket import on_socket
 from support.supervisor.declared import agent, document, file, open_llm
 
@@ -105,7 +106,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def on_door(tmp_path: Path, do: Callable[[Door], Awaitable[None]]) -> None:
     async def run(bench: Bench) -> None:
         await bench.rig.applying.apply([file("a.yaml", open_llm())], "root")
-        await do(Door(bench, Context(directory=bench.directory, workers=Workers())))
+        await do(Door(bench, Context(directory=bench.directory, chats=WorkerChats(), threads=NO_THREADS)))
 
     on_bench(tmp_path, run)
 
@@ -411,10 +412,9 @@ def test_an_agent_is_asked(tmp_path: Path) -> None:
                 "key": None,
                 "id": "request-1",
             }
-            await door.call("ask_agent", who, prompt="Hi", name="library", model="small", session_id="s 1")
+            await door.call("ask_agent", who, prompt="Hi", name="library", model="small")
             assert asked[-1]["model_override"] == "small"
             assert asked[-1]["key"] == "the key"
-            assert asked[-1]["metadata"] == {"conversation_id": "s 1"}
             await door.call("ask_agent", who, prompt="half a pair: \ud800", name="library")
             assert asked[-1]["messages"][0]["content"] == "half a pair: \ud800"
         with pytest.raises(McpError) as tenant:
