@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -260,6 +263,60 @@ def test_an_image_is_seen_and_kept(deployed: Deployed) -> None:
 def test_an_llm_that_is_in_use_is_not_deleted(deployed: Deployed) -> None:
     error = deployed.ask("DELETE", "/resources/llm/stub", 409)["error"]
     assert "deployer" in error["message"]
+
+
+def test_a_server_cannot_be_called_as_an_agent_is(deployed: Deployed) -> None:
+    spec = {"transport": "http", "url": "http://127.0.0.1:9/mcp"}
+    body = {"apiVersion": "pallas/v1", "kind": "server", "metadata": {"name": "agent-deployer"}, "spec": spec}
+    error = deployed.ask("PUT", "/resources/server/agent-deployer", 422, json=body)["error"]
+    assert "agent-" in error["message"]
+
+
+def test_an_agent_of_anthropic_has_tools_as_well(deployed: Deployed) -> None:
+    spec = {"type": "anthropic", "model": "claude-sonnet-4-5", "url": deployed.llm.anthropic_url}
+    spec["apiKeyRef"] = "keys/API_KEY"
+    body = {"apiVersion": "pallas/v1", "kind": "llm", "metadata": {"name": "claude"}, "spec": spec}
+    deployed.ask("PUT", "/resources/llm/claude", 201, json=body)
+    deployed.ask("POST", "/agents", 201, json={"name": "claude", "llm": "claude", "project": "platform"})
+    done = deployed.chat(agent="claude", message=ADD)
+    assert "5.0" in done["content"]
+    assert deployed.chat(agent="claude", message="Thanks", threadId=done["threadId"])["turnIndex"] == 5
+    blocks = [
+        part["type"]
+        for message in deployed.last["messages"]
+        if isinstance(message["content"], list)
+        for part in message["content"]
+    ]
+    assert ("tool_use" in blocks, "tool_result" in blocks) == (True, True), "what was called is told again"
+
+
+def test_after_a_crash_nothing_is_pending_and_the_next_turn_goes_on(deployed: Deployed) -> None:
+    url = f"{deployed.ada.url}/api/v1/agents/deployer/chat"
+    headers = {"Authorization": f"Bearer {deployed.ada.token}"}
+    body = {"message": LEAVE, "stream": True}
+    with (
+        contextlib.suppress(httpx.HTTPError),
+        httpx.stream("POST", url, json=body, headers=headers, timeout=60) as answer_,
+    ):
+        thread = answer_.headers["pallas-thread"]
+        lines = answer_.iter_lines()
+        assert next(lines).startswith("data: ")
+        pid = deployed.fleet.status()["gateway"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        list(lines)
+    deployed.fleet.await_that(
+        lambda: (deployed.fleet.status().get("gateway") or {}).get("pid") not in (pid, None),
+        "there is another",
+    )
+    await_gateway(deployed.fleet)
+
+    def statuses() -> list[str]:
+        items = deployed.ask("GET", f"/threads/{thread}/messages")["items"]
+        return [each["status"] for each in items]
+
+    deployed.fleet.await_that(lambda: statuses() == ["complete", "error"], "nothing is pending")
+    assert deployed.chat(message="hello", threadId=thread)["turnIndex"] == 3
+    assert statuses() == ["complete", "error", "complete", "complete"]
 
 
 def test_a_turn_that_goes_on_is_followed_and_stopped(deployed: Deployed) -> None:
