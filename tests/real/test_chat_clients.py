@@ -24,6 +24,7 @@ from support.documents.blocks import blocks_of
 from support.fleet.deployment import Deployment, make_deployment
 from support.fleet.fleet import Fleet
 from support.fleet.pty_process import PtyProcess
+from support.gateway.door import await_gateway, operator_token, with_gateway
 from support.repository import ROOT
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ class Deployed:
 
     deployment: Deployment
     llm: LlmStub
+    fleet: Fleet
+
+    @property
+    def gateway(self) -> tuple[str, str]:
+        """The base URL of OpenAI's API at the gateway, and a token that may run all agents."""
+        port = self.deployment.document["gateway"]["port"]
+        return f"http://127.0.0.1:{port}/v1", operator_token(self.fleet)
 
     def base_url(self, agent: str) -> str:
         return self.deployment.url(agent).removesuffix("/mcp") + "/v1"
@@ -115,9 +123,10 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         deployment.servers = {"tools": {"transport": "http", "url": tools.url}}
         deployment.add("research", "default_model", servers=("tools",))
         deployment.add("busy", "default_model", max_concurrency=1, max_queue=0)
-        with Fleet(deployment) as fleet:
+        with Fleet(with_gateway(deployment)) as fleet:
             fleet.wait()
-            deployed = Deployed(deployment, llm)
+            deployed = Deployed(deployment, llm, fleet)
+            await_gateway(fleet)
             url = f"{deployed.base_url('busy')}/chat/completions"
             call = {"model": "busy", "messages": [{"role": "user", "content": HELD}]}
             # An agent that has answered once can say when there may be room.
@@ -133,15 +142,26 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 
 @pytest.mark.parametrize(
-    ("package", "what"), [("openai", "the newest client of OpenAI"), ("litellm", "LiteLLM")]
+    ("package", "what", "through"),
+    [
+        ("openai", "the newest client of OpenAI", "worker"),
+        ("openai", "the newest client of OpenAI", "gateway"),
+        ("litellm", "LiteLLM", "gateway"),  # which passes on what the worker says
+    ],
 )
-def test_a_program_has_a_conversation(deployed: Deployed, tmp_path: Path, package: str, what: str) -> None:
+def test_a_program_has_a_conversation(
+    deployed: Deployed, tmp_path: Path, package: str, what: str, through: str
+) -> None:
     python = python_with(package, what)
     example = deployed.on_page("python", f"import {'OpenAI' if package == 'openai' else package}")
-    (tmp_path / "talk.py").write_text(example + COMPLETE[package] + CONVERSATION)
+    program, busy = example + COMPLETE[package] + CONVERSATION, deployed.base_url("busy")
+    if through == "gateway":
+        busy, token = deployed.gateway
+        program = program.replace(deployed.base_url("research"), busy).replace('"unused"', f'"{token}"')
+    (tmp_path / "talk.py").write_text(program)
     first = len(deployed.llm.asked)
     deployed.llm.loopback.gone.clear()
-    command = [python, "talk.py", ADD, PNG, FAIL, STOP, LEAVE, deployed.base_url("busy")]
+    command = [python, "talk.py", ADD, PNG, FAIL, STOP, LEAVE, busy]
     lines = Programs(tmp_path).run(command, tmp_path).splitlines()
     told = json.loads(lines[-1])
 
@@ -159,14 +179,15 @@ def test_a_program_has_a_conversation(deployed: Deployed, tmp_path: Path, packag
     failing = [asked.user for asked in deployed.llm.asked[first + 8 :]]
     assert failing == [FAIL, STOP, STOP, LEAVE, LEAVE], "no client sends again what may have had effects"
     deployed.wait_for_gone(2)
-    errors_are_right(package, told["errors"])
+    errors_are_right(package, told["errors"], through)
 
 
-def errors_are_right(package: str, errors: Mapping[str, Mapping[str, Any]]) -> None:
+def errors_are_right(package: str, errors: Mapping[str, Mapping[str, Any]], through: str) -> None:
     """Each has the class that the package has for its status, and says what is wrong."""
     own = OWN_CLASSES[package]
+    missing = " here; this agent is 'research'" if through == "worker" else ", or this token may not run it"
     wanted = {
-        "model": ("NotFoundError", 404, "the model 'nobody' does not exist here; this agent is 'research'"),
+        "model": ("NotFoundError", 404, f"the model 'nobody' does not exist{missing}"),
         "parameter": ("BadRequestError", 400, "temperature: must be from 0 to 2, not 9"),
         "provider": (own["provider"], 502, "no such luck"),
         "provider, in the middle": (*own["provider, in the middle"], "no such luck"),
