@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from opentelemetry import context as contexts
@@ -120,10 +120,11 @@ def agent_span(
     """`chat`, `chat.completions`: an agent is asked, in the trace that the request names."""
     outer = inbound_trace(headers, None)
     attached = None if outer is None else contexts.attach(outer)
+    stack = ExitStack()
     try:
-        with _span(name, principal, None, **{"pallas.agent": agent[:LONGEST_NAME]}) as span:
-            yield span
+        yield stack.enter_context(_span(name, principal, None, **{"pallas.agent": agent[:LONGEST_NAME]}))
     finally:
+        stack.close()  # not told of an exception: its text, which may quote anything, is for no trace
         if attached is not None:
             contexts.detach(attached)
 

@@ -76,6 +76,7 @@ class Completions:
         body = await read_body(request, admitted.longest_body)
         asked = read_completion(admitted.headers, body)
         completion = _Completion(admitted, asked.model, body, send)
+        del body  # it may be large, and the answer may take long
         with (
             Watch(receive, _nothing),
             tracing.agent_span(ACTION, admitted.principal, asked.model, admitted.headers) as span,
@@ -100,6 +101,7 @@ class Completions:
                 # Agents' own tokens override nothing: what a model asks for is not what a person has set up.
                 with_key = overrides and principal.role == "human"
                 relayed = await self._relayed(completion, with_key=with_key)
+                completion.body = completion.body[:LONGEST_CONTENT]
                 if relayed.body is None:
                     await completion.stream(relayed)
                 else:
@@ -202,7 +204,7 @@ class _Completion:
 
     def content(self) -> tuple[str, str]:
         """What was asked and answered, as much as the audit takes."""
-        return self.body[:LONGEST_CONTENT].decode(errors="replace"), self._said.decode(errors="replace")
+        return self.body.decode(errors="replace"), self._said.decode(errors="replace")
 
     async def _begin(self, relayed: Relayed, length: int | None = None) -> None:
         headers = [

@@ -67,19 +67,25 @@ class Chat:
         record = self._agent(admitted, request.path_params["agent"])
         body = await read_json(request, admitted.longest_body)
         with (
-            tracing.agent_span("chat", admitted.principal, record.name, admitted.headers),
+            tracing.agent_span("chat", admitted.principal, record.name, admitted.headers) as span,
             Watch(receive, _nothing),
             _as_answers(),
         ):
-            asked = read_request(body)
-            running = await self._begun(admitted, record, asked)
-            if asked.stream:
-                admitted.opens_stream()  # the turn holds the place from now on
-                await send_turn(running, send)
-            else:
-                admitted.passes_place()
-                response = await _whole(running)
-                await response(scope, receive, send)
+            running = None
+            try:
+                asked = read_request(body)
+                running = await self._begun(admitted, record, asked)
+                streamed = asked.stream
+                del body, asked  # they may be large, and the turn may take long
+                if streamed:
+                    admitted.opens_stream()  # the turn holds the place from now on
+                    await send_turn(running, send)
+                else:
+                    admitted.passes_place()
+                    response = await _whole(running)
+                    await response(scope, receive, send)
+            finally:
+                tracing.set_outcome(span, _outcome(running))
 
     def _agent(self, admitted: Admitted, said: str) -> AgentRecord:
         """The agent; who may not ask it is in the audit as well."""
@@ -220,6 +226,13 @@ async def _whole(running: RunningTurn) -> Response:
         status = error.status if 400 <= error.status < 600 else 502
         raise ApiError(status, error.type, str(error), field=error.field, headers=headers) from None
     return JSONResponse(result_document(running.thread.id, result), headers=headers_of(running))
+
+
+def _outcome(running: RunningTurn | None) -> str:
+    """How the turn has gone, as far as its caller has seen it."""
+    if running is None:
+        return "error"
+    return running.outcome if running.is_over else "cancelled"
 
 
 async def _nothing() -> None:

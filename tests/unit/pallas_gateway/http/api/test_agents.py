@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -262,5 +263,22 @@ def test_changes_of_two_do_not_undo_each_other(tmp_path: Path) -> None:
         await api.ask("DELETE", "/deployer", "*", If_Match=etag, status=409)
         done = await api.ask("PUT", "/deployer", "*", body={"version": 2, "systemPrompt": "y"})
         assert (done["description"], done["systemPrompt"], done["version"]) == ("x", "y", 3)
+
+    on_api(tmp_path, do)
+
+
+def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
+    async def do(api: Api) -> None:
+        await api.ask("POST", "", "*", body={"name": "deployer", "llm": "small"}, status=201)
+        changes: list[dict[str, Any]] = [
+            {"description": "x"},
+            {"systemPrompt": "y"},
+            {"proxyModelName": "z"},
+            {"defaultParams": {"seed": 1}},
+        ]
+        await asyncio.gather(*(api.ask("PUT", "/deployer", "*", body=each) for each in changes))
+        found = await api.ask("GET", "/deployer", "*")
+        assert all(found[name] == value for each in changes for name, value in each.items()), found
+        assert found["version"] == 5
 
     on_api(tmp_path, do)

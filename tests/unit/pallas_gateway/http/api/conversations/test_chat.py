@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from pallas_gateway.http.api.conversations import chat as module
@@ -306,3 +307,25 @@ def test_a_silent_turn_says_that_it_is_alive(tmp_path: Path, monkeypatch: pytest
         assert told_ == [{"type": "error", "message": "no"}, "[DONE]"]
 
     on_talk(tmp_path, do)
+
+
+def test_who_does_not_read_is_cut_off_and_the_turn_goes_on(tmp_path: Path) -> None:
+    async def do(talk: Talk) -> None:
+        streaming = asyncio.create_task(talk.stream(message="Tell me"))
+        exchange = await talk.worker.next()
+        await exchange.say(text("Once "))
+        response = await streaming
+        thread = response.headers["pallas-thread"]
+        most = 16 * 1024 * 1024 - 1000
+        for _ in range(most // 500_000):
+            await exchange.say(text("x" * 500_000))
+        token = talk.ada
+        while len(talk.port.in_flight) > 1:  # noqa: ASYNC110 - the turn alone is left: nobody is told of that
+            await asyncio.sleep(0.02)
+        await exchange.finish("Once")
+        rest = await talk.port.ask("GET", f"{API}/threads/{thread}/turn", token)
+        assert chunks(rest.text)[-2]["type"] == "final"
+        with pytest.raises(httpx.HTTPError):
+            await response.aread()
+
+    on_talk(tmp_path, do, stall_timeout=0.1)
