@@ -13,6 +13,7 @@ from starlette.routing import Route, request_response
 
 from pallas_common.problems import did_you_mean, quoted
 from pallas_gateway.http.errors import ApiError
+from pallas_gateway.http.openapi.operations.operation import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -34,10 +35,14 @@ def routes_of(operations: Iterable[Operation], handlers: Mapping[str, Handler]) 
     """
     found = {each.id: each for each in operations}
     assert found.keys() == handlers.keys(), found.keys() ^ handlers.keys()
-    return [
-        Route(each.path, _Held(each, handlers[name]), methods=[each.method], name=name)
-        for name, each in found.items()
-    ]
+    return [_route(each, handlers[each.id]) for each in found.values()]
+
+
+def _route(operation: Operation, handler: Handler) -> Route:
+    route = Route(operation.path, _Held(operation, handler), methods=[operation.method], name=operation.id)
+    if route.methods is not None and any(EVENTS in each.content for each in operation.answers):
+        route.methods.discard("HEAD")  # it would wait for the end of a stream, and say nothing
+    return route
 
 
 class _Held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import uuid
 from functools import partial
@@ -162,7 +163,8 @@ class ThreadHandlers:
                 size += len(message.row.text) + sum(len(str(part)) for part in found[-1].get("parts", ()))
             after = some[-1].turn_index
         last = after if found and after + 1 < thread.length else None
-        return JSONResponse(page(found, last))
+        # It may be large, and others wait meanwhile.
+        return await asyncio.to_thread(JSONResponse, page(found, last))
 
     async def _page(
         self, request: Request, principal: Principal, keys: Collection[str] | None, agent: str | None

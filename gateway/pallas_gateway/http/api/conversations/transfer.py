@@ -6,6 +6,7 @@ worker's to check, as in every request.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 import uuid
@@ -65,7 +66,8 @@ class TransferHandlers:
         admitted = admitted_of(request)
         principal = admitted.principal
         record = self._conversations.agent(principal, request.path_params["agent"])
-        title, messages = read_lines(await read_body(request, admitted.longest_body))
+        body = await read_body(request, admitted.longest_body)
+        title, messages = await asyncio.to_thread(read_lines, body)  # it may take long, and others wait
         id_ = str(uuid.uuid4())
         target = f"agent/{record.name} thread/{id_}"
         with self._audit.doing(principal, "threads/import", target, request_id=admitted.request_id):

@@ -157,6 +157,7 @@ def test_a_turn_goes_on_without_its_client_and_is_followed(tmp_path: Path) -> No
             "GET", follow, talk.ada, headers={"Last-Event-ID": last.removeprefix("id: ")}
         )
         assert chunks(ended.text) == ["[DONE]"]
+        assert (await talk.port.ask("HEAD", follow, talk.ada)).status_code == 405
         other = await talk.ask("POST", "/agents/jarvis/threads", status=201)
         await talk.ask("GET", f"/threads/{other['id']}/turn", status=204)
 
