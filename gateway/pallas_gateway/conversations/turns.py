@@ -298,7 +298,9 @@ class Turns:
         said = request.messages
         messages = messages_of((*begun.history, *asked)) if said is None else list(said)
         has_message = bool(messages) and messages[-1].get("role") == "user"
-        given = Given(thread, turn, len(messages) - 1, has_message, ask.thread is None)
+        # In `messages` of the caller's own, all have their place there.
+        new = len(messages) - 1 if said is None else -1
+        given = Given(thread, turn, new, has_message, ask.thread is None)
         body = {
             **request.fields,
             "model": ask.agent.name,

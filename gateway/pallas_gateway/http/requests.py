@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.http.errors import ApiError
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from pallas_gateway.mcp.admitted import Admitted
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 ADMITTED = "pallas.admitted"
 """Where in a request's scope it is."""
@@ -61,7 +64,18 @@ async def read_json(request: Request, longest: int = LONGEST_BODY) -> dict[str, 
     found = parsed(body) if body.strip() else {}
     if not isinstance(found, dict):
         raise ApiError(400, "invalid", "the body is JSON, but no object")
+    if _SURROGATE.search(body) and not _is_text(found):
+        raise ApiError(400, "invalid", "the body has half of a surrogate pair, which stands for no character")
     return found
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all texts in a value of JSON can be written in UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def parsed(body: bytes, wrong: str = "invalid") -> Any:

@@ -335,6 +335,8 @@ def test_bodies_of_the_api() -> None:
         assert await put(b"[]") == 400
         assert await put(b"{") == 400
         assert await put(b"[" * 99) == 400
+        assert await put(rb'{"a": "\ud83d\ude00"}') == 200
+        assert await put(rb'{"a": ["\ud83d"]}') == 400
         assert await put(b" " * 101) == 413
         assert await put(b"{}", "text/plain") == 415
 

@@ -178,9 +178,19 @@ def _message(found: Json, place: int, turns: dict[str, str]) -> Message:
 def _content(value: object, place: int) -> str | list[Json] | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, list) and all(isinstance(part, dict) for part in value):
+    if isinstance(value, list) and all(map(_is_part, value)):
         return value
-    raise _wrong(place, "content", "is a text, or a list of parts as chat completions have them, or null")
+    message = "is a text, null, or a list of parts `text` and `image_url`, these with a data URL"
+    raise _wrong(place, "content", message)
+
+
+def _is_part(value: object) -> bool:
+    match value:
+        case {"type": "text", "text": str()}:
+            return True
+        case {"type": "image_url", "image_url": {"url": str() as url}}:
+            return url.startswith("data:image/")
+    return False
 
 
 def _calls(value: object, role: str, place: int) -> tuple[ToolCall, ...]:

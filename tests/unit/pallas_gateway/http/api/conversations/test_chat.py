@@ -107,6 +107,14 @@ def test_an_error_before_the_stream_has_its_status_and_one_in_it_is_told(tmp_pat
             answer = await asking
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
             assert answer.json()["error"]["type"] == "agent_busy"
+        wrong = {
+            "error": {"message": "messages[0].role: no", "param": "messages[0].role", "code": "invalid_value"}
+        }
+        own = [{"role": "user", "content": "?"}]
+        for said, field in (({"messages": own}, "messages[0].role"), ({"message": "?"}, "message")):
+            asking, exchange = await talk.begin(**said)
+            await exchange.refuse(400, wrong)
+            assert (await asking).json()["error"]["field"] == field
         streaming = asyncio.create_task(talk.stream(message="?"))
         exchange = await talk.worker.next()
         await exchange.say(text("So"))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+LINK = {"type": "image_url", "image_url": {"url": "https://example.com/x.png"}}
 CALL = {
     "role": "assistant",
     "content": None,
@@ -81,6 +82,8 @@ def test_a_thread_comes_back_as_it_went(tmp_path: Path) -> None:
         (lines(HEAD, {"kind": "message", "role": "root"}), "line 2: role"),
         (lines(HEAD, {"kind": "message", "role": "user", "content": 5}), "line 2: content"),
         (lines(HEAD, {"kind": "message", "role": "user", "content": [5]}), "line 2: content"),
+        (lines(HEAD, {"kind": "message", "role": "user", "content": [{"type": "text"}]}), "line 2: content"),
+        (lines(HEAD, {"kind": "message", "role": "user", "content": [LINK]}), "line 2: content"),
         (lines(HEAD, {"kind": "message", "role": "user", "status": "done"}), "line 2: status"),
         (lines(HEAD, {"kind": "message", "role": "user", "pallas": {}}), "line 2: pallas"),
         (lines(HEAD, {"kind": "message", "role": "user", "toolCalls": []}), "line 2: toolCalls"),
