@@ -6,6 +6,8 @@ JSON-RPC, whatever the status, for clients show the text of nothing else; its id
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import math
 from typing import TYPE_CHECKING
@@ -39,6 +41,8 @@ from pallas_gateway.mcp.surface import InsufficientScopeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.types import Send
+
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Of every answer that may hold what not everybody may see."""
 
@@ -48,6 +52,9 @@ _CODES = {401: UNAUTHENTICATED, 403: INSUFFICIENT_SCOPE, 404: AGENT_NOT_FOUND, 4
 OPENAI = "/v1/"
 """Where the paths of OpenAI's API begin."""
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+LAST_WORDS = 0.5
+"""Seconds."""
 
 _log = get_logger("pallas.gateway.http")
 
@@ -111,6 +118,19 @@ def error(
     return Response(
         json.dumps(body).encode(), status, {**HEADERS, **(headers or {})}, media_type="application/json"
     )
+
+
+CUT_OFF = "the answer was cut off: the gateway is being restarted, or the token counts no more"
+
+
+async def last_words(send: Send, event: bytes) -> None:
+    """Send the last event of a stream whose request is being cancelled, if its client takes it at once.
+
+    Without it some clients would take what has come for the whole answer.
+    """
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(LAST_WORDS):
+            await send({"type": "http.response.body", "body": event, "more_body": True})
 
 
 class Refusals:

@@ -20,7 +20,7 @@ from pallas_gateway.access.predicate import may
 from pallas_gateway.conversations.errors import TurnFailedError
 from pallas_gateway.conversations.worker import KEY_HEADER, way_to
 from pallas_gateway.http.completions.request import no_such_model, read_completion
-from pallas_gateway.http.errors import ApiError
+from pallas_gateway.http.errors import CUT_OFF, ApiError, last_words
 from pallas_gateway.http.places import NAME
 from pallas_gateway.http.requests import admitted_of, read_body
 from pallas_gateway.identity.grants import Permission
@@ -183,10 +183,11 @@ class _Completion:
                     if len(self._said) < LONGEST_CONTENT:
                         self._said += piece[: LONGEST_CONTENT - len(self._said)]
                     await self._part(piece)
+        except asyncio.CancelledError:
+            await last_words(self._send, _between(tail) + _broken(CUT_OFF, "cut_off"))
+            raise
         except RelayError as error:
-            # What was cut off in the middle of an event is ended: no client can read it, and all fail with it.
-            between = b"" if tail.endswith(b"\n\n") else b"\n\n"
-            await self._part(between + _broken(f"the agent broke off: {error}"))
+            await self._part(_between(tail) + _broken(f"the agent broke off: {error}"))
         else:
             self.is_answered = True
             self.outcome = "ok" if tail == _DONE else "error"
@@ -224,9 +225,14 @@ async def _nothing() -> None:
     """The worker keeps a stream alive."""
 
 
-def _broken(message: str) -> bytes:
+def _between(tail: bytes) -> bytes:
+    """What ends an event that was cut off in its middle: no client can read it, and all fail with it."""
+    return b"" if tail.endswith(b"\n\n") else b"\n\n"
+
+
+def _broken(message: str, code: str = "agent_failed") -> bytes:
     """The last event of a stream that the worker does not end."""
-    error = {"message": message, "type": "api_error", "param": None, "code": "agent_failed"}
+    error = {"message": message, "type": "api_error", "param": None, "code": code}
     return b"data: %s\n\n" % json.dumps({"error": error}).encode()
 
 

@@ -6,13 +6,14 @@ here: `Connections` cuts off who takes nothing for a minute.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from pallas_gateway.conversations.events import Failed
 from pallas_gateway.http.api.conversations.documents import chunk
-from pallas_gateway.http.errors import ApiError
+from pallas_gateway.http.errors import CUT_OFF, ApiError, last_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,16 +62,22 @@ async def send_turn(
             await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *own]})
         await send({"type": "http.response.body", "body": data, "more_body": more})
 
-    async with aclosing(running.batches(after, silence=KEEP_ALIVE)) as happening:
-        async for happened in happening:
-            if not begun and not with_ids and happened and isinstance(failed := happened[0][1], Failed):
-                raise failure_of(failed, running)
-            data = _COMMENT if not happened else b""
-            for position, event in happened:
-                if with_ids:
-                    data += f"id: {position.text(running.id)}\n".encode()
-                data += b"data: %s\n\n" % _encoded(chunk(event, running.thread.id))
-            await write(data)
+    try:
+        async with aclosing(running.batches(after, silence=KEEP_ALIVE)) as happening:
+            async for happened in happening:
+                if not begun and not with_ids and happened and isinstance(failed := happened[0][1], Failed):
+                    raise failure_of(failed, running)
+                data = _COMMENT if not happened else b""
+                for position, event in happened:
+                    if with_ids:
+                        data += f"id: {position.text(running.id)}\n".encode()
+                    data += b"data: %s\n\n" % _encoded(chunk(event, running.thread.id))
+                await write(data)
+    except asyncio.CancelledError:
+        if begun:
+            cut_off = chunk(Failed(CUT_OFF), running.thread.id)
+            await last_words(send, b"data: %s\n\n%s" % (_encoded(cut_off), _DONE))
+        raise
     await write(_DONE, more=False)
 
 

@@ -303,6 +303,25 @@ def test_a_worker_that_breaks_off_is_told_of(tmp_path: Path) -> None:
     on_gateway(tmp_path, answer, test)
 
 
+def test_a_token_that_counts_no_more_ends_its_streams_with_an_error(tmp_path: Path) -> None:
+    async def answer(_: ChatRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(stream_head() + piece(CHUNK))
+        await asyncio.Event().wait()
+
+    async def test(gateway: Gateway) -> None:
+        request = gateway.port.request("POST", PATH, gateway.human, json={**BODY, "stream": True})
+        response = await gateway.port.client.send(request, stream=True)
+        pieces = response.aiter_text()
+        assert await anext(pieces) == CHUNK
+        [ada] = gateway.port.in_flight.principals()
+        gateway.port.in_flight.end(ada)
+        last = "".join([each async for each in pieces])
+        assert json.loads(last.removeprefix("data: "))["error"]["code"] == "cut_off"
+        await gateway.worker.gone.wait()
+
+    on_gateway(tmp_path, answer, test)
+
+
 def test_an_agent_that_nobody_serves_is_told_of_as_openai_would(tmp_path: Path) -> None:
     async def answer(_: ChatRequest, writer: asyncio.StreamWriter) -> None:
         error = {

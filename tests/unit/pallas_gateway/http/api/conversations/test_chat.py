@@ -16,6 +16,8 @@ from support.gateway.turns.worker import call, result, text, told
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from support.gateway.turns.worker import Exchange
+
 CALL = {
     "role": "assistant",
     "content": "Let me see.",
@@ -134,10 +136,7 @@ def test_an_error_before_the_stream_has_its_status_and_one_in_it_is_told(tmp_pat
 
 def test_a_turn_goes_on_without_its_client_and_is_followed(tmp_path: Path) -> None:
     async def do(talk: Talk) -> None:
-        streaming = asyncio.create_task(talk.stream(message="Tell me"))
-        exchange = await talk.worker.next()
-        await exchange.say(text("Once "))
-        response = await streaming
+        response, exchange = await _begun_stream(talk)
         thread = response.headers["pallas-thread"]
         await response.aclose()
         follow = f"{API}/threads/{thread}/turn"
@@ -174,10 +173,7 @@ def test_a_turn_goes_on_without_its_client_and_is_followed(tmp_path: Path) -> No
 
 def test_a_turn_is_stopped(tmp_path: Path) -> None:
     async def do(talk: Talk) -> None:
-        streaming = asyncio.create_task(talk.stream(message="Tell me"))
-        exchange = await talk.worker.next()
-        await exchange.say(text("Once "))
-        response = await streaming
+        response, exchange = await _begun_stream(talk)
         turn = f"/threads/{response.headers['pallas-thread']}/turn"
         assert await talk.ask("DELETE", turn) == {"stopped": True}
         await exchange.gone()
@@ -320,10 +316,7 @@ def test_a_silent_turn_says_that_it_is_alive(tmp_path: Path, monkeypatch: pytest
 
 def test_who_does_not_read_is_cut_off_and_the_turn_goes_on(tmp_path: Path) -> None:
     async def do(talk: Talk) -> None:
-        streaming = asyncio.create_task(talk.stream(message="Tell me"))
-        exchange = await talk.worker.next()
-        await exchange.say(text("Once "))
-        response = await streaming
+        response, exchange = await _begun_stream(talk)
         thread = response.headers["pallas-thread"]
         most = 16 * 1024 * 1024 - 1000
         for _ in range(most // 500_000):
@@ -338,3 +331,23 @@ def test_who_does_not_read_is_cut_off_and_the_turn_goes_on(tmp_path: Path) -> No
             await response.aread()
 
     on_talk(tmp_path, do, stall_timeout=0.1)
+
+
+def test_a_token_that_counts_no_more_ends_its_streams_with_an_error(tmp_path: Path) -> None:
+    async def do(talk: Talk) -> None:
+        response, exchange = await _begun_stream(talk)
+        [ada] = [each for each in talk.port.in_flight.principals() if each.id == "ada"]
+        talk.port.in_flight.end(ada)
+        *_, last, done = chunks((await response.aread()).decode())
+        assert (last["type"], done) == ("error", "[DONE]")
+        await exchange.gone()
+
+    on_talk(tmp_path, do)
+
+
+async def _begun_stream(talk: Talk) -> tuple[httpx.Response, Exchange]:
+    """A stream of which the first text has come, and its request at the worker."""
+    streaming = asyncio.create_task(talk.stream(message="Tell me"))
+    exchange = await talk.worker.next()
+    await exchange.say(text("Once "))
+    return await streaming, exchange
