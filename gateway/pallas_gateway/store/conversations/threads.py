@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, bindparam, delete, insert, select, tuple_, update
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy.sql.dml import ReturningInsert
 
     from pallas_gateway.store.conversations.records import Cursor, Message
 
@@ -33,6 +34,10 @@ _FIND_SESSION = select(*THREAD).where(
     THREADS.c.agent_key == bindparam("key"),
     THREADS.c.session == bindparam("session_"),
 )
+
+
+_ADDING: dict[str, ReturningInsert[Any]] = {}
+"""Kind of database → the statement that adds a thread."""
 
 
 def create_thread(
@@ -194,11 +199,20 @@ def import_thread(
     return thread
 
 
+def _adding(connection: Connection) -> ReturningInsert[Any]:
+    """The statement that adds a thread; made once for a kind of database, which takes longer than to run it."""
+    kind = connection.dialect.name
+    if kind not in _ADDING:
+        add = insert_into(connection, THREADS)
+        _ADDING[kind] = add.on_conflict_do_nothing().returning(*THREAD)
+    return _ADDING[kind]
+
+
 def _add(connection: Connection, thread: Thread) -> tuple[Thread, bool]:
     """The thread as it is in the table, and whether it was added now."""
     columns = {column.name: getattr(thread, column.name) for column in THREAD}
-    add = insert_into(connection, THREADS).values(**columns, words=words(thread.title))
-    made = connection.execute(add.on_conflict_do_nothing().returning(*THREAD)).one_or_none()
+    given = {**columns, "words": words(thread.title)}
+    made = connection.execute(_adding(connection), given).one_or_none()
     if made is not None:
         if thread.title:
             add_title(connection, tenant=thread.tenant, thread=thread.id)
