@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pallas_common.http.html import Html, tag
 from pallas_supervisor.http.page.data.history import POINTS
-from pallas_supervisor.http.page.view.html import Html, tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pallas_common.http.html import Html, join, tag
 from pallas_registry.catalogue.connections import CLIENTS, Endpoint, connection, reach_note
 from pallas_supervisor.http.page.view import text
-from pallas_supervisor.http.page.view.html import Html, join, tag
 
 if TYPE_CHECKING:
     from pallas_registry.catalogue.connections import Connection, Snippet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pallas_supervisor.http.page.view.html import Html, join, tag
+from pallas_common.http.html import Html, join, tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

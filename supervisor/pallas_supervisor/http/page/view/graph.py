@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pallas_common.http.html import Html, tag
 from pallas_common.problems import shortened
 from pallas_supervisor.http.page.view.glyphs import glyph
-from pallas_supervisor.http.page.view.html import Html, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

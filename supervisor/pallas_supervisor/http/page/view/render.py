@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_common import __version__
+from pallas_common.http.html import Html, join, tag
 from pallas_supervisor.http.page.view import text
 from pallas_supervisor.http.page.view.charts import area, bars
 from pallas_supervisor.http.page.view.connect import connect_section, connect_stamp
 from pallas_supervisor.http.page.view.glyphs import glyph, symbols, word
 from pallas_supervisor.http.page.view.graph import graph
-from pallas_supervisor.http.page.view.html import Html, join, tag
 from pallas_supervisor.http.page.view.layers import lay_out
 from pallas_supervisor.http.page.view.servers import servers
 from pallas_supervisor.http.page.view.tables import (

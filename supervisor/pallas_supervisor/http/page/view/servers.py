@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pallas_common.http.html import Html, tag
 from pallas_supervisor.http.page.view import text
 from pallas_supervisor.http.page.view.glyphs import glyph
-from pallas_supervisor.http.page.view.html import Html, tag
 from pallas_supervisor.http.page.view.tables import since
 
 if TYPE_CHECKING:

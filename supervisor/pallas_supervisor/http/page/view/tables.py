@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pallas_common.http.html import Html, join, tag
 from pallas_common.times import rfc3339
 from pallas_supervisor.http.page.data.history import INTERVAL
 from pallas_supervisor.http.page.view import text
 from pallas_supervisor.http.page.view.charts import area, bars, strip
 from pallas_supervisor.http.page.view.connect import MOST_AGENTS, connect_id
 from pallas_supervisor.http.page.view.glyphs import word
-from pallas_supervisor.http.page.view.html import Html, join, tag
 from pallas_supervisor.lifecycle.states import State
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pallas_common.http.html import Child
     from pallas_supervisor.http.page.data.facts import AgentFacts, DeploymentFacts
     from pallas_supervisor.http.page.data.samples import Samples
-    from pallas_supervisor.http.page.view.html import Child
 
 PER_MINUTE = 4
 """Intervals of the history in a minute."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pallas_common.http.html import MAX_TEXT, join, tag
 from pallas_common.terminal_text import terminal_line
-from pallas_supervisor.http.page.view.html import MAX_TEXT, join, tag
 from support.documents.browser.markup import Read
 
 
