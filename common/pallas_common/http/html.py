@@ -21,7 +21,7 @@ MAX_TEXT = 1000
 
 _SPECIAL = re.compile(r"[^A-Za-z0-9 !#$%()*+,\-./:;=?@\[\\\]^_`{|}~]").search
 """Finds what few texts have: characters with a meaning in HTML, and all that is not printable ASCII."""
-_VOID = frozenset({"link", "meta"})
+_VOID = frozenset({"img", "input", "link", "meta"})
 
 
 class Html(str):

@@ -23,6 +23,9 @@ from pallas_gateway.directory.directory import Directory
 from pallas_gateway.directory.events.log import EventLog
 from pallas_gateway.http.api.agents import agent_routes
 from pallas_gateway.http.api.audit import audit_routes
+from pallas_gateway.http.api.conversations.access import Conversations
+from pallas_gateway.http.api.conversations.asking import Asking
+from pallas_gateway.http.api.conversations.changes import ThreadChanges
 from pallas_gateway.http.api.conversations.routes import conversation_routes
 from pallas_gateway.http.api.declared import Declared
 from pallas_gateway.http.api.resources import resource_routes
@@ -159,6 +162,9 @@ async def open_parts(
     )
     endpoint.subscriptions.observe(mounts.observe)
     declared = Declared(control)
+    conversations = Conversations(store, directory)
+    asking = Asking(conversations, turns, audit)
+    changes = ThreadChanges(conversations, turns, audit)
     app = GatewayApp(
         settings,
         principals,
@@ -172,7 +178,7 @@ async def open_parts(
             *resource_routes(declared, audit),
             *token_routes.routes(),
             *audit_routes(audit.path),
-            *conversation_routes(store, directory, turns, audit),
+            *conversation_routes(conversations, asking, changes, turns, audit),
             *completion_routes(directory, chats, audit),
             *document_routes(),
         ],

@@ -12,6 +12,9 @@ from pallas_gateway.conversations.processes import Processes
 from pallas_gateway.conversations.turns import Turns
 from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory.records import AgentRecord
+from pallas_gateway.http.api.conversations.access import Conversations
+from pallas_gateway.http.api.conversations.asking import Asking
+from pallas_gateway.http.api.conversations.changes import ThreadChanges
 from pallas_gateway.http.api.conversations.routes import conversation_routes
 from pallas_gateway.store.database import Store, open_store
 from support.gateway.http.port import GatewayPort, Shared, gateway_port
@@ -127,7 +130,14 @@ async def talk(folder: Path, **settings: Any) -> AsyncIterator[Talk]:
                 hold=shared.limiter.hold,
             )
             made.append(turns)
-            return conversation_routes(store, agents, turns, shared.audit)  # type: ignore[arg-type]
+            conversations = Conversations(store, agents)  # type: ignore[arg-type]
+            return conversation_routes(
+                conversations,
+                Asking(conversations, turns, shared.audit),
+                ThreadChanges(conversations, turns, shared.audit),
+                turns,
+                shared.audit,
+            )
 
         settings = {"requests_per_minute": 10_000, "tenant_requests_per_minute": 10_000, **settings}
         sweeping = asyncio.create_task(chats.run())

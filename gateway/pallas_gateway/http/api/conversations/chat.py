@@ -9,42 +9,30 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from pallas_gateway.access.audit import Entry
 from pallas_gateway.access.limits import RETRY_PLACE, LimitExceededError
 from pallas_gateway.conversations.errors import (
-    BusyError,
-    NoSuchThreadError,
-    RequestError,
     TurnFailedError,
 )
 from pallas_gateway.conversations.events import Position
 from pallas_gateway.conversations.request import read_request
-from pallas_gateway.conversations.turns import Ask, agent_key
-from pallas_gateway.http.api.agent_documents import invalid
-from pallas_gateway.http.api.conversations.access import is_own, unavailable
+from pallas_gateway.http.api.conversations.asking import as_answers
 from pallas_gateway.http.api.conversations.documents import result_document
 from pallas_gateway.http.api.conversations.stream import headers_of, send_turn
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.requests import admitted_of, read_json
 from pallas_gateway.mcp.reply import Watch
-from pallas_gateway.mcp.surface import InsufficientScopeError
-from pallas_gateway.store.errors import StoreError
 from pallas_gateway.telemetry import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
     from starlette.types import Receive, Scope, Send
 
-    from pallas_gateway.access.audit import Audit
-    from pallas_gateway.conversations.request import ChatRequest
     from pallas_gateway.conversations.turn import RunningTurn
     from pallas_gateway.conversations.turns import Turns
-    from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.http.api.conversations.access import Conversations
+    from pallas_gateway.http.api.conversations.asking import Asking
     from pallas_gateway.identity.principal import Principal
-    from pallas_gateway.mcp.admitted import Admitted
-    from pallas_gateway.store.conversations.records import Thread
 
 type Json = dict[str, Any]
 
@@ -55,26 +43,24 @@ MOST_FOLLOWERS = 32
 class Chat:
     """`POST /api/v1/agents/NAME/chat`, as an ASGI application."""
 
-    def __init__(self, conversations: Conversations, turns: Turns, audit: Audit) -> None:
-        self._conversations = conversations
-        self._turns = turns
-        self._audit = audit
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. The turn goes on when its caller goes away."""
         request = Request(scope, receive)
         admitted = admitted_of(request)
-        record = self._agent(admitted, request.path_params["agent"])
+        record = self._asking.agent(admitted, request.path_params["agent"])
         body = await read_json(request, admitted.longest_body)
         with (
             tracing.agent_span("chat", admitted.principal, record.name, admitted.headers) as span,
             Watch(receive, _nothing),
-            _as_answers(),
+            as_answers(),
         ):
             running = None
             try:
                 asked = read_request(body)
-                running = await self._begun(admitted, record, asked)
+                running = await self._asking.begin(admitted, record, asked)
                 streamed = asked.stream
                 del body, asked  # they may be large, and the turn may take long
                 if streamed:
@@ -86,46 +72,6 @@ class Chat:
                     await response(scope, receive, send)
             finally:
                 tracing.set_outcome(span, _outcome(running))
-
-    def _agent(self, admitted: Admitted, said: str) -> AgentRecord:
-        """The agent; who may not ask it is in the audit as well."""
-        try:
-            return self._conversations.agent(admitted.principal, said)
-        except InsufficientScopeError as error:
-            self._audit.write(
-                Entry(
-                    principal=admitted.principal,
-                    action="chat",
-                    target=f"agent/{error.permission.name}",
-                    outcome="denied",
-                    request_id=admitted.request_id,
-                    trace_id=tracing.trace_id(admitted.headers),
-                )
-            )
-            raise
-
-    async def _begun(self, admitted: Admitted, record: AgentRecord, asked: ChatRequest) -> RunningTurn:
-        principal = admitted.principal
-        thread = None
-        if asked.thread is not None:
-            thread = await self._own_thread(principal, record, asked.thread)
-        ask = Ask(
-            principal=principal,
-            agent=record,
-            request=asked,
-            thread=thread,
-            request_id=admitted.request_id,
-            trace_id=tracing.trace_id(admitted.headers),
-        )
-        return await self._turns.start(ask)
-
-    async def _own_thread(self, principal: Principal, record: AgentRecord, said: str) -> Thread:
-        thread, _ = await self._conversations.thread(principal, said, "view")
-        if not is_own(principal, thread):
-            raise ApiError(403, "forbidden", "only the owner of a thread goes on with it", field="threadId")
-        if thread.agent_key != agent_key(record):
-            raise invalid("threadId", f"is a thread with another agent, {thread.agent}")
-        return thread
 
 
 class Follow:
@@ -178,37 +124,6 @@ class Follow:
             self._followers[principal.id] -= 1
             if not self._followers[principal.id]:
                 del self._followers[principal.id]
-
-
-def stop_handler(
-    conversations: Conversations, turns: Turns, audit: Audit
-) -> Callable[[Request], Awaitable[Response]]:
-    """`DELETE /api/v1/threads/ID/turn`: what the turn has said so far is kept as failed."""
-
-    async def stop(request: Request) -> Response:
-        admitted = admitted_of(request)
-        thread, record = await conversations.thread(admitted.principal, request.path_params["thread"], "edit")
-        target = f"agent/{record.name} thread/{thread.id}"
-        with audit.doing(admitted.principal, "chat/stop", target, request_id=admitted.request_id):
-            stopped = await turns.stop(thread.tenant, thread.id, "stopped")
-        return JSONResponse({"stopped": stopped})
-
-    return stop
-
-
-@contextmanager
-def _as_answers() -> Iterator[None]:
-    """What the engine raises, as answers of the API."""
-    try:
-        yield
-    except RequestError as error:
-        raise ApiError(400, "invalid", str(error), field=error.field) from None
-    except BusyError as error:
-        raise ApiError(409, "thread_busy", str(error), headers={"retry-after": "1"}) from None
-    except NoSuchThreadError as error:
-        raise ApiError(404, "not_found", str(error)) from None
-    except StoreError as error:
-        raise unavailable(error) from error
 
 
 async def _whole(running: RunningTurn) -> Response:

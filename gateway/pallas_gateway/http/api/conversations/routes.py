@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pallas_gateway.http.api.conversations.access import Conversations
-from pallas_gateway.http.api.conversations.chat import Chat, Follow, stop_handler
+from pallas_gateway.http.api.conversations.chat import Chat, Follow
 from pallas_gateway.http.api.conversations.threads import ThreadHandlers
 from pallas_gateway.http.api.conversations.transfer import TransferHandlers
 from pallas_gateway.http.openapi.operations.conversations import CONVERSATIONS
@@ -16,19 +15,21 @@ if TYPE_CHECKING:
 
     from pallas_gateway.access.audit import Audit
     from pallas_gateway.conversations.turns import Turns
-    from pallas_gateway.directory.directory import Directory
-    from pallas_gateway.store.database import Store
+    from pallas_gateway.http.api.conversations.access import Conversations
+    from pallas_gateway.http.api.conversations.asking import Asking
+    from pallas_gateway.http.api.conversations.changes import ThreadChanges
 
 
-def conversation_routes(store: Store, directory: Directory, turns: Turns, audit: Audit) -> list[Route]:
+def conversation_routes(
+    conversations: Conversations, asking: Asking, changes: ThreadChanges, turns: Turns, audit: Audit
+) -> list[Route]:
     """With their whole paths."""
-    conversations = Conversations(store, directory)
-    threads = ThreadHandlers(conversations, turns, audit)
+    threads = ThreadHandlers(conversations, changes, audit)
     transfer = TransferHandlers(conversations, audit)
     return routes_of(
         CONVERSATIONS,
         {
-            "chat": Chat(conversations, turns, audit),
+            "chat": Chat(asking),
             "createThread": threads.create,
             "listAgentThreads": threads.list_of_agent,
             "importThread": transfer.import_,
@@ -38,7 +39,7 @@ def conversation_routes(store: Store, directory: Directory, turns: Turns, audit:
             "deleteThread": threads.delete,
             "listMessages": threads.messages,
             "followTurn": Follow(conversations, turns),
-            "stopTurn": stop_handler(conversations, turns, audit),
+            "stopTurn": threads.stop,
             "exportThread": transfer.export,
         },
     )

@@ -16,7 +16,6 @@ from pallas_gateway.conversations.turns import agent_key
 from pallas_gateway.http.api.agent_documents import invalid
 from pallas_gateway.http.api.conversations.documents import message_document, thread_document
 from pallas_gateway.http.api.paging import page, read_page, wrong_cursor
-from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.requests import admitted_of, read_json
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from pallas_gateway.access.audit import Audit
-    from pallas_gateway.conversations.turns import Turns
     from pallas_gateway.http.api.conversations.access import Conversations
+    from pallas_gateway.http.api.conversations.changes import ThreadChanges
     from pallas_gateway.http.api.paging import Page
     from pallas_gateway.identity.principal import Principal
 
@@ -49,9 +48,9 @@ MOST_BYTES = 8 * 1024 * 1024
 class ThreadHandlers:
     """The handlers."""
 
-    def __init__(self, conversations: Conversations, turns: Turns, audit: Audit) -> None:
+    def __init__(self, conversations: Conversations, changes: ThreadChanges, audit: Audit) -> None:
         self._conversations = conversations
-        self._turns = turns
+        self._changes = changes
         self._audit = audit
 
     async def create(self, request: Request) -> Response:
@@ -61,7 +60,7 @@ class ThreadHandlers:
         record = self._conversations.agent(principal, request.path_params["agent"])
         body = await read_json(request)
         _only(body, ("title", "session"))
-        title, session = _line(body, "title") or "", _line(body, "session")
+        title, session = read_line(body, "title") or "", read_line(body, "session")
         id_ = str(uuid.uuid4())
         with self._audit.doing(
             principal, "threads/create", f"agent/{record.name}", request_id=admitted.request_id
@@ -100,40 +99,23 @@ class ThreadHandlers:
 
     async def rename(self, request: Request) -> Response:
         """Give it another title."""
-        admitted = admitted_of(request)
-        said = request.path_params["thread"]
-        with self._audit.doing(
-            admitted.principal, "threads/rename", _target(said), request_id=admitted.request_id
-        ):
-            thread, _ = await self._conversations.thread(admitted.principal, said, "edit")
-            body = await read_json(request)
-            _only(body, ("title",))
-            title = _line(body, "title")
-            if title is None:
-                raise invalid("title", "is required")
-            await self._conversations.write(
-                partial(threads.rename_thread, tenant=thread.tenant, id=thread.id, title=title)
-            )
-            found = await self._conversations.read(
-                partial(threads.find_thread, tenant=thread.tenant, id=thread.id)
-            )
-        if found is None:
-            raise ApiError(404, "not_found", "the thread is not there any more")
-        return JSONResponse(thread_document(found))
+        body = await read_json(request)
+        _only(body, ("title",))
+        title = read_line(body, "title")
+        if title is None:
+            raise invalid("title", "is required")
+        thread = await self._changes.rename(admitted_of(request), request.path_params["thread"], title)
+        return JSONResponse(thread_document(thread))
 
     async def delete(self, request: Request) -> Response:
         """Delete it with its messages; a turn that is under way is stopped."""
-        admitted = admitted_of(request)
-        said = request.path_params["thread"]
-        with self._audit.doing(
-            admitted.principal, "threads/delete", _target(said), request_id=admitted.request_id
-        ):
-            thread, _ = await self._conversations.thread(admitted.principal, said, "delete")
-            await self._conversations.write(
-                partial(threads.delete_thread, tenant=thread.tenant, id=thread.id)
-            )
-            await self._turns.stop(thread.tenant, thread.id, "the thread was deleted")
+        thread = await self._changes.delete(admitted_of(request), request.path_params["thread"])
         return JSONResponse({"deleted": thread.id})
+
+    async def stop(self, request: Request) -> Response:
+        """End its turn that is under way: what that has said so far is kept as failed."""
+        stopped = await self._changes.stop(admitted_of(request), request.path_params["thread"])
+        return JSONResponse({"stopped": stopped})
 
     async def messages(self, request: Request) -> Response:
         """Its messages in their order, failed ones too."""
@@ -211,7 +193,7 @@ def _cursor(asked: Page) -> Cursor | None:
     raise wrong_cursor()
 
 
-def _line(body: Mapping[str, Any], field: str) -> str | None:
+def read_line(body: Mapping[str, Any], field: str) -> str | None:
     """A text on one line, not empty; None where there is none."""
     value = body.get(field)
     if value is None:
@@ -228,10 +210,3 @@ def _only(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name in body:
         if name not in known:
             raise invalid(name[:100], f"unknown field {quoted(name)}; there are {', '.join(known)}")
-
-
-def _target(said: str) -> str:
-    """A thread in the audit, whatever a client says that it is called."""
-    return (
-        f"thread/{said}" if said.isascii() and said.replace("-", "").isalnum() else f"thread/{quoted(said)}"
-    )

@@ -1,0 +1,39 @@
+"""Texts of several lines as HTML: what people have written, and what programs give. Pure."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from pallas_common.http.html import Html, tag
+from pallas_common.times import rfc3339
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+_UNSHOWN = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, *range(55296, 57344)), "�")
+"""What HTML cannot hold (HTML, 13.2.3.5), or nothing shows."""
+
+
+def preformatted(text: str, longest: int) -> Html:
+    """The text as it is, in a font of one width; cut with a word where it is longer."""
+    return tag("pre", Html(_escaped(text[:longest])), _left_out(text, longest))
+
+
+def plain(text: str, longest: int) -> Html:
+    """What a person has written: lines stay lines, and nothing in it means anything."""
+    return tag("p", Html(_escaped(text[:longest])), _left_out(text, longest), class_="plain", dir="auto")
+
+
+def moment(at: dt.datetime) -> Html:
+    """A time: in UTC, until a script says it as it is where the reader is."""
+    return tag("time", f"{at:%Y-%m-%d %H:%M} UTC", datetime=rfc3339(at, "milliseconds"))
+
+
+def _left_out(text: str, longest: int) -> Html | None:
+    left = len(text) - longest
+    return tag("span", f" … {left:,} more characters", class_="soft") if left > 0 else None
+
+
+def _escaped(text: str) -> str:
+    return escape(text.translate(_UNSHOWN), quote=False)
