@@ -58,7 +58,7 @@ def read_page(request: Request) -> Page:
     ):
         raise ApiError(400, "invalid", f"limit: is a whole number from 1 to {MOST}", field="limit")
     said = query.get("cursor")
-    return Page(USUAL if limit is None else int(limit), None if said is None else _decoded(said))
+    return Page(USUAL if limit is None else int(limit), None if said is None else decoded(said))
 
 
 def page(items: list[Json], last: object) -> Json:
@@ -67,7 +67,7 @@ def page(items: list[Json], last: object) -> Json:
     Args:
         last: the place of the last of them; None where nothing comes behind it.
     """
-    return {"items": items, "nextCursor": None if last is None else _encoded(last)}
+    return {"items": items, "nextCursor": None if last is None else encoded(last)}
 
 
 def wrong_cursor() -> ApiError:
@@ -75,11 +75,17 @@ def wrong_cursor() -> ApiError:
     return ApiError(400, "invalid", _WRONG_CURSOR, field="cursor")
 
 
-def _encoded(place: object) -> str:
+def encoded(place: object) -> str:
+    """A place as a cursor."""
     return base64.urlsafe_b64encode(json.dumps(place, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def _decoded(text: str) -> object:
+def decoded(text: str) -> object:
+    """The place that a cursor says.
+
+    Raises:
+        ApiError: it says none.
+    """
     try:
         if len(text) > LONGEST_CURSOR:
             raise wrong_cursor()

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pallas_gateway.access.audit import Audit
     from pallas_gateway.http.api.conversations.access import Conversations
     from pallas_gateway.http.api.conversations.changes import ThreadChanges
-    from pallas_gateway.http.api.paging import Page
     from pallas_gateway.identity.principal import Principal
 
 type Json = dict[str, Any]
@@ -169,7 +168,7 @@ class ThreadHandlers:
                 owner=owner,
                 agent_keys=keys,
                 query=query,
-                after=_cursor(asked),
+                after=None if asked.cursor is None else cursor_of(asked.cursor),
                 limit=asked.limit + 1,
             )
         )
@@ -179,10 +178,13 @@ class ThreadHandlers:
         return JSONResponse(page([thread_document(each) for each in part], place))
 
 
-def _cursor(asked: Page) -> Cursor | None:
-    match asked.cursor:
-        case None:
-            return None
+def cursor_of(place: object) -> Cursor:
+    """The place in a list of threads.
+
+    Raises:
+        ApiError: it is none.
+    """
+    match place:
         case [str() as active, str() as id_] if len(id_) <= 64 and id_.isprintable():
             try:
                 moment = dt.datetime.fromisoformat(active)
