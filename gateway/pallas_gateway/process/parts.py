@@ -27,6 +27,7 @@ from pallas_gateway.http.api.conversations.access import Conversations
 from pallas_gateway.http.api.conversations.asking import Asking
 from pallas_gateway.http.api.conversations.changes import ThreadChanges
 from pallas_gateway.http.api.conversations.routes import conversation_routes
+from pallas_gateway.http.api.conversations.stream import Followers
 from pallas_gateway.http.api.declared import Declared
 from pallas_gateway.http.api.resources import resource_routes
 from pallas_gateway.http.api.tokens import TokenRoutes
@@ -165,6 +166,7 @@ async def open_parts(
     conversations = Conversations(store, directory)
     asking = Asking(conversations, turns, audit)
     changes = ThreadChanges(conversations, turns, audit)
+    followers = Followers()
     app = GatewayApp(
         settings,
         principals,
@@ -178,7 +180,7 @@ async def open_parts(
             *resource_routes(declared, audit),
             *token_routes.routes(),
             *audit_routes(audit.path),
-            *conversation_routes(conversations, asking, changes, turns, audit),
+            *conversation_routes(conversations, asking, changes, turns, audit, followers),
             *completion_routes(directory, chats, audit),
             *document_routes(),
         ],

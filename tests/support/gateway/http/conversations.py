@@ -16,6 +16,7 @@ from pallas_gateway.http.api.conversations.access import Conversations
 from pallas_gateway.http.api.conversations.asking import Asking
 from pallas_gateway.http.api.conversations.changes import ThreadChanges
 from pallas_gateway.http.api.conversations.routes import conversation_routes
+from pallas_gateway.http.api.conversations.stream import Followers
 from pallas_gateway.store.database import Store, open_store
 from support.gateway.http.port import GatewayPort, Shared, gateway_port
 from support.gateway.turns.worker import ChatWorker, chat_worker
@@ -137,6 +138,7 @@ async def talk(folder: Path, **settings: Any) -> AsyncIterator[Talk]:
                 ThreadChanges(conversations, turns, shared.audit),
                 turns,
                 shared.audit,
+                Followers(),
             )
 
         settings = {"requests_per_minute": 10_000, "tenant_requests_per_minute": 10_000, **settings}

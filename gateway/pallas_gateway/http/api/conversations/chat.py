@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from pallas_gateway.access.limits import RETRY_PLACE, LimitExceededError
 from pallas_gateway.conversations.errors import (
     TurnFailedError,
 )
@@ -24,20 +21,15 @@ from pallas_gateway.mcp.reply import Watch
 from pallas_gateway.telemetry import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from starlette.types import Receive, Scope, Send
 
     from pallas_gateway.conversations.turn import RunningTurn
     from pallas_gateway.conversations.turns import Turns
     from pallas_gateway.http.api.conversations.access import Conversations
     from pallas_gateway.http.api.conversations.asking import Asking
-    from pallas_gateway.identity.principal import Principal
+    from pallas_gateway.http.api.conversations.stream import Followers
 
 type Json = dict[str, Any]
-
-MOST_FOLLOWERS = 32
-"""Streams that follow turns, of one principal: they hold no place in its limits."""
 
 
 class Chat:
@@ -77,10 +69,10 @@ class Chat:
 class Follow:
     """`GET /api/v1/threads/ID/turn`, as an ASGI application."""
 
-    def __init__(self, conversations: Conversations, turns: Turns) -> None:
+    def __init__(self, conversations: Conversations, turns: Turns, followers: Followers) -> None:
         self._conversations = conversations
         self._turns = turns
-        self._followers: Counter[str] = Counter()
+        self._followers = followers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tell of the turn that is under way, or was until a minute ago, from its beginning or behind `Last-Event-ID`.
@@ -98,32 +90,11 @@ class Follow:
                 raise ApiError(503, "unavailable", message, headers={"retry-after": "1"})
             await Response(status_code=204)(scope, receive, send)
             return
-        with self._followed(principal):
+        with self._followers.one_more(principal):
             admitted.opens_stream()
             after = Position.parse(request.headers.get("last-event-id"), running.id)
             with Watch(receive, _nothing):
                 await send_turn(running, send, after=after, with_ids=True)
-
-    @contextmanager
-    def _followed(self, principal: Principal) -> Iterator[None]:
-        """Count who follows.
-
-        Raises:
-            LimitExceededError: the principal follows as much as it may.
-        """
-        if self._followers[principal.id] >= MOST_FOLLOWERS:
-            raise LimitExceededError(
-                "concurrency",
-                f"{MOST_FOLLOWERS} streams of {principal.name} follow turns already",
-                RETRY_PLACE,
-            )
-        self._followers[principal.id] += 1
-        try:
-            yield
-        finally:
-            self._followers[principal.id] -= 1
-            if not self._followers[principal.id]:
-                del self._followers[principal.id]
 
 
 async def _whole(running: RunningTurn) -> Response:

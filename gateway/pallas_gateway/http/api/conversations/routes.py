@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from pallas_gateway.http.api.conversations.access import Conversations
     from pallas_gateway.http.api.conversations.asking import Asking
     from pallas_gateway.http.api.conversations.changes import ThreadChanges
+    from pallas_gateway.http.api.conversations.stream import Followers
 
 
 def conversation_routes(
-    conversations: Conversations, asking: Asking, changes: ThreadChanges, turns: Turns, audit: Audit
+    conversations: Conversations,
+    asking: Asking,
+    changes: ThreadChanges,
+    turns: Turns,
+    audit: Audit,
+    followers: Followers,
 ) -> list[Route]:
     """With their whole paths."""
     threads = ThreadHandlers(conversations, changes, audit)
@@ -38,7 +44,7 @@ def conversation_routes(
             "renameThread": threads.rename,
             "deleteThread": threads.delete,
             "listMessages": threads.messages,
-            "followTurn": Follow(conversations, turns),
+            "followTurn": Follow(conversations, turns, followers),
             "stopTurn": threads.stop,
             "exportThread": transfer.export,
         },

@@ -8,29 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+from collections import Counter
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
+from pallas_gateway.access.limits import RETRY_PLACE, LimitExceededError
 from pallas_gateway.conversations.events import Failed
 from pallas_gateway.http.api.conversations.documents import chunk
 from pallas_gateway.http.errors import CUT_OFF, ApiError, last_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from starlette.types import Send
 
     from pallas_gateway.conversations.events import Position
     from pallas_gateway.conversations.turn import RunningTurn
+    from pallas_gateway.identity.principal import Principal
 
 THREAD_HEADER = "pallas-thread"
 IGNORED_HEADER = "pallas-ignored"
+
+MOST_FOLLOWERS = 32
+"""Streams that follow turns, of one principal."""
 
 KEEP_ALIVE = 10.0
 """Seconds without an event after which a comment is sent: proxies give up a silent answer after some 30 to 60. With the
 first one the answer begins; until then an error has its own status."""
 
-_HEADERS = (
+EVENT_STREAM = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -39,6 +45,34 @@ _COMMENT = b": waiting\n\n"
 _DONE = b"data: [DONE]\n\n"
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Where clients that split text into lines do so as well, although events end at CR and LF alone."""
+
+
+class Followers:
+    """Who follows turns: of one principal so many streams, for they hold no place in its limits."""
+
+    def __init__(self) -> None:
+        self._streams: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, principal: Principal) -> Iterator[None]:
+        """Count a stream for as long as it is open.
+
+        Raises:
+            LimitExceededError: the principal follows as much as it may.
+        """
+        if self._streams[principal.id] >= MOST_FOLLOWERS:
+            raise LimitExceededError(
+                "concurrency",
+                f"{MOST_FOLLOWERS} streams of {principal.name} follow turns already",
+                RETRY_PLACE,
+            )
+        self._streams[principal.id] += 1
+        try:
+            yield
+        finally:
+            self._streams[principal.id] -= 1
+            if not self._streams[principal.id]:
+                del self._streams[principal.id]
 
 
 async def send_turn(
@@ -59,7 +93,7 @@ async def send_turn(
         if not begun:
             begun = True
             own = [(name.encode(), value.encode()) for name, value in headers_of(running).items()]
-            await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *own]})
+            await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM, *own]})
         await send({"type": "http.response.body", "body": data, "more_body": more})
 
     try:

@@ -116,8 +116,7 @@ class Reading:
         Raises:
             ApiError, InsufficientScopeError: there is none, or it may not be read.
         """
-        # A viewer's own conversation is read by who may run its agent, as the stream of its answers is.
-        thread, record = await self._conversations.thread(principal, said, "view")
+        thread, record = await self._conversations.thread(principal, said, "view", on_agent="view")
         last = thread.length if end is None else min(end, thread.length)
         first = max(0, last - SHOWN) if begin is None else min(begin, last)
         first = max(first, last - SHOWN * 4)

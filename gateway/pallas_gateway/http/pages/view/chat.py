@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from pallas_common.http.html import Html, join, tag
 from pallas_gateway.http.pages.view.layout import document
 from pallas_gateway.http.pages.view.lists import UNTITLED, agent_list, agent_state, thread_list
+from pallas_gateway.http.pages.view.text import verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,7 @@ def composer(
         tag("label", f"Message to {agent}", for_="message", class_="unseen"),
         tag(
             "textarea",
-            notice.written if notice else "",
+            verbatim(notice.written) if notice else "",
             id="message",
             name="message",
             rows=3,
@@ -131,13 +132,14 @@ def composer(
         ),
         id="composer",
         method="post",
-        action="chat/message",
+        action="chat",
         enctype="multipart/form-data",
     )
 
 
 def _log(thread: str | None, messages: Html | None, agent: str, is_running: bool) -> Html:
     """The conversation. What is spoken is not read out piece by piece: the line below it says when it is there."""
+    busy = f"{agent} is answering…"
     live = tag(
         "article",
         tag("h2", agent),
@@ -150,7 +152,15 @@ def _log(thread: str | None, messages: Html | None, agent: str, is_running: bool
     return join(
         tag("div", messages, id="log", data_thread=thread, data_running=is_running),
         live,
-        tag("p", f"{agent} is answering…" if is_running else "", role="status", id="status", class_="soft"),
+        tag(
+            "p",
+            busy if is_running else "",
+            role="status",
+            id="status",
+            class_="soft",
+            data_busy=busy,
+            data_done=f"{agent} has answered.",
+        ),
     )
 
 
@@ -161,7 +171,7 @@ def _retry(thread: str, viewer: Viewer, *, is_shown: bool) -> Html:
         tag("button", "Try again", type="submit"),
         id="retry",
         method="post",
-        action="chat/message",
+        action="chat",
         hidden=not is_shown,
     )
 

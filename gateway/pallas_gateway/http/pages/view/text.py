@@ -25,6 +25,11 @@ def plain(text: str, longest: int) -> Html:
     return tag("p", Html(_escaped(text[:longest])), _left_out(text, longest), class_="plain", dir="auto")
 
 
+def verbatim(text: str) -> Html:
+    """The text as it is, for a field of a form: the first line end in one does not count (HTML, 4.11.11)."""
+    return Html(f"\n{_escaped(text)}")
+
+
 def moment(at: dt.datetime) -> Html:
     """A time: in UTC, until a script says it as it is where the reader is."""
     return tag("time", f"{at:%Y-%m-%d %H:%M} UTC", datetime=rfc3339(at, "milliseconds"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pallas_gateway.http.api.conversations import chat as module
+from pallas_gateway.http.api.conversations import stream
 from pallas_gateway.http.api.conversations import stream
 from support.gateway.http.conversations import API, Talk, chunks, on_talk
 from support.gateway.turns.worker import call, result, text, told
@@ -271,7 +271,7 @@ def test_who_may_ask_and_in_which_thread(tmp_path: Path) -> None:
 def test_a_turn_holds_a_place_until_it_ends_and_followers_hold_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_FOLLOWERS", 1)
+    monkeypatch.setattr(stream, "MOST_FOLLOWERS", 1)
 
     async def do(talk: Talk) -> None:
         ada = talk.ada
