@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from support.documents.browser.axe import violations
 from support.documents.browser.browser import Page, find_chromium, run_chromium
 from support.fleet.deployment import MODULES, Deployment, make_deployment
 from support.fleet.fleet import Fleet
-from support.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,18 +27,6 @@ with contextlib.suppress(FileNotFoundError):
     open("hold").read()  # until the test lets go
 """ + MODULES["passthrough"]
 """An agent that stays on its way while there is a FIFO called `hold`."""
-
-AXE = ROOT / ".peers" / "node_modules" / "axe-core" / "axe.min.js"
-
-
-def axe() -> str:
-    """The rules of axe-core as a script; without them the test is not run, or fails where peers are required."""
-    if not AXE.exists():
-        reason = "not run: needs axe-core: scripts/test installs it where npm is"
-        if os.environ.get("PALLAS_REQUIRE_PEERS") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return AXE.read_text()
 
 
 @dataclass
@@ -218,12 +206,9 @@ def test_axe_finds_nothing_that_keeps_people_out(scene: Scene, width: int, schem
     page.look_like(width=width, prefers_color_scheme=scheme)
     try:
         page.evaluate("document.querySelectorAll('#connect details').forEach(e => e.open = true)")
-        page.evaluate(axe() + "; 0")
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert violations(page, least=31) == []
     finally:
         page.look_like()
-    assert len(found["passes"]) > 30, "it has looked"
-    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found["violations"]] == []
 
 
 def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(scene: Scene) -> None:

@@ -165,7 +165,7 @@ class Page:
 
     def press(self, key: str, *, shift: bool = False) -> None:
         """Press and release a key that is called as in `KeyboardEvent.key`."""
-        codes = {"Tab": 9, "Enter": 13}
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
         text = {"Enter": "\r"}.get(key, "")
         common = {
             "key": key,
@@ -175,6 +175,25 @@ class Page:
         }
         self.send("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **common)
         self.send("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def type(self, text: str) -> None:
+        """Write a text where the focus is."""
+        self.send("Input.insertText", text=text)
+
+    def click(self, selector: str) -> None:
+        """Press the mouse in the middle of an element."""
+        place = self.evaluate(
+            f"(e => {{ e.scrollIntoView({{block: 'center'}}); const b = e.getBoundingClientRect();"
+            f" return [b.x + b.width / 2, b.y + b.height / 2]; }})(document.querySelector({json.dumps(selector)}))"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send(
+                "Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1
+            )
+
+    def new_tab(self) -> Page:
+        """Another tab of the same browser, with the same cookies."""
+        return _tab(self._pipe, Page(self._pipe, None).send("Target.createTarget", url="about:blank")["targetId"])
 
     def look_like(self, *, width: int = 1280, height: int = 800, scale: float = 1.0, **media: str) -> None:
         """Take on a size, in pixels of the style sheet, and media features such as `prefers_color_scheme`."""
@@ -255,8 +274,11 @@ def run_chromium() -> Iterator[Page]:
 def _first_page(pipe: Pipe) -> Page:
     browser = Page(pipe, None)
     targets = browser.send("Target.getTargets")["targetInfos"]
-    target = next(target["targetId"] for target in targets if target["type"] == "page")
-    session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+    return _tab(pipe, next(target["targetId"] for target in targets if target["type"] == "page"))
+
+
+def _tab(pipe: Pipe, target: str) -> Page:
+    session = Page(pipe, None).send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
     page = Page(pipe, session)
     for domain in ("Page", "Runtime", "Log", "Network"):
         page.send(f"{domain}.enable")
