@@ -50,6 +50,12 @@ _UNTIL = """new Promise(done => {
 })"""
 
 
+_UNTIL_DRAWN = """new Promise(done => {
+    const look = () => { const found = (%s); found ? done(found) : requestAnimationFrame(look); };
+    look();
+})"""
+
+
 def find_chromium() -> str:
     """Its path; without it the test is not run, or fails where peers are required."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -139,10 +145,17 @@ class Page:
 
     def until(self, expression: str) -> Any:
         """Wait until an expression is true of the page, which is looked at after each of its changes."""
+        return self._until(_UNTIL, expression)
+
+    def until_drawn(self, expression: str) -> Any:
+        """The same of what no change of the document tells of: focus, what is loaded. Looked at before each frame."""
+        return self._until(_UNTIL_DRAWN, expression)
+
+    def _until(self, script: str, expression: str) -> Any:
         deadline = monotonic() + PATIENCE
         while True:
             try:
-                return self.evaluate(_UNTIL % expression)
+                return self.evaluate(script % expression)
             except DevToolsError as error:
                 reloaded = re.search(
                     "context was destroyed|navigated|Cannot find context|was collected", str(error)
@@ -193,7 +206,9 @@ class Page:
 
     def new_tab(self) -> Page:
         """Another tab of the same browser, with the same cookies."""
-        return _tab(self._pipe, Page(self._pipe, None).send("Target.createTarget", url="about:blank")["targetId"])
+        return _tab(
+            self._pipe, Page(self._pipe, None).send("Target.createTarget", url="about:blank")["targetId"]
+        )
 
     def look_like(self, *, width: int = 1280, height: int = 800, scale: float = 1.0, **media: str) -> None:
         """Take on a size, in pixels of the style sheet, and media features such as `prefers_color_scheme`."""

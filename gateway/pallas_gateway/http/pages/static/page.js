@@ -21,8 +21,11 @@ async function ask(url, options = {}) {
 }
 
 function localTimes(root) {
-  for (const time of root.querySelectorAll("time"))
-    time.textContent = new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  for (const time of root.querySelectorAll("time")) {
+    const moment = new Date(time.dateTime);
+    const style = time.closest("nav") ? { dateStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" };
+    time.textContent = moment.toLocaleString([], style);
+  }
 }
 
 function complain(error) {
@@ -48,15 +51,15 @@ function setRunning(isRunning) {
 // --- the conversation ---
 
 async function refresh() {
-  const asked = log.querySelectorAll("article.you");
-  const last = asked[asked.length - 1];
+  // From the last message but one: a turn that is tried again changes what becomes of the one before.
+  const asked = [...log.querySelectorAll("article.you")];
+  const last = asked.at(-2) ?? asked.at(-1);
   const from = last ? `&from=${last.id.slice(1)}` : "";
   const said = await (await ask(`chat/messages?thread=${log.dataset.thread}${from}`)).json();
   const follows = isAtEnd();
-  if (last) {
-    while (last.nextSibling) last.nextSibling.remove();
-    last.remove();
-  } else log.replaceChildren();
+  while (last && log.lastChild !== last) log.lastChild.remove();
+  if (last) last.remove();
+  else log.replaceChildren();
   log.insertAdjacentHTML("beforeend", said.messages);
   localTimes(log);
   const retry = document.getElementById("retry");

@@ -178,8 +178,7 @@ def _retry(thread: str, viewer: Viewer, *, is_shown: bool) -> Html:
 
 def _more(thread: ThreadFacts, viewer: Viewer, *, is_own: bool) -> Html:
     """What else can be done with a conversation."""
-    query = urlencode({"thread": thread.id})
-    export = tag("p", tag("a", "Export", href=f"chat/export?{query}", download=True))
+    export = tag("p", tag("a", "Export", href=f"chat/export/{thread.id}", download=True))
     if not is_own:
         return export
     return tag(
@@ -254,7 +253,8 @@ def _page(
 
 def _search(listed: ThreadList) -> Html:
     return join(
-        tag("p", tag("a", "New conversation", href="chat", class_="new")),
+        tag("p", tag("a", "New conversation", href="chat", class_="new wide")),
+        tag("p", tag("a", "All agents and conversations", href="chat", class_="new narrow")),
         tag(
             "form",
             tag("label", "Search conversations", for_="q", class_="unseen"),

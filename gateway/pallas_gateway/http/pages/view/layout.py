@@ -35,7 +35,6 @@ def document(
                 tag("meta", charset="utf-8"),
                 tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
                 tag("meta", name="color-scheme", content="light dark"),
-                tag("meta", name="referrer", content="no-referrer"),
                 tag("title", f"{title} · Pallas"),
                 tag("link", rel="icon", href=f"{assets}icon.svg", type="image/svg+xml"),
                 tag("link", rel="stylesheet", href=f"{assets}page.css?{build}"),

@@ -27,7 +27,7 @@ KEPT = 512
 """Rendered texts that are remembered: a thread is opened again and again, and its messages stay what they are."""
 
 _TAGS = {
-    *("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s"),
+    *("p", "br", "hr", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s"),
     *("ul", "ol", "li", "a", "table", "thead", "tbody", "tr", "th", "td"),
 }
 _CLEANER = nh3.Cleaner(
@@ -89,6 +89,7 @@ def _lines(text: str) -> list[str]:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
     parser.core.ruler.push("images_as_links", lambda state: _link_images(state.tokens))
+    parser.core.ruler.push("headings_below", lambda state: _lower_headings(state.tokens))
     return parser
 
 
@@ -110,6 +111,13 @@ def _link_images(tokens: Sequence[Token]) -> None:
                 Token("link_close", "a", -1),
             ]
         block.children = inline
+
+
+def _lower_headings(tokens: Sequence[Token]) -> None:
+    """Begin with the third level: the first is the conversation's, the second says who speaks."""
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1:]) + 2, 6)}"
 
 
 _PARSER = _parser()

@@ -57,6 +57,8 @@ def _key(message: Message) -> tuple[str, str, bool]:
 def _said(group: Sequence[Message], thread: str, agent: str) -> Html:
     first = group[0]
     match first.row.role:
+        case "user" if first.error in _SET_ASIDE:
+            return join()  # it is asked again below
         case "user":
             return join(_article(each, "you", "You", _asked(each, thread)) for each in group)
         case "system":

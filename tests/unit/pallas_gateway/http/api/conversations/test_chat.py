@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from pallas_gateway.http.api.conversations import stream
-from pallas_gateway.http.api.conversations import stream
 from support.gateway.http.conversations import API, Talk, chunks, on_talk
 from support.gateway.turns.worker import call, result, text, told
 

@@ -37,9 +37,9 @@ def told_at_once(*events: TurnEvent) -> list[str]:
 def test_text_grows_in_its_last_block() -> None:
     reader = Reader()
     reader.take(Text("# Ti"))
-    assert reader.pieces == ["<div><h1>Ti</h1>\n</div>"]
+    assert reader.pieces == ["<div><h3>Ti</h3>\n</div>"]
     reader.take(Text("tle\n\nSome *wo"))
-    assert reader.pieces == ["<div><h1>Title</h1>\n</div>", "<div><p>Some *wo</p>\n</div>"]
+    assert reader.pieces == ["<div><h3>Title</h3>\n</div>", "<div><p>Some *wo</p>\n</div>"]
     reader.answer.take(Text("rds*"))
     change = reader.answer.change()
     assert change is not None

@@ -34,7 +34,7 @@ Last words"""
 def test_markdown_is_rendered() -> None:
     html = markdown(SOURCE)
     for found in (
-        "<h1>Title</h1>",
+        "<h3>Title</h3>",
         "<em>words</em>",
         "<code>code</code>.<br>",
         "<ul>",
