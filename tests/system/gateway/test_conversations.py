@@ -6,120 +6,43 @@ import contextlib
 import json
 import os
 import signal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from fakes.downstream import run_downstream
-from fakes.llm_stub import LlmStub, Turn, by_request, run_llm_stub
+from fakes.llm_stub import Turn, by_request
 from support.data.image_data import PNG
-from support.fleet.deployment import make_deployment
-from support.fleet.fleet import Fleet
-from support.gateway.door import await_gateway, door, make_token, with_gateway
+from support.gateway.door import ERAS, await_gateway, door, make_token
 from support.gateway.http.conversations import chunks
+from support.gateway.http.deployed import ADD, DEPLOYER, resource, run_deployed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fakes.llm_stub import Asked
-    from support.gateway.door import Door
+    from support.gateway.door import Era
+    from support.gateway.http.deployed import Deployed
 
-DEPLOYER = {
-    "name": "deployer",
-    "description": "I help you deploy code",
-    "llm": "stub",
-    "project": {"name": "platform"},
-    "systemPrompt": "You are a deployment assistant.",
-    "defaultParams": {"temperature": 0.2, "max_tokens": 4096, "top_p": 0.9, "stop": ["</deploy>"]},
-}
 PNG_URL = f"data:image/png;base64,{PNG}"
-ADD = 'CALL tools__add {"a": 2, "b": 3}'
 LEAVE = "stay"
 """A message at which the provider speaks for a long time."""
-
-PARAMETERS: dict[str, tuple[Any, str, Any]] = {
-    "temperature": (0.7, "temperature", 0.7),
-    "top_p": (0.5, "top_p", 0.5),
-    "max_tokens": (100, "max_tokens", 100),
-    "stop": (["a", "b"], "stop", ["a", "b"]),
-    "presence_penalty": (0.5, "presence_penalty", 0.5),
-    "frequency_penalty": (-0.5, "frequency_penalty", -0.5),
-    "seed": (42, "seed", 42),
-    "response_format": ({"type": "json_object"}, "response_format", {"type": "json_object"}),
-    "tool_choice": ("none", "tool_choice", "none"),
-    "extra": ({"repetition_penalty": 1.1}, "repetition_penalty", 1.1),
-}
-"""Parameter of the reference's table → what is said, and what of it comes to the provider under which name."""
 
 
 def answer(asked: Asked) -> Turn:
     if asked.user == LEAVE:
         return Turn(text="word " * 100_000, delay=0.01)
-    if asked.body.get("response_format"):
-        return Turn(text="{}")
     return by_request(asked)
-
-
-@dataclass
-class Deployed:
-    """The deployment, its provider, and who may do everything."""
-
-    fleet: Fleet
-    llm: LlmStub
-    ada: Door
-
-    def ask(self, method: str, path: str, status: int = 200, **options: Any) -> Any:
-        response = self.ada.rest(method, path, **options)
-        assert response.status_code == status, (method, path, response.status_code, response.text)
-        return response.json() if response.content else None
-
-    def chat(self, status: int = 200, agent: str = "deployer", **body: Any) -> Any:
-        return self.ask("POST", f"/agents/{agent}/chat", status, json=body)
-
-    @property
-    def last(self) -> Any:
-        """The body of the provider's last request."""
-        return self.llm.asked[-1].body
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    deployment = make_deployment(tmp_path_factory.mktemp("conversations") / "deployment", "echo")
-    with run_llm_stub(answer=answer, models=("stub-model", "gpt-4.1")) as llm, run_downstream() as tools:
-        limits = {"requests_per_minute": 100_000, "tenant_requests_per_minute": 100_000}
-        with_gateway(deployment, limits=limits)
-        with Fleet(deployment) as fleet:
-            fleet.wait(until="settled")
-            await_gateway(fleet)
-            made = Deployed(fleet, llm, door(fleet))
-            resources = {
-                "secret": ("keys", {"data": {"API_KEY": "no-key"}}),
-                "llm": (
-                    "stub",
-                    {
-                        "type": "openai",
-                        "model": "stub-model",
-                        "url": llm.openai_url,
-                        "apiKeyRef": "keys/API_KEY",
-                    },
-                ),
-                "server": ("tools", {"transport": "http", "url": tools.url}),
-                "project": ("platform", {"servers": ["tools"]}),
-            }
-            files = [
-                {
-                    "file": kind,
-                    "text": json.dumps(
-                        {"apiVersion": "mcpctl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-                    ),
-                }
-                for kind, (name, spec) in resources.items()
-            ]
-            made.ask("POST", "/resources", json={"files": files})
-            made.ask("POST", "/agents", 201, json=DEPLOYER)
-            yield made
+    with run_deployed(
+        tmp_path_factory.mktemp("conversations"),
+        answer=answer,
+        agents={"echo": (), "caller": ("agent-echo", "tools")},
+    ) as made:
+        yield made
 
 
 def test_the_ten_routes_of_the_reference(deployed: Deployed) -> None:
@@ -181,67 +104,6 @@ def test_a_stream_of_the_reference_with_a_tool(deployed: Deployed) -> None:
     assert told[-1] == {"type": "final", "threadId": response.headers["pallas-thread"], "turnIndex": 3}
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_a_parameter_reaches_the_provider(deployed: Deployed, name: str) -> None:
-    value, theirs, expected = PARAMETERS[name]
-    deployed.chat(message="hello", **{name: value})
-    sent = deployed.last
-    assert sent.get(theirs, sent.get("max_completion_tokens")) == expected
-    others = {key: each for key, each in DEPLOYER["defaultParams"].items() if key not in (name, "max_tokens")}  # type: ignore[attr-defined]
-    assert {key: sent[key] for key in others} == others, "the agent's defaults for what is not said"
-
-
-def test_null_clears_a_default(deployed: Deployed) -> None:
-    defaults = {
-        **DEPLOYER["defaultParams"],  # type: ignore[dict-item]
-        "presence_penalty": 0.1,
-        "frequency_penalty": 0.1,
-        "seed": 1,
-        "tool_choice": "none",
-    }
-    deployed.ask("POST", "/agents", 201, json={**DEPLOYER, "name": "full", "defaultParams": defaults})
-    deployed.chat(agent="full", message="hello")
-    assert {key: deployed.last.get(key) for key in defaults if key != "max_tokens"} == {
-        key: value for key, value in defaults.items() if key != "max_tokens"
-    }
-    cleared: dict[str, Any] = dict.fromkeys(defaults)
-    deployed.chat(agent="full", message="hello", **cleared)
-    assert not defaults.keys() & {key for key, value in deployed.last.items() if value is not None}
-    deployed.ask("DELETE", "/agents/full")
-
-
-def test_parameters_that_are_no_fields_of_the_provider(deployed: Deployed) -> None:
-    deployed.chat(message="hello", systemOverride="Rhyme.", systemAppend="Be brief.")
-    system = deployed.last["messages"][0]["content"]
-    assert ("Rhyme." in system, "Be brief." in system, "deployment" in system) == (True, True, False)
-    deployed.chat(message="hello", systemAppend="Be brief.")
-    assert "deployment" in deployed.last["messages"][0]["content"]
-    deployed.chat(message="hello", tools_allowlist=["tools__add"])
-    assert [each["function"]["name"] for each in deployed.last["tools"]] == ["tools__add"]
-    deployed.chat(message="hello", tools_allowlist=[])
-    assert not deployed.last.get("tools")
-    ignored = deployed.ada.rest("POST", "/agents/deployer/chat", json={"message": "hello", "top_k": 5})
-    assert (ignored.status_code, ignored.headers["pallas-ignored"]) == (200, "top_k")
-    first = deployed.chat(message="hello")
-    override = [
-        {"role": "user", "content": "one"},
-        {"role": "assistant", "content": "1"},
-        {"role": "user", "content": "two"},
-    ]
-    deployed.chat(messages=override, threadId=first["threadId"])
-    assert deployed.last["messages"][1:] == override, "the thread's history is not sent"
-    for body, field in (
-        ({"temperature": 2.5}, "temperature"),
-        ({"stop": list("abcde")}, "stop"),
-        ({"tools_allowlist": ["nothing__at_all"]}, "tools_allowlist"),
-        ({"response_format": {"type": "yaml"}}, "response_format"),
-        ({"images": ["data:image/png;base64,%%%"]}, "images[0]"),
-    ):
-        for stream in (True, False):
-            error = deployed.chat(400, message="x", stream=stream, **body)["error"]
-            assert error["field"].startswith(field), error
-
-
 def test_an_image_is_seen_and_kept(deployed: Deployed) -> None:
     refused = deployed.chat(400, message="What is this?", images=[PNG_URL])["error"]
     assert "no vision" in refused["message"]
@@ -261,22 +123,71 @@ def test_an_image_is_seen_and_kept(deployed: Deployed) -> None:
 
 
 def test_an_llm_that_is_in_use_is_not_deleted(deployed: Deployed) -> None:
-    error = deployed.ask("DELETE", "/resources/llm/stub", 409)["error"]
-    assert "deployer" in error["message"]
+    spec = {
+        "type": "openai",
+        "model": "stub-model",
+        "url": deployed.llm.openai_url,
+        "apiKeyRef": "keys/API_KEY",
+    }
+    deployed.ask("PUT", "/resources/llm/used", 201, json=resource("llm", "used", spec))
+    users = ("one-user", "other-user")
+    for name in users:
+        deployed.ask("POST", "/agents", 201, json={"name": name, "llm": "used"})
+    error = deployed.ask("DELETE", "/resources/llm/used", 409)["error"]
+    assert all(name in error["message"] for name in users), "it says who uses it"
+    assert deployed.chat(agent="one-user", message="hello")["content"] == "echo: hello", "nothing has changed"
+    deployed.ask("PUT", "/agents/one-user", json={"llm": "stub"})
+    error = deployed.ask("DELETE", "/resources/llm/used", 409)["error"]
+    assert ("one-user" in error["message"], "other-user" in error["message"]) == (False, True)
+    deployed.ask("DELETE", "/agents/other-user")
+    deployed.ask("DELETE", "/resources/llm/used")
+    deployed.ask("DELETE", "/agents/one-user")
 
 
 def test_a_server_cannot_be_called_as_an_agent_is(deployed: Deployed) -> None:
     spec = {"transport": "http", "url": "http://127.0.0.1:9/mcp"}
-    body = {"apiVersion": "pallas/v1", "kind": "server", "metadata": {"name": "agent-deployer"}, "spec": spec}
+    body = resource("server", "agent-deployer", spec)
     error = deployed.ask("PUT", "/resources/server/agent-deployer", 422, json=body)["error"]
     assert "agent-" in error["message"]
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_a_server_of_the_file_that_is_called_as_an_agent_is_hides_that_agent(
+    deployed: Deployed, era: Era
+) -> None:
+    grants = ("run:agents:echo", "run:agents:deployer")
+    caller = door(deployed.fleet, make_token(deployed.fleet, f"caller-{era}", *grants, agent="caller"), era)
+    names = caller.names("tools")
+    assert {"agent-echo__add", "tools__add", "agent-deployer__chat"} <= set(names)
+    assert "agent-echo__chat" not in names, "the server wins, and that agent alone is skipped"
+    assert caller.tool("agent-echo__chat", message="hello").code == -32602
+    assert caller.tool("agent-echo__add", a=2, b=3).text
+    assert caller.tool("agent-deployer__chat", message="hello").text == "echo: hello"
+    direct = door(deployed.fleet, era=era, path="/mcp/agents/echo")
+    assert direct.tool("chat", message="Good morning").text == "Good morning", "by its own URL it is there"
+    warned = [
+        (each["level"], each["message"])
+        for each in deployed.fleet.records()
+        if "hides the agent echo" in each["message"]
+    ]
+    assert [level for level, _ in warned] == ["WARNING"], "once, whoever asks"
+    assert "in agent/caller the server agent-echo hides" in warned[0][1]
+
+
+def test_the_name_of_a_proxys_model_is_kept_and_does_nothing(deployed: Deployed) -> None:
+    spec = {**DEPLOYER, "name": "proxied", "proxyModelName": "qwen3"}
+    assert deployed.ask("POST", "/agents", 201, json=spec)["proxyModelName"] == "qwen3"
+    assert deployed.ask("GET", "/agents/proxied")["proxyModelName"] == "qwen3"
+    for name, text in (("proxied", ADD), ("deployer", ADD)):
+        deployed.chat(agent=name, message=text)
+        assert deployed.last["model"] == "stub-model"
+    with_it, without = (each.body for each in (deployed.llm.asked[-3], deployed.llm.asked[-1]))
+    assert "qwen3" not in json.dumps(with_it)
+    assert with_it.keys() == without.keys()
+    deployed.ask("DELETE", "/agents/proxied")
+
+
 def test_an_agent_of_anthropic_has_tools_as_well(deployed: Deployed) -> None:
-    spec = {"type": "anthropic", "model": "claude-sonnet-4-5", "url": deployed.llm.anthropic_url}
-    spec["apiKeyRef"] = "keys/API_KEY"
-    body = {"apiVersion": "pallas/v1", "kind": "llm", "metadata": {"name": "claude"}, "spec": spec}
-    deployed.ask("PUT", "/resources/llm/claude", 201, json=body)
     deployed.ask("POST", "/agents", 201, json={"name": "claude", "llm": "claude", "project": "platform"})
     done = deployed.chat(agent="claude", message=ADD)
     assert "5.0" in done["content"]
