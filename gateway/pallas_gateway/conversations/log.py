@@ -69,6 +69,10 @@ class TurnLog:
         self.is_over = True
         self._wake()
 
+    def ends_at(self, place: Position) -> bool:
+        """Whether nothing has happened behind that place, and nothing will."""
+        return self.is_over and not self._behind(place)
+
     async def events(self, after: Position | None = None) -> AsyncGenerator[Happened]:
         """What has happened behind that place and what happens from then on, to the turn's end.
 

@@ -228,6 +228,10 @@ class RunningTurn:
         """The same, all that is there at a time; none of them after so many seconds of silence."""
         return self.log.batches(after, silence=silence)
 
+    def ends_at(self, place: Position) -> bool:
+        """Whether who has read so far has read all of it."""
+        return self.log.ends_at(place)
+
     async def result(self) -> Result:
         """What it ends with. Whoever stops waiting does not stop it.
 

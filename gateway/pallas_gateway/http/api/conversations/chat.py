@@ -77,7 +77,8 @@ class Follow:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tell of the turn that is under way, or was until a minute ago, from its beginning or behind `Last-Event-ID`.
 
-        204 where there is none: an `EventSource` does not come again then.
+        204 where there is none, or nothing of it behind that: an `EventSource` comes again after each end of a stream,
+        also after the turn's, until it is answered so (HTML, 9.2.3).
         """
         request = Request(scope, receive)
         admitted = admitted_of(request)
@@ -90,9 +91,12 @@ class Follow:
                 raise ApiError(503, "unavailable", message, headers={"retry-after": "1"})
             await Response(status_code=204)(scope, receive, send)
             return
+        after = Position.parse(request.headers.get("last-event-id"), running.id)
+        if running.ends_at(after):
+            await Response(status_code=204)(scope, receive, send)
+            return
         with self._followers.one_more(principal):
             admitted.opens_stream()
-            after = Position.parse(request.headers.get("last-event-id"), running.id)
             with Watch(receive, _nothing):
                 await send_turn(running, send, after=after, with_ids=True)
 

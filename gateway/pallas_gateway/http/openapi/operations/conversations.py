@@ -149,7 +149,7 @@ CONVERSATIONS = (
         headers=(Parameter("Last-Event-ID", "Go on behind this event", text()),),
         answers=(
             Answer(200, "As of a chat, each event with an `id`", {EVENTS: _EVENTS}, _TURN_HEADERS),
-            Answer(204, "There is none"),
+            Answer(204, "There is none, or nothing of it behind that event"),
         ),
     ),
     Operation(
