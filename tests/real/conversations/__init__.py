@@ -1,0 +1,1 @@
+"""Clients of others in conversations with agents: chat interfaces, SDKs, curl, an `EventSource`, MCP clients."""
