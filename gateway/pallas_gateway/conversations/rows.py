@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pallas_gateway.conversations.events import Reset, Text, ToolResult
+from pallas_gateway.conversations.events import ToolCall as Called
+from pallas_gateway.conversations.keeping.turn_rows import Said
 from pallas_gateway.store.conversations.records import Row, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pallas_gateway.conversations.events import ToolCall as Called
-    from pallas_gateway.conversations.events import ToolResult
+    from pallas_gateway.conversations.events import TurnEvent
 
 type Json = dict[str, Any]
 
@@ -115,17 +117,30 @@ class Draft:
             )
         return rows
 
-    def say(self, delta: str) -> None:
-        """The model says more."""
-        self._settle()
-        self._texts.append(delta)
+    @property
+    def said(self) -> Said:
+        """All of it."""
+        return Said(tuple(self.settled), self.pending)
 
-    def take_back(self, characters: int) -> None:
-        """So much of what was said last is void."""
-        text = self.text
-        self._texts = [text[: max(len(text) - characters, 0)]]
+    def take(self, event: TurnEvent) -> bool:
+        """It has happened; whether that is to be seen in the store before the turn is over."""
+        match event:
+            case Text(delta):
+                self._settle()
+                self._texts.append(delta)
+                return False
+            case Reset(characters):
+                text = self.text
+                self._texts = [text[: max(len(text) - characters, 0)]]
+                return False
+            case Called():
+                return self._call(event)
+            case ToolResult():
+                return self._result(event)
+            case _:
+                return False
 
-    def call(self, call: Called) -> bool:
+    def _call(self, call: Called) -> bool:
         """A call begins; whether it is one of the agent's own."""
         self._agent = self._agent or call.agent
         if call.agent != self._agent:
@@ -134,7 +149,7 @@ class Draft:
         self._calls[call.id] = call
         return True
 
-    def result(self, result: ToolResult) -> bool:
+    def _result(self, result: ToolResult) -> bool:
         """A call has ended; whether it is one of the agent's own."""
         if result.agent != self._agent or result.id not in self._calls:
             return False
@@ -146,6 +161,28 @@ class Draft:
         if self._calls and self._calls.keys() == self._results.keys():
             self.settled += self.pending
             self._texts, self._calls, self._results = [], {}, {}
+
+
+def entry_of(event: TurnEvent) -> Sequence[object]:
+    """An event as an entry of a turn's journal."""
+    return (type(event).__name__, *event)
+
+
+def said_in(entries: Iterable[Sequence[object]]) -> Said:
+    """What a turn had said that has these entries in its journal; nothing where there are none."""
+    draft, is_empty = Draft(), True
+    for entry in entries:
+        is_empty = False
+        match entry:
+            case ["Text", str() as delta]:
+                draft.take(Text(delta))
+            case ["Reset", int() as characters]:
+                draft.take(Reset(characters))
+            case ["ToolCall", str() as tool, dict() as arguments, str() as id_, str() as agent]:
+                draft.take(Called(tool, arguments, id_, agent))
+            case ["ToolResult", str() as tool, bool() as ok, str() as id_, str() as agent, str() as text]:
+                draft.take(ToolResult(tool, ok, id_, agent, text))
+    return Said() if is_empty else draft.said
 
 
 def messages_of(rows: Iterable[Row]) -> list[Json]:

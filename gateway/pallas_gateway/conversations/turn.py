@@ -1,7 +1,7 @@
 """One turn: what an agent's worker says of it goes into its log as it comes, and into the store as it settles.
 
-The order of its end: what it made is committed, then it is told that it is over. While the store is away the turn
-waits for it, as long as `KEEP_FOR`. Knows the worker's stream and the store's functions; who may ask is asked before.
+What is told is in the turn's journal before. The order of its end: what it made is committed, then it is told that it
+is over. While the store is away the turn waits for it. Knows the worker's stream; who may ask is asked before.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import asyncio
 import contextlib
 import json
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.conversations.errors import TurnFailedError
-from pallas_gateway.conversations.events import Failed, Final, Reset, Text, ToolCall, ToolResult
+from pallas_gateway.conversations.events import Failed, Final, Reset, Text
 from pallas_gateway.conversations.log import TurnLog
 from pallas_gateway.conversations.request import field_of
-from pallas_gateway.conversations.rows import Draft, row_of
+from pallas_gateway.conversations.rows import Draft, entry_of, row_of
 from pallas_gateway.conversations.stream_reader import (
     StreamReader,
     TurnEnd,
@@ -28,33 +27,21 @@ from pallas_gateway.conversations.stream_reader import (
     read_error,
 )
 from pallas_gateway.relay.http.errors import RelayError
-from pallas_gateway.store.conversations import turns as rows_of_turns
 from pallas_gateway.store.conversations.records import Row
-from pallas_gateway.store.conversations.undo import undo_turn
 from pallas_gateway.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection
-
     from pallas_gateway.access.audit import Outcome
     from pallas_gateway.conversations.events import Position, TurnEvent
+    from pallas_gateway.conversations.keeping.turn_rows import TurnRows
     from pallas_gateway.relay.http.connection import Response
     from pallas_gateway.store.conversations.records import Thread
-    from pallas_gateway.store.database import Store
 
     type Json = Mapping[str, object]
 
-    class OfTurn[T](Protocol):
-        """A function of the store that is about one turn."""
 
-        def __call__(self, connection: Connection, /, *, tenant: str, thread: str, turn: str) -> T: ...
-
-
-KEEP_FOR = 30.0
-"""Seconds for which a turn that is over waits for a store that is away."""
-KEEP_AGAIN = 0.5
 MOST_EVENTS = 20_000
 """Of one turn, texts aside: a model that calls without end is stopped."""
 MOST_CHARACTERS = 16 * 1024 * 1024
@@ -88,94 +75,6 @@ class Given(NamedTuple):
     """Index of the user's new message among those that the worker gets."""
     has_message: bool
     """Whether there is one: the worker says it again in what is to be kept."""
-    is_new_thread: bool
-    """Whether the thread was made for it."""
-
-
-class TurnRows:
-    """The rows of one turn in the store.
-
-    Args:
-        changed: is told after each change.
-    """
-
-    def __init__(self, store: Store, given: Given, changed: Callable[[], object]) -> None:
-        self._store = store
-        self._given = given
-        self._changed = changed
-        self._wanted: tuple[list[Row], list[Row]] | None = None
-        self._news = asyncio.Event()
-        self._closed = False
-
-    def keep(self, draft: Draft) -> None:
-        """Have this written soon; of several at once the last."""
-        self._wanted = list(draft.settled), draft.pending
-        self._news.set()
-
-    async def run(self) -> None:
-        """Write what is to be kept, until `close`; what cannot be written the end of the turn will."""
-        while not self._closed:
-            await self._news.wait()
-            self._news.clear()
-            if (wanted := self._wanted) is not None:
-                self._wanted = None
-                settled, pending = wanted
-                with contextlib.suppress(StoreError):
-                    await self._write(partial(rows_of_turns.keep_round, settled=settled, pending=pending))
-                    self._changed()
-
-    def close(self) -> None:
-        """The turn has ended: what is still to be written is part of its end."""
-        self._closed = True
-        self._wanted = None
-        self._news.set()
-
-    async def finish(self, rows: Sequence[Row]) -> int | None:
-        """All of them, for good; the index of the last, None where the turn does not have the thread any more.
-
-        Raises:
-            StoreError: the store was away for too long.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + KEEP_FOR
-        while True:
-            try:
-                index = await self._write(partial(rows_of_turns.finish_turn, rows=rows))
-            except StoreError as error:
-                if loop.time() > until:
-                    raise
-                _log.warning(f"a turn is over and cannot be kept yet: {error}")
-                await asyncio.sleep(KEEP_AGAIN)
-            else:
-                self._changed()
-                return index
-
-    async def fail(self, why: str, partial_row: Row | None) -> None:
-        """What is not settled has failed.
-
-        Raises:
-            StoreError: it cannot be written now.
-        """
-        await self._write(partial(rows_of_turns.fail_turn, why=why, partial=partial_row))
-        self._changed()
-
-    async def undo(self) -> None:
-        """The turn never was: the request was wrong, and nothing has happened.
-
-        Raises:
-            StoreError: it cannot be written now.
-        """
-        await self._write(partial(undo_turn, with_thread=self._given.is_new_thread))
-        self._changed()
-
-    async def _write[T](self, what: OfTurn[T]) -> T:
-        thread, turn = self._given.thread, self._given.turn
-
-        def write(connection: Connection) -> T:
-            return what(connection, tenant=thread.tenant, thread=thread.id, turn=turn)
-
-        # A power loss may undo the last ones, unless the store's address asks for more; a SIGKILL never does.
-        return await self._store.write(write, durable=False)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -321,20 +220,15 @@ class RunningTurn:
             case Text(delta):
                 self._characters += len(delta)
                 self._answer.append(delta)
-                self._draft.say(delta)
             case Reset(characters):
                 text = "".join(self._answer)
                 self._answer = [text[: max(len(text) - characters, 0)]]
-                self._draft.take_back(characters)
-            case ToolCall():
-                if self._draft.call(event):
-                    self.rows.keep(self._draft)
-            case ToolResult():
-                if self._draft.result(event):
-                    self.rows.keep(self._draft)
         self._events += not isinstance(event, Text)
         if self._events > MOST_EVENTS or self._characters > MOST_CHARACTERS:
             return Failed("the agent's turn has no end: it was stopped", "too_large", 502)
+        self.rows.note(entry_of(event))
+        if self._draft.take(event):
+            self.rows.keep(self._draft.said)
         self.log.tell(event)
         return None
 
@@ -371,7 +265,7 @@ class RunningTurn:
             if is_new and 400 <= last.status < 500 and last.status != 499:
                 await self.rows.undo()
             else:
-                await self.rows.fail(last.message, self._draft.pending[0])
+                await self.rows.fail(last.message, self._draft.said)
         self._tell_failed(last)
 
     def _tell_failed(self, last: Failed) -> None:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.access.audit import AuditUnavailableError, Entry
 from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, RequestError
-from pallas_gateway.conversations.rows import messages_of, row_of
-from pallas_gateway.conversations.turn import Given, RunningTurn, TurnRows
+from pallas_gateway.conversations.keeping.turn_rows import TurnRows, fail_with
+from pallas_gateway.conversations.rows import messages_of, row_of, said_in
+from pallas_gateway.conversations.turn import Given, RunningTurn
 from pallas_gateway.conversations.worker import KEY_HEADER, dumped, way_to
 from pallas_gateway.store.conversations import threads, turns
 from pallas_gateway.store.conversations.messages import list_messages
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from pallas_gateway.access.audit import Audit
+    from pallas_gateway.conversations.keeping.journal import Journals
     from pallas_gateway.conversations.processes import Processes
     from pallas_gateway.conversations.request import ChatRequest
     from pallas_gateway.conversations.worker import Ways, WorkerChats
@@ -97,6 +99,7 @@ class Turns:
         workers: WorkerChats,
         directory: Ways,
         processes: Processes,
+        journals: Journals,
         in_flight: InFlight,
         audit: Audit,
         *,
@@ -108,6 +111,7 @@ class Turns:
         self._workers = workers
         self._directory = directory
         self._processes = processes
+        self._journals = journals
         self._in_flight = in_flight
         self._audit = audit
         self._hold = hold
@@ -192,9 +196,15 @@ class Turns:
             await asyncio.sleep(RECOVER_INTERVAL)
 
     async def _recover_once(self) -> None:
-        for tenant, thread, turn, process in await self._store.read(turns.pending_turns):
+        # Before the store is asked: a journal that is there now is of a turn that has begun in the store before.
+        journals = await asyncio.to_thread(self._journals.turns)
+        under_way = await self._store.read(turns.pending_turns)
+        for tenant, thread, turn, process in under_way:
             if await self._is_left(turn, process):
                 await self._give_up(tenant, thread, turn)
+        # Of turns that are over, or whose thread is gone: who worked on them had no time to remove them.
+        for turn in set(journals) - {each.turn for each in under_way} - self._active:
+            self._journals.remove(turn)
 
     async def _is_left(self, turn: str, process: str | None) -> bool:
         """Whether nobody works on it."""
@@ -203,9 +213,12 @@ class Turns:
         return process is None or not await asyncio.to_thread(self._processes.is_alive, process)
 
     async def _give_up(self, tenant: str, thread: str, turn: str) -> None:
-        fail = partial(turns.fail_turn, tenant=tenant, thread=thread, turn=turn, why=LEFT, partial=None)
+        """End a turn that nobody works on, with what it had told."""
+        said = said_in(await asyncio.to_thread(self._journals.entries, turn))
+        fail = partial(fail_with, tenant=tenant, thread=thread, turn=turn, said=said, why=LEFT)
         if await self._store.write(fail):
             _log.warning(f"a turn of thread {thread} has failed: {LEFT}")
+        self._journals.remove(turn)
 
     def _forget(self) -> None:
         before = time.monotonic() - REMEMBERED
@@ -300,7 +313,7 @@ class Turns:
         has_message = bool(messages) and messages[-1].get("role") == "user"
         # In `messages` of the caller's own, all have their place there.
         new = len(messages) - 1 if said is None else -1
-        given = Given(thread, turn, new, has_message, ask.thread is None)
+        given = Given(thread, turn, new, has_message)
         body = {
             **request.fields,
             "model": ask.agent.name,
@@ -309,7 +322,14 @@ class Turns:
             "stream_options": {"include_usage": True},
             "metadata": {"conversation_id": thread.id},
         }
-        rows = TurnRows(self._store, given, partial(self._changed, thread))
+        rows = TurnRows(
+            self._store,
+            thread,
+            turn,
+            self._journals.of(turn),
+            partial(self._changed, thread),
+            is_new_thread=ask.thread is None,
+        )
         return RunningTurn(given=given, rows=rows, ask=partial(self._asked, ask, dumped(body)))
 
     async def _asked(self, ask: Ask, body: bytes) -> Response:

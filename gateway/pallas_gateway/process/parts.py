@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pallas_common.http.hosts import HostGuard
 from pallas_gateway.access.audit import Audit
 from pallas_gateway.access.limits import Limiter
+from pallas_gateway.conversations.keeping.journal import Journals
 from pallas_gateway.conversations.processes import Processes
 from pallas_gateway.conversations.turns import Turns
 from pallas_gateway.conversations.worker import WorkerChats
@@ -138,6 +139,7 @@ async def open_parts(
         chats,
         directory,
         processes,
+        Journals(spec.state_directory),
         in_flight,
         audit,
         hold=limiter.hold,

@@ -127,7 +127,10 @@ ROOMS = {
     ),
     "pallas_gateway.mcp": "directory.events identity",
     "pallas_gateway.telemetry": "identity",
-    "pallas_gateway.conversations": "access directory identity relay.http store store.conversations",
+    "pallas_gateway.conversations": (
+        "access conversations.keeping directory identity relay.http store store.conversations"
+    ),
+    "pallas_gateway.conversations.keeping": "store store.conversations",
     "pallas_gateway.http": "access identity mcp telemetry",
     "pallas_gateway.http.openapi.operations": "",
     "pallas_gateway.http.openapi": "http http.openapi.operations",
@@ -144,8 +147,9 @@ ROOMS = {
         "telemetry"
     ),
     "pallas_gateway.process": (
-        "access conversations directory directory.events http http.api http.api.conversations http.completions "
-        "http.openapi identity mcp servers.chat servers.compositor servers.management store telemetry"
+        "access conversations conversations.keeping directory directory.events http http.api "
+        "http.api.conversations http.completions http.openapi identity mcp servers.chat servers.compositor "
+        "servers.management store telemetry"
     ),
     "pallas_gateway.relay.http": "",
     "pallas_gateway.relay.messages": "relay.http",

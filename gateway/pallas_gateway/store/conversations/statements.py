@@ -72,9 +72,7 @@ ENDS_OF_TURN = (
     .order_by(MESSAGES.c.turn_index.desc())
 )
 UNSETTLED = (
-    select(MESSAGES.c.turn_index, MESSAGES.c.role)
-    .where(_OF_THREAD, MESSAGES.c.turn_index >= bindparam("start"))
-    .order_by(MESSAGES.c.turn_index.desc())
+    select(MESSAGES.c.turn_index).where(_OF_THREAD, MESSAGES.c.turn_index >= bindparam("start")).limit(1)
 )
 REPLACE = (
     update(MESSAGES)

@@ -167,10 +167,10 @@ def finish_turn(
     return int(end) - 1
 
 
-def fail_turn(
-    connection: Connection, *, tenant: str, thread: str, turn: str, why: str, partial: Row | None = None
-) -> bool:
+def fail_turn(connection: Connection, *, tenant: str, thread: str, turn: str, why: str) -> bool:
     """End a turn that failed or was stopped: what is pending of it becomes `error`; the thread is free.
+
+    Where nothing would tell of the failure, an empty row of the assistant does.
 
     Args:
         connection: within a transaction that may write.
@@ -178,8 +178,6 @@ def fail_turn(
         thread: its id.
         turn: the turn's id.
         why: for its rows.
-        partial: what the assistant's message under way holds so far: takes the place of the last row of the assistant
-            that is not settled, or comes behind all rows. Where nothing would tell of the failure, an empty one does.
 
     Returns:
         Whether it has failed, now or before; False if it has finished, or the thread is gone.
@@ -188,21 +186,26 @@ def fail_turn(
     found = connection.execute(statements.OF_TURN, {**where, "turn_": turn}).one_or_none()
     if found is None:
         return _failed(connection, where, turn)
-    unsettled = connection.execute(
+    is_told = connection.execute(
         statements.UNSETTLED, {**where, "start": found.turn_first + found.turn_settled}
-    ).all()
-    index = next((each.turn_index for each in unsettled if each.role == "assistant"), None)
+    ).first()
     now = _now()
     length = found.length
-    if partial is not None or not unsettled:
-        if index is None:
-            index, length = length, length + 1
-        row = partial or _NOTHING_YET
+    if is_told is None:
+        length += 1
         _put(
             connection,
             [
                 columns_of(
-                    tenant, thread, index, turn, row, status="error", error=why, created=now, has_words=False
+                    tenant,
+                    thread,
+                    length - 1,
+                    turn,
+                    _NOTHING_YET,
+                    status="error",
+                    error=why,
+                    created=now,
+                    has_words=False,
                 )
             ],
         )

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pallas_gateway.conversations.keeping.journal import Journals
 from pallas_gateway.conversations.processes import Processes
 from pallas_gateway.conversations.turns import Turns
 from pallas_gateway.conversations.worker import WorkerChats
@@ -126,6 +127,7 @@ async def talk(folder: Path, **settings: Any) -> AsyncIterator[Talk]:
                 chats,
                 worker,
                 processes,
+                Journals(folder),
                 shared.in_flight,
                 shared.audit,
                 hold=shared.limiter.hold,

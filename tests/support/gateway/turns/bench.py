@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pallas_gateway.access.audit import Audit
+from pallas_gateway.conversations.keeping.journal import Journals
 from pallas_gateway.conversations.processes import Processes
 from pallas_gateway.conversations.request import read_request
 from pallas_gateway.conversations.turns import Ask, Turns
@@ -110,6 +111,7 @@ async def turn_bench(folder: Path, store: Store | None = None) -> AsyncIterator[
             chats,
             worker,
             processes,
+            Journals(folder),
             in_flight,
             audit,
             hold=hold,

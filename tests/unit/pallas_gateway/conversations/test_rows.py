@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pallas_gateway.conversations.events import ToolCall, ToolResult
+from pallas_gateway.conversations.events import Reset, Text, ToolCall, ToolResult
 from pallas_gateway.conversations.rows import Draft, message_of, row_of
 from pallas_gateway.store.conversations.records import Row
 
@@ -61,36 +61,36 @@ def shown(rows: list[Row]) -> list[tuple[str, object, int]]:
 def test_rounds_settle_when_all_their_calls_have_answered() -> None:
     draft = Draft()
     assert shown(draft.pending) == [("assistant", "", 0)]
-    draft.say("Let me")
-    assert draft.call(ToolCall("s__t", {"a": 1}, "1", "jarvis"))
-    assert draft.call(ToolCall("s__u", {}, "2", "jarvis"))
-    assert draft.result(ToolResult("s__u", False, "2", "jarvis", "no"))
+    draft.take(Text("Let me"))
+    assert draft.take(ToolCall("s__t", {"a": 1}, "1", "jarvis"))
+    assert draft.take(ToolCall("s__u", {}, "2", "jarvis"))
+    assert draft.take(ToolResult("s__u", False, "2", "jarvis", "no"))
     assert not draft.settled
     assert shown(draft.pending) == [("assistant", "Let me", 2), ("tool", "", 0), ("tool", "no", 0)]
     assert [row.is_error for row in draft.pending] == [False, False, True]
-    assert draft.result(ToolResult("s__t", True, "1", "jarvis", "5"))
+    assert draft.take(ToolResult("s__t", True, "1", "jarvis", "5"))
     assert not draft.settled, "the model may call more"
-    draft.say("\n\nSo")
+    draft.take(Text("\n\nSo"))
     assert shown(draft.settled) == [("assistant", "Let me", 2), ("tool", "5", 0), ("tool", "no", 0)]
     assert shown(draft.pending) == [("assistant", "So", 0)]
 
 
 def test_calls_of_agents_below_are_no_part_of_the_conversation() -> None:
     draft = Draft()
-    assert draft.call(ToolCall("agent__child", {}, "1", "jarvis"))
-    assert not draft.call(ToolCall("s__t", {}, "2", "child"))
-    assert not draft.result(ToolResult("s__t", True, "2", "child"))
-    assert not draft.result(ToolResult("s__t", True, "9", "jarvis"))
+    assert draft.take(ToolCall("agent__child", {}, "1", "jarvis"))
+    assert not draft.take(ToolCall("s__t", {}, "2", "child"))
+    assert not draft.take(ToolResult("s__t", True, "2", "child"))
+    assert not draft.take(ToolResult("s__t", True, "9", "jarvis"))
     assert shown(draft.pending) == [("assistant", "", 1), ("tool", "", 0)]
 
 
 def test_text_that_is_taken_back_is_not_there() -> None:
     draft = Draft()
     for piece in ("one ", "two"):
-        draft.say(piece)
-    draft.take_back(5)
-    draft.say("!")
-    draft.take_back(0)
+        draft.take(Text(piece))
+    draft.take(Reset(5))
+    draft.take(Text("!"))
+    draft.take(Reset(0))
     assert shown(draft.pending) == [("assistant", "on!", 0)]
-    draft.take_back(50)
+    draft.take(Reset(50))
     assert shown(draft.pending) == [("assistant", "", 0)]

@@ -13,6 +13,7 @@ from pallas_gateway.conversations import turn as one_turn
 from pallas_gateway.conversations import turns as all_turns
 from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, TurnFailedError
 from pallas_gateway.conversations.events import Failed, Final, Reset, Text, ToolCall, ToolResult
+from pallas_gateway.conversations.keeping import turn_rows
 from pallas_gateway.identity.principal import Principal
 from pallas_gateway.store.conversations import threads
 from pallas_gateway.store.errors import StoreUnavailableError
@@ -340,8 +341,8 @@ async def test_a_living_process_keeps_what_it_works_on(tmp_path: Path) -> None:
 async def test_an_answer_that_cannot_be_kept_is_told_as_failed_and_settled_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one_turn, "KEEP_FOR", 0.05)
-    monkeypatch.setattr(one_turn, "KEEP_AGAIN", 0.01)
+    monkeypatch.setattr(turn_rows, "KEEP_FOR", 0.05)
+    monkeypatch.setattr(turn_rows, "KEEP_AGAIN", 0.01)
     async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
@@ -362,7 +363,7 @@ async def test_an_answer_that_cannot_be_kept_is_told_as_failed_and_settled_later
 async def test_a_store_that_comes_back_in_time_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one_turn, "KEEP_AGAIN", 0.01)
+    monkeypatch.setattr(turn_rows, "KEEP_AGAIN", 0.01)
     async with turn_bench(tmp_path) as on:
         running = await on.ask("one")
         exchange = await on.worker.next()
