@@ -24,6 +24,7 @@ import pytest
 from support.ports import free_ports
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Sequence
 
 OWNER = "pallas"
@@ -81,6 +82,18 @@ class Postgres:
                 process.kill()
         gone, alive = psutil.wait_procs(processes, timeout=60)
         assert not alive, gone
+
+    def kill_backend(self, application: str, chance: random.Random) -> None:
+        """SIGKILL to the process behind one connection of that application.
+
+        The postmaster ends all others then, and takes connections again once it has gone through its log.
+        """
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT pid FROM pg_stat_activity WHERE application_name = %s ORDER BY pid", (application,)
+            ).fetchall()
+        assert found, f"{application} has no connection"
+        psutil.Process(chance.choice(found)[0]).kill()
 
     def stop(self) -> None:
         """Stop it in an orderly way, without waiting for clients, and delete what it has."""
