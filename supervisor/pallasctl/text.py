@@ -7,7 +7,6 @@ Knows the names of states, and no document or verb. What comes from agents may h
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -33,7 +32,6 @@ STATE_COLOURS: Mapping[str, Colour] = {
 HEALTH_COLOURS: Mapping[str, Colour] = {"ok": "green", "degraded": "yellow", "error": "red", "unknown": "dim"}
 
 _CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
@@ -52,15 +50,6 @@ def paint(text: str, colour: Colour | None) -> str:
 def one_line(text: str) -> str:
     """The text as one line that a terminal shows as it is."""
     return terminal_line(" ".join(text.split()))
-
-
-def parse_duration(text: str) -> float | None:
-    """Seconds in `90`, `10m` or `1h30m`; None if it is no duration."""
-    match = _DURATION.fullmatch(text)
-    if not text or match is None:
-        return None
-    days, hours, minutes, seconds = match.groups(default="0")
-    return int(days) * _DAY + int(hours) * _HOUR + int(minutes) * _MINUTE + float(seconds)
 
 
 def format_duration(seconds: float) -> str:

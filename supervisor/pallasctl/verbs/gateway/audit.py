@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 
 import click
 
-from pallas_common.times import rfc3339
+from pallas_common.times import parse_duration, rfc3339
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
 from pallasctl.options import output_option
-from pallasctl.text import one_line, paint, parse_duration
+from pallasctl.text import one_line, paint
 from pallasctl.verbs.gateway.asking import gateway, gateway_options
 
 if TYPE_CHECKING:

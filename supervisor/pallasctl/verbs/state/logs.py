@@ -15,11 +15,12 @@ import click
 
 from pallas_common.logs.levels import LEVEL_NAMES, level_name
 from pallas_common.terminal_text import terminal_text
+from pallas_common.times import parse_duration
 from pallasctl.agent_names import AgentNames
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
 from pallasctl.options import control, output_option, socket_option, watched_argument
-from pallasctl.text import Colour, paint, parse_duration
+from pallasctl.text import Colour, paint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
