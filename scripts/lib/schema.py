@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.protocol.agent.settings import RULES, Choice, Seconds, Size, Truth, WholeNumber
-from pallas_common.protocol.gateway import GATEWAY_RULES, LIMIT_RULES, GatewaySettings, Limits
+from pallas_common.protocol.gateway import FOREVER, GATEWAY_RULES, LIMIT_RULES, GatewaySettings, Limits
 from pallas_registry.deployment import gateway_section
 from pallas_registry.deployment.agent_entry import KEYS
 from pallas_registry.deployment.agents_file import KEYS as DEPLOYMENT_KEYS
@@ -112,6 +112,13 @@ _GATEWAY: dict[str, Schema] = {
         },
     },
     "limits": {"$ref": "#/definitions/limits"},
+    "threads": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "keep": {"type": "string", "pattern": r"^(forever|[0-9][0-9.dhms]*[dhms])$", "default": FOREVER}
+        },
+    },
 }
 
 _ONE_SOURCE = ("module", "card")

@@ -53,6 +53,7 @@ GATEWAY_METRICS: Mapping[str, tuple[str, frozenset[str]]] = {
     "pallas_gateway_upstream_connections": ("gauge_livesum", frozenset()),
     "pallas_gateway_turns": ("gauge_livesum", frozenset()),
     "pallas_gateway_turn_duration_seconds": ("histogram", frozenset({"outcome"})),
+    "pallas_gateway_threads_deleted": ("counter", frozenset({"reason"})),
     "pallas_gateway_store_errors": ("counter", frozenset()),
     "pallas_gateway_audit_lines": ("counter", frozenset({"outcome"})),
 }

@@ -24,6 +24,7 @@ from pallas_common.protocol.agent.settings import (
     on_change,
     setting,
 )
+from pallas_common.times import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,6 +42,8 @@ OPERATOR_FILE = "operator.token"
 
 DEFAULT_PORT = 24199
 DEFAULT_GROUPS_CLAIM = "groups"
+
+FOREVER = "forever"
 
 Auth = Literal["token", "none"]
 WorkerAccess = Literal["open", "behind"]
@@ -61,6 +64,19 @@ class Limits:
     """Requests to subscribe or unsubscribe."""
     subscriptions: int = field(default=1000, metadata=setting(WholeNumber(1), "respawn"))
     """Resources that one principal may have subscribed to at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threads:
+    """How long conversations are kept."""
+
+    keep: str = FOREVER
+    """For how long after a thread's last activity, as a duration; `forever`."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The same as a number; None for ever."""
+        return None if self.keep == FOREVER else parse_duration(self.keep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +109,7 @@ class GatewaySettings:
     """Whether the ports of agents are for everybody or, behind the gateway, for this machine alone."""
     oidc: Oidc | None = field(default=None, metadata=on_change("respawn"))
     limits: Limits = field(default=Limits(), metadata=on_change("respawn"))
+    threads: Threads = field(default=Threads(), metadata=on_change("respawn"))
     audit_content: bool = field(default=False, metadata=setting(Truth(), "respawn"))
     """Whether the audit has arguments and answers."""
     stop_timeout: float = field(default=10.0, metadata=setting(Seconds(), "live"))
@@ -192,6 +209,7 @@ class GatewaySpec:
             fields = json.loads(data)
             settings = fields["settings"]
             settings["limits"] = Limits(**settings["limits"])
+            settings["threads"] = Threads(**settings["threads"])
             if (oidc := settings["oidc"]) is not None:
                 oidc["groups"] = {name: tuple(grants) for name, grants in oidc["groups"].items()}
                 settings["oidc"] = Oidc(**oidc)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pallas_gateway.store.conversations.records import ThreadBusyError
+
 
 class RequestError(Exception):
     """A request that is wrong: 400.
@@ -47,3 +52,13 @@ class TurnFailedError(Exception):
         self.type = type
         self.retry_after = retry_after
         self.field = field
+
+
+class TakenError(Exception):
+    """Another turn has the thread."""
+
+    def __init__(self, thread: str, by: ThreadBusyError) -> None:
+        super().__init__(str(by))
+        self.thread = thread
+        self.turn = by.turn
+        self.process = by.process

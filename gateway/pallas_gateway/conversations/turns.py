@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.access.audit import AuditUnavailableError, Entry
-from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, RequestError
-from pallas_gateway.conversations.keeping.turn_rows import TurnRows, fail_with
-from pallas_gateway.conversations.rows import messages_of, row_of, said_in
+from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, RequestError, TakenError
+from pallas_gateway.conversations.keeping.turn_rows import TurnRows
+from pallas_gateway.conversations.left import LeftTurns
+from pallas_gateway.conversations.rows import messages_of, row_of
 from pallas_gateway.conversations.turn import Given, RunningTurn
 from pallas_gateway.conversations.worker import KEY_HEADER, dumped, way_to
 from pallas_gateway.store.conversations import threads, turns
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from pallas_gateway.access.audit import Audit
     from pallas_gateway.conversations.keeping.journal import Journals
-    from pallas_gateway.conversations.processes import Processes
+    from pallas_gateway.conversations.keeping.processes import Processes
     from pallas_gateway.conversations.request import ChatRequest
     from pallas_gateway.conversations.worker import Ways, WorkerChats
     from pallas_gateway.directory.records import AgentRecord
@@ -52,7 +53,6 @@ LOOK_AGAIN = 0.5
 """Seconds between two looks at a turn of another process."""
 RECOVER_INTERVAL = 5.0
 """Seconds between two looks for turns that nobody works on."""
-LEFT = "nobody works on it any more: the gateway ended, or could not keep what the agent said"
 
 _log = get_logger("pallas.gateway.conversations")
 
@@ -72,16 +72,6 @@ class Ask:
     trace_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """For the worker, besides the usual ones."""
-
-
-class _TakenError(Exception):
-    """Another turn has the thread."""
-
-    def __init__(self, thread: str, by: ThreadBusyError) -> None:
-        super().__init__(str(by))
-        self.thread = thread
-        self.turn = by.turn
-        self.process = by.process
 
 
 class Turns:
@@ -119,8 +109,7 @@ class Turns:
         self._observe = observe
         self._turns: dict[tuple[str, str], RunningTurn] = {}
         """The newest of each thread, by tenant and thread."""
-        self._active: set[str] = set()
-        """Ids of turns that this process works on, also before they are begun in the store."""
+        self._left = LeftTurns(store, processes, journals, changed)
         self._waiting = Counter[tuple[str, str]]()
         """How many requests wait for a thread."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -145,13 +134,14 @@ class Turns:
         """
         self._audit.check()
         turn = uuid.uuid4().hex
-        self._active.add(turn)
+        self._left.active.add(turn)
         try:
             begun, asked = await self._begun(ask, turn)
         except BaseException:
             # Begun all the same, maybe, by a commit whose answer was lost: `recover` finds it, as it is not active.
-            self._active.discard(turn)
+            self._left.active.discard(turn)
             raise
+        self._changed(begun.thread)
         running = self._made(ask, begun, asked, turn)
         self._turns[running.thread.tenant, running.thread.id] = running
         task = asyncio.create_task(self._run(ask, running), name="turn")
@@ -168,6 +158,16 @@ class Turns:
         async for _ in running.events():
             pass
         return True
+
+    def stop_of_agent(self, key: str, why: str) -> None:
+        """End the turns of all threads with an agent that are under way here, without waiting for it.
+
+        Args:
+            key: the agent's `agent_key`.
+        """
+        for running in self._turns.values():
+            if running.thread.agent_key == key:
+                running.stop(why)
 
     async def drain(self, seconds: float) -> None:
         """Wait for what is under way; what is not over by then is stopped."""
@@ -186,7 +186,7 @@ class Turns:
         complained = False
         while True:
             try:
-                await self._recover_once()
+                await self._left.put_in_order()
                 complained = False
             except StoreError as error:
                 if not complained:
@@ -194,31 +194,6 @@ class Turns:
                     _log.warning(f"turns that a process may have left cannot be looked for yet: {error}")
             self._forget()
             await asyncio.sleep(RECOVER_INTERVAL)
-
-    async def _recover_once(self) -> None:
-        # Before the store is asked: a journal that is there now is of a turn that has begun in the store before.
-        journals = await asyncio.to_thread(self._journals.turns)
-        under_way = await self._store.read(turns.pending_turns)
-        for tenant, thread, turn, process in under_way:
-            if await self._is_left(turn, process):
-                await self._give_up(tenant, thread, turn)
-        # Of turns that are over, or whose thread is gone: who worked on them had no time to remove them.
-        for turn in set(journals) - {each.turn for each in under_way} - self._active:
-            self._journals.remove(turn)
-
-    async def _is_left(self, turn: str, process: str | None) -> bool:
-        """Whether nobody works on it."""
-        if process == self._processes.own:
-            return turn not in self._active
-        return process is None or not await asyncio.to_thread(self._processes.is_alive, process)
-
-    async def _give_up(self, tenant: str, thread: str, turn: str) -> None:
-        """End a turn that nobody works on, with what it had told."""
-        said = said_in(await asyncio.to_thread(self._journals.entries, turn))
-        fail = partial(fail_with, tenant=tenant, thread=thread, turn=turn, said=said, why=LEFT)
-        if await self._store.write(fail):
-            _log.warning(f"a turn of thread {thread} has failed: {LEFT}")
-        self._journals.remove(turn)
 
     def _forget(self) -> None:
         before = time.monotonic() - REMEMBERED
@@ -239,12 +214,12 @@ class Turns:
                     raise RequestError(
                         "retry", "retry: the thread has no turn that could be taken again"
                     ) from None
-                except _TakenError as found:
+                except TakenError as found:
                     busy = found
                 if not busy.turn:
                     continue  # it is free again already
-                if await self._is_left(busy.turn, busy.process):
-                    await self._give_up(ask.principal.tenant, busy.thread, busy.turn)
+                if await self._left.is_left(busy.turn, busy.process):
+                    await self._left.give_up(ask.principal.tenant, busy.thread, busy.turn)
                     continue
                 if ask.request.on_busy == "refuse":
                     raise BusyError(
@@ -298,7 +273,7 @@ class Turns:
                 redo=request.redo,
             )
         except ThreadBusyError as busy:
-            raise _TakenError(thread.id, busy) from None
+            raise TakenError(thread.id, busy) from None
         if request.redo:
             before = list_messages(
                 connection, tenant=thread.tenant, thread=thread.id, after=begun.first - 2, limit=1
@@ -358,7 +333,7 @@ class Turns:
         try:
             await running.run()
         finally:
-            self._active.discard(running.id)
+            self._left.active.discard(running.id)
             self._in_flight.leave(principal, revoked)
             leave()
             running.ended = time.monotonic()

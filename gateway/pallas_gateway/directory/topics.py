@@ -1,8 +1,9 @@
-"""The names of what changes by the supervisor's doing, as it is published. Pure."""
+"""The names of what changes by the supervisor's doing, and of threads, as it is published. Pure."""
 
 from __future__ import annotations
 
 from pallas_gateway.directory.events.topics import Topic
+from pallas_gateway.identity.principal import TENANT
 
 AGENTS = Topic("agents")
 """Which agents there are, and what a list says of each."""
@@ -30,6 +31,20 @@ def agent_state(name: str) -> Topic:
 def agent_snapshot(name: str) -> Topic:
     """Both."""
     return Topic("agent snapshot", name)
+
+
+def threads_with(agent: str, owner: str, tenant: str = TENANT) -> Topic:
+    """Somebody's threads with an agent, and what is said in them.
+
+    Args:
+        owner: a principal's subject.
+    """
+    return Topic(f"threads with {agent}", owner, tenant)
+
+
+def threads_of(owner: str, tenant: str = TENANT) -> Topic:
+    """All of somebody's threads."""
+    return Topic("threads", owner, tenant)
 
 
 def resources(kind: str) -> Topic:

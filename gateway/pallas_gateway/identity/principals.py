@@ -24,6 +24,7 @@ from pallas_gateway.identity.gcra import Rates
 from pallas_gateway.identity.grants import VERBS, Grant
 from pallas_gateway.identity.lookups import Lookups
 from pallas_gateway.identity.principal import Principal
+from pallas_gateway.identity.sources import deleted_agents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -240,9 +241,7 @@ class Principals:
             declared: the name of each agent that there is, whether it can be used or not, with the uid of its resource;
                 None where nobody can tell which one it is.
         """
-        stored = [each for each in await self._stored.agents() if each.uid is not None]
-        gone = [each for each in stored if declared.get(each.name, "") not in (None, each.uid)]
-        if gone:
+        if gone := deleted_agents(await self._stored.agents(), declared):
             names = ", ".join(sorted(each.name for each in gone))
             _log.info(f"tokens of agents that are no more are revoked: {names}")
             await self.agents_deleted(*gone)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pallas_gateway.identity.errors import MalformedRecordError
     from pallas_gateway.identity.principal import Principal
@@ -29,6 +29,18 @@ class AgentKey(NamedTuple):
     name: str
     uid: str | None
     """Of the resource; None for an agent of `agents.yaml`."""
+
+
+def deleted_agents(known: Iterable[AgentKey], declared: Mapping[str, str | None]) -> list[AgentKey]:
+    """Those of resources that are no more: no agent has the name, or another one. An agent of a file may come back.
+
+    Args:
+        declared: the name of each agent that there is, whether it can be used or not, with the uid of its resource;
+            None where nobody can tell which one it is.
+    """
+    return [
+        each for each in known if each.uid is not None and declared.get(each.name, "") not in (None, each.uid)
+    ]
 
 
 class StoredTokens(Protocol):

@@ -171,7 +171,8 @@ class Methods:
         uri = text_parameter(request.params, "uri", LONGEST_URI)
         before = self._log.sequence
         result = await surface.read(uri, request)
-        self._log.was_read(request.principal.id, surface.topic(uri), before)
+        for topic in surface.topics(uri):
+            self._log.was_read(request.principal.id, topic, before)
         return result
 
     async def _complete(self, request: ClientRequest, surface: Surface) -> Json | Relayed:

@@ -72,7 +72,7 @@ def subscribe_to_resource(
     if not surface.may_subscribe(uri):
         raise McpError(INVALID_PARAMS, "no such resource", {"uri": uri})
     try:
-        subscriptions.subscribe(subscriber, Change("resource", uri), surface.topic(uri))
+        subscriptions.subscribe(subscriber, Change("resource", uri), *surface.topics(uri))
     except TooManySubscriptionsError as error:
         raise too_many(error) from None
 

@@ -152,8 +152,8 @@ class Surface(Protocol):
     def may_subscribe(self, uri: str) -> bool:
         """Whether the principal may hear of the resource; asked again at every delivery."""
 
-    def topic(self, uri: str) -> Topic:
-        """What changes when the resource does."""
+    def topics(self, uri: str) -> tuple[Topic, ...]:
+        """Of which one changes when the resource does, all different."""
 
     def list_topic(self, kind: ListKind) -> Topic:
         """What changes when that list does."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from pallas_common.http.hosts import HostGuard
 from pallas_gateway.access.audit import Audit
 from pallas_gateway.access.limits import Limiter
 from pallas_gateway.conversations.keeping.journal import Journals
-from pallas_gateway.conversations.processes import Processes
+from pallas_gateway.conversations.keeping.processes import Processes
 from pallas_gateway.conversations.turns import Turns
 from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory import topics
@@ -40,9 +41,11 @@ from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.mcp.endpoint import Endpoint
-from pallas_gateway.process.deleted_agents import revoke_deleted
 from pallas_gateway.process.health import Health
 from pallas_gateway.process.surfaces import AllSurfaces
+from pallas_gateway.process.upkeep.agent_threads import AgentThreads
+from pallas_gateway.process.upkeep.deleted_agents import follow_deletions
+from pallas_gateway.process.upkeep.old_threads import forget_old_threads
 from pallas_gateway.servers.chat.turns import ThreadTurns
 from pallas_gateway.servers.compositor.mounts import Mounts
 from pallas_gateway.servers.management.context import Context
@@ -62,6 +65,8 @@ if TYPE_CHECKING:
     from pallas_common.protocol.gateway import GatewaySettings, GatewaySpec
     from pallas_common.secrets.values import KnownSecrets
     from pallas_gateway.identity.sources import Issuer
+    from pallas_gateway.store.conversations.records import Thread
+    from pallas_gateway.store.conversations.retention import Deleted
     from pallas_gateway.store.database import Store
 
 MEASURE_INTERVAL = 5.0
@@ -133,6 +138,14 @@ async def open_parts(
     limiter = Limiter(settings.limits)
     processes = Processes(spec.state_directory)
     stack.callback(processes.close)
+
+    def changed(thread: Thread | Deleted) -> None:
+        """Tell those who follow their threads."""
+        log.publish(
+            topics.threads_with(thread.agent, thread.owner, thread.tenant),
+            topics.threads_of(thread.owner, thread.tenant),
+        )
+
     chats = WorkerChats(tracing.outbound_headers)
     turns = Turns(
         store,
@@ -143,6 +156,7 @@ async def open_parts(
         in_flight,
         audit,
         hold=limiter.hold,
+        changed=changed,
         observe=metrics.observe_turn,
     )
     thread_turns = ThreadTurns(store, turns, tracing.trace_id)
@@ -165,7 +179,7 @@ async def open_parts(
     )
     endpoint.subscriptions.observe(mounts.observe)
     declared = Declared(control)
-    conversations = Conversations(store, directory)
+    conversations = Conversations(store, directory, changed)
     asking = Asking(conversations, turns, audit)
     changes = ThreadChanges(conversations, turns, audit)
     followers = Followers()
@@ -199,7 +213,19 @@ async def open_parts(
             "tokens": principals.watch(),
             "store": _mend(store),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
-            "deleted agents": revoke_deleted(directory, principals, audit),
+            "deleted agents": follow_deletions(
+                directory,
+                principals,
+                AgentThreads(store, turns, changed, partial(metrics.count_deleted_threads, "agent")),
+                audit,
+            ),
+            "old threads": forget_old_threads(
+                store,
+                audit,
+                settings.threads.seconds,
+                changed=changed,
+                count=partial(metrics.count_deleted_threads, "age"),
+            ),
             "measures": _measure(
                 endpoint,
                 turns,

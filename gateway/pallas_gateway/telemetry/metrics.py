@@ -48,6 +48,7 @@ class _Series:
     connections: Gauge
     turns: Gauge
     turn_seconds: Histogram
+    deleted_threads: Counter
     store_errors: Counter
     audit_lines: Counter
 
@@ -62,6 +63,13 @@ def _make_series() -> _Series:
     )
     for outcome in ("written", "failed"):
         audit_lines.labels(outcome)
+    deleted_threads = counter(
+        "pallas_gateway_threads_deleted_total",
+        "Threads that the gateway has deleted by itself, by reason: their agent was deleted; their age.",
+        ["reason"],
+    )
+    for reason in ("agent", "age"):
+        deleted_threads.labels(reason)
     # A sum: while one process takes over from another, both are the gateway.
     total = partial(Gauge, registry=None, multiprocess_mode="livesum")
     return _Series(
@@ -105,6 +113,7 @@ def _make_series() -> _Series:
             "Duration of turns of conversations in seconds, by outcome (ok, error, cancelled).",
             ["outcome"],
         ),
+        deleted_threads=deleted_threads,
         store_errors=counter(
             "pallas_gateway_store_errors_total", "Questions to the store that it did not answer."
         ),
@@ -238,6 +247,11 @@ def set_turns(number: int) -> None:
 def observe_turn(seconds: float, outcome: str) -> None:
     """A turn of a conversation has ended."""
     _recorder.record(lambda series: series.turn_seconds.labels(outcome).observe(seconds))
+
+
+def count_deleted_threads(reason: str, number: int) -> None:
+    """So many threads were deleted; `reason` is `agent` or `age`."""
+    _recorder.record(lambda series: series.deleted_threads.labels(reason).inc(number))
 
 
 def count_store_error() -> None:

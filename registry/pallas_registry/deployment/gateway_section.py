@@ -15,11 +15,13 @@ from pallas_common.protocol.agent.settings import Choice, Seconds, Size, Truth, 
 from pallas_common.protocol.gateway import (
     DEFAULT_GROUPS_CLAIM,
     DEFAULT_PORT,
+    FOREVER,
     GATEWAY_RULES,
     LIMIT_RULES,
     GatewaySettings,
     Limits,
     Oidc,
+    Threads,
 )
 from pallas_registry.reading import rules
 
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 KEYS = tuple(field.name for field in dataclasses.fields(GatewaySettings))
 LIMIT_KEYS = tuple(LIMIT_RULES)
 OIDC_KEYS = tuple(field.name for field in dataclasses.fields(Oidc))
+THREADS_KEYS = tuple(field.name for field in dataclasses.fields(Threads))
+
+SHORTEST_KEEP = 3600.0
+"""Seconds: what is forgotten sooner was no conversation, but a unit mistaken."""
 
 GRANT = (
     r"\*|(view|create|edit|delete|run|approve|\*)"
@@ -76,6 +82,7 @@ def read_gateway(section: Fields, *, host: str, bind: str) -> GatewaySettings:
         store=section.text("store", rules.store),
         oidc=_oidc(section),
         limits=_limits(section),
+        threads=_threads(section),
     )
 
 
@@ -91,6 +98,14 @@ def _limits(section: Fields) -> Limits:
         return Limits()
     limits.only(LIMIT_KEYS)
     return Limits(**_said(limits, LIMIT_RULES))
+
+
+def _threads(section: Fields) -> Threads:
+    threads = section.section("threads")
+    if threads is None:
+        return Threads()
+    threads.only(THREADS_KEYS)
+    return Threads(keep=threads.duration("keep", SHORTEST_KEEP, never=FOREVER) or FOREVER)
 
 
 def _oidc(section: Fields) -> Oidc | None:

@@ -13,6 +13,7 @@ import yaml
 
 from pallas_common.problems import MOST_PROBLEMS, Problem, did_you_mean, quoted, shortened
 from pallas_common.sizes import describe_size, is_ambiguous_size, parse_size
+from pallas_common.times import parse_duration
 from pallas_registry.reading.nodes import Entry, Mappings, joined, kind_of, line_of
 from pallas_registry.reading.values import value_of
 
@@ -193,6 +194,29 @@ class Fields:
             self.refuse(key, f"{quoted(text)} is out of range", f"use at most {LONGEST_TIME:.0f} seconds")
             return None
         return value
+
+    def duration(self, key: str, minimum: float, *, never: str) -> str | None:
+        """The duration of `key` as it is written, with a unit, not below `minimum` seconds; or the word `never`."""
+        if key not in self:
+            return None
+        node = self._entries[key].value
+        kind = kind_of(node)
+        wanted = f"a duration as in `90d` or `12h`, or `{never}`"
+        if not isinstance(node, yaml.ScalarNode) or kind not in {"a whole number", "a number", "text"}:
+            self._wrong_kind(key, "a duration", f"write {wanted}")
+            return None
+        text = str(node.value)
+        if text == never:
+            return text
+        value = parse_duration(text) if text[-1:].isalpha() else None
+        if value is None:
+            self.refuse(key, f"{quoted(text)} is not a duration", f"write {wanted}")
+        elif not minimum <= value <= LONGEST_TIME:
+            bounds = f"use at least {minimum:g} s" if value < minimum else f"use at most {LONGEST_TIME:.0f} s"
+            self.refuse(key, f"{quoted(text)} is out of range", f"{bounds}, or `{never}`")
+        else:
+            return text
+        return None
 
     def size(self, key: str, minimum: int) -> int | None:
         """The amount of memory of `key` in bytes, written as `parse_size` reads it, not below `minimum`."""

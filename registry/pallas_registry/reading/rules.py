@@ -23,6 +23,7 @@ VARIABLE_BYTES = 128 * 1024
 LONGEST_MODEL = 255
 LONGEST_URL = 255
 LONGEST_STORE = 2000
+_SYNCHRONOUS = ("synchronous=full", "synchronous=normal")
 STORE_VARIABLE = "PALLAS_GATEWAY_STORE"
 """Comes before what `gateway.store` says, and may hold a password."""
 RESERVED_AGENT_NAMES = frozenset({"send_message", "get_health"})
@@ -211,8 +212,14 @@ def store(value: str) -> Complaint | None:
     if not value.isprintable() or len(value) > LONGEST_STORE or not colon:
         return Complaint("names no store", example)
     if scheme == "sqlite":
-        if not rest.strip("/") or rest.endswith("/") or rest.startswith(":"):
+        path, question, query = rest.partition("?")
+        if not path.strip("/") or path.endswith("/") or path.startswith(":"):
             return Complaint("names no file", "write the path of a file, as in `sqlite:gateway.db`")
+        if question and query not in _SYNCHRONOUS:
+            return Complaint(
+                "says something behind the path that is not known",
+                "nothing but `?synchronous=full` may follow it",
+            )
         return None
     if scheme != "postgresql":
         return Complaint("is no store that is known", example)

@@ -18,6 +18,7 @@ m.set_upstream_connections(4)
 m.count_store_error()
 m.set_turns(1)
 m.observe_turn(1.0, "ok")
+m.count_deleted_threads("age", 2)
 m.count_audit_line(True)
 m.count_audit_line(False)
 """

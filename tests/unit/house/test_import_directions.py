@@ -139,17 +139,18 @@ ROOMS = {
         "servers.management.content store"
     ),
     "pallas_gateway.http.api.conversations": (
-        "access conversations directory http http.api http.openapi http.openapi.operations identity mcp store "
-        "store.conversations telemetry"
+        "access conversations directory http http.api http.openapi http.openapi.operations identity mcp "
+        "servers.chat store store.conversations telemetry"
     ),
     "pallas_gateway.http.completions": (
         "access conversations directory http http.openapi http.openapi.operations identity mcp relay.http "
         "telemetry"
     ),
+    "pallas_gateway.process.upkeep": "access conversations directory identity store store.conversations",
     "pallas_gateway.process": (
         "access conversations conversations.keeping directory directory.events http http.api "
         "http.api.conversations http.completions http.openapi identity mcp servers.chat servers.compositor "
-        "servers.management store telemetry"
+        "servers.management store store.conversations process.upkeep telemetry"
     ),
     "pallas_gateway.relay.http": "",
     "pallas_gateway.relay.messages": "relay.http",

@@ -52,7 +52,7 @@ class Subscriber:
         self.ended: End | None = None
         self._registry = registry
         self._may = may
-        self._topics: dict[Change, Topic] = {}
+        self._topics: dict[Change, tuple[Topic, ...]] = {}
         self._changes: dict[Topic, tuple[Change, ...]] = {}
         self._pending: dict[Change, None] = {}
         self._waiting: asyncio.Future[None] | None = None
@@ -123,25 +123,29 @@ class Subscriber:
             self._registry.forget(self)
         self.wake()
 
-    def topic(self, change: Change) -> Topic:
-        """For the registry: what changes when that does."""
-        return self._topics[change]
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """For the registry: all of which something is followed."""
+        return tuple(self._changes)
 
-    def add(self, change: Change, topic: Topic) -> None:
+    def add(self, change: Change, topics: tuple[Topic, ...]) -> None:
         """For the registry."""
-        self._topics[change] = topic
-        self._changes[topic] = (*self._changes.get(topic, ()), change)
+        self._topics[change] = topics
+        for topic in topics:
+            self._changes[topic] = (*self._changes.get(topic, ()), change)
 
-    def remove(self, change: Change) -> Topic | None:
-        """For the registry: the topic of which nothing is followed any more."""
-        topic = self._topics.pop(change)
+    def remove(self, change: Change) -> list[Topic]:
+        """For the registry: the topics of which nothing is followed any more."""
         self._pending.pop(change, None)
-        left = tuple(other for other in self._changes[topic] if other != change)
-        if left:
-            self._changes[topic] = left
-            return None
-        del self._changes[topic]
-        return topic
+        gone = []
+        for topic in self._topics.pop(change):
+            left = tuple(other for other in self._changes[topic] if other != change)
+            if left:
+                self._changes[topic] = left
+            else:
+                del self._changes[topic]
+                gone.append(topic)
+        return gone
 
 
 class Subscriptions:
@@ -202,8 +206,11 @@ class Subscriptions:
             new.end("drained")
         return new
 
-    def subscribe(self, subscriber: Subscriber, change: Change, topic: Topic) -> None:
+    def subscribe(self, subscriber: Subscriber, change: Change, *topics: Topic) -> None:
         """Tell it of that from now on; at once, if it has changed since the principal last read it.
+
+        Args:
+            topics: of which each changes when that does, all different.
 
         Raises:
             TooManySubscriptionsError: the principal is subscribed to as many resources as it may be.
@@ -213,13 +220,16 @@ class Subscriptions:
         if not subscriber.follows(change):
             if change.kind == "resource":
                 self._count_resource(subscriber.principal)
-            subscriber.add(change, topic)
-            followers = self._by_topic.setdefault(topic, {})
-            followers[subscriber] = None
-            if len(followers) == 1:
-                self._tell_observers(topic, True)
-        if self._log.changed_since_read(subscriber.principal, topic):
-            subscriber.mark(topic)
+            subscriber.add(change, topics)
+            for topic in topics:
+                followers = self._by_topic.setdefault(topic, {})
+                if subscriber not in followers:
+                    followers[subscriber] = None
+                    if len(followers) == 1:
+                        self._tell_observers(topic, True)
+        for topic in topics:
+            if self._log.changed_since_read(subscriber.principal, topic):
+                subscriber.mark(topic)
 
     def unsubscribe(self, subscriber: Subscriber, change: Change) -> None:
         """Tell it of that no more, not even of what has changed already."""
@@ -227,7 +237,7 @@ class Subscriptions:
             return
         if change.kind == "resource":
             self._uncount_resources(subscriber.principal, 1)
-        if (topic := subscriber.remove(change)) is not None:
+        for topic in subscriber.remove(change):
             self._let_go(topic, subscriber)
 
     def changed(self, topic: Topic) -> None:
@@ -258,7 +268,7 @@ class Subscriptions:
         self._count -= 1
         changes = subscriber.changes
         self._uncount_resources(subscriber.principal, sum(it.kind == "resource" for it in changes))
-        for topic in {subscriber.topic(change) for change in changes}:
+        for topic in subscriber.topics:
             self._let_go(topic, subscriber)
 
     def _let_go(self, topic: Topic, subscriber: Subscriber) -> None:

@@ -16,5 +16,6 @@ class Topic(NamedTuple):
     key: str
     """The URI of a resource that is the same for all; else what it is and whose: `tools agent/jarvis`."""
     owner: str = ""
-    """Whose thing it is: an agent's name, or a surface's; empty for what is the same for all who may see it."""
+    """Whose thing it is: an agent's name, a surface's, a principal's subject; empty for what is the same for all who
+    may see it."""
     tenant: str = TENANT

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 from pallas_gateway.conversations.events import Text, ToolCall, ToolResult
 from pallas_gateway.conversations.request import read_request
 from pallas_gateway.conversations.turns import Ask, agent_key
+from pallas_gateway.mcp.errors import INTERNAL_ERROR
+from pallas_gateway.mcp.surface import McpError
+from pallas_gateway.servers.chat.states import read_runs, read_state
 from pallas_gateway.store.conversations.threads import find_session, find_thread
+from pallas_gateway.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection
 
     from pallas_gateway.conversations.events import TurnEvent
     from pallas_gateway.conversations.turn import Result, RunningTurn
@@ -75,6 +81,31 @@ class ThreadTurns:
             )
         )
 
+    async def state(self, principal: Principal, agent: AgentRecord | None = None) -> Json:
+        """The principal's own threads, and what was said last in the newest of them.
+
+        Args:
+            agent: with which alone; None for all.
+
+        Raises:
+            McpError: the store does not say.
+        """
+        keys = None if agent is None else [agent_key(agent)]
+        return await self._read(
+            partial(read_state, tenant=principal.tenant, owner=principal.subject, agent_keys=keys)
+        )
+
+    async def runs(self, principal: Principal, agent: AgentRecord) -> list[Json]:
+        """The principal's own turns with an agent, those under way and the last ones.
+
+        Raises:
+            McpError: the store does not say.
+        """
+        key = agent_key(agent)
+        return await self._read(
+            partial(read_runs, tenant=principal.tenant, owner=principal.subject, agent_key=key)
+        )
+
     async def run(
         self,
         request: ClientRequest,
@@ -111,6 +142,12 @@ class ThreadTurns:
             return running, await running.result()
         finally:
             running.stop("the call was taken back")  # nothing where it is over
+
+    async def _read[T](self, what: Callable[[Connection], T]) -> T:
+        try:
+            return await self._store.read(what)
+        except StoreError as error:
+            raise McpError(INTERNAL_ERROR, str(error), {"type": "unavailable"}, status=503) from None
 
 
 async def _tell(running: RunningTurn, request: ClientRequest) -> None:

@@ -35,6 +35,7 @@ class AgentCompositor(Composed):
         self._name = principal.agent
         self._session = f"resource://agents/{self._name}/session/state"
         self._state = f"resource://agents/{self._name}/mcp/state"
+        self._ui = f"resource://agents/{self._name}/ui/state"
 
     async def mounts(self) -> list[Mount]:
         """The agent's servers, and its own patterns."""
@@ -63,6 +64,7 @@ class AgentCompositor(Composed):
         own = [
             {"uri": self._session, "name": "session state", "mimeType": JSON},
             {"uri": self._state, "name": "servers and their state", "mimeType": JSON},
+            {"uri": self._ui, "name": "its conversations with others", "mimeType": JSON},
         ]
         mounts = await self._known()
         own += [
@@ -85,6 +87,8 @@ class AgentCompositor(Composed):
         content: Any = None
         if uri == self._session:
             content = self._session_state()
+        elif uri == self._ui:
+            content = {"agent": self._name, **await self._shared.threads.state(self._principal)}
         else:
             mounts = await self.mounts()
             records = [self._record(mount) for mount in mounts]
@@ -106,18 +110,20 @@ class AgentCompositor(Composed):
         """Whether it is the agent's own, or a server's."""
         return self._is_own(uri) or super().may_subscribe(uri)
 
-    def topic(self, uri: str) -> Topic:
+    def topics(self, uri: str) -> tuple[Topic, ...]:
         """What changes when the resource does."""
         if uri == self._session:
-            return topics.agent_state(self._name)
+            return (topics.agent_state(self._name),)
+        if uri == self._ui:
+            return (topics.threads_of(self._principal.subject, self._principal.tenant),)
         if uri == self._state:
-            return Topic("mcp/state", self._owner)
+            return (Topic("mcp/state", self._owner),)
         if uri.startswith(META):
-            return Topic(f"server state {uri.removeprefix(META)}", self._owner)
-        return super().topic(uri)
+            return (Topic(f"server state {uri.removeprefix(META)}", self._owner),)
+        return super().topics(uri)
 
     def _is_own(self, uri: str) -> bool:
-        return uri in (self._session, self._state) or _OF_SERVER.fullmatch(uri) is not None
+        return uri in (self._session, self._state, self._ui) or _OF_SERVER.fullmatch(uri) is not None
 
     def _session_state(self) -> Json | None:
         record = self._directory.agent(self._name)

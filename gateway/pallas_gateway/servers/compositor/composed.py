@@ -200,9 +200,9 @@ class Composed:
         """Whether it is a resource of a server that is here."""
         return self._mount_of(uri) is not None
 
-    def topic(self, uri: str) -> Topic:
+    def topics(self, uri: str) -> tuple[Topic, ...]:
         """What changes when the resource does."""
-        return Topic(uri, self._owner)
+        return (Topic(uri, self._owner),)
 
     def list_topic(self, kind: ListKind) -> Topic:
         """What changes when the list does."""

@@ -73,7 +73,7 @@ class Mounts:
         self.observed = observed
         self._trace = trace
         self._timeout = tool_timeout
-        self._threads = threads
+        self.threads = threads
         self._owners: dict[Upstream, set[tuple[str, str]]] = {}
         self._last: dict[str, list[Mount]] = {}
         self._servers: dict[str, tuple[ServerUpstream, ...]] = {}
@@ -198,7 +198,7 @@ class Mounts:
             said = "chat takes `message`, a text, `images` and `thread`"
             raise McpError(INVALID_PARAMS, said, {"type": "invalid"})
         if arguments.get("thread") is not None:
-            return await chat_in_thread(self._threads, record, arguments, request)
+            return await chat_in_thread(self.threads, record, arguments, request)
         arguments = {name: value for name, value in arguments.items() if name != "thread"}
         params = dict(request.params) | {"name": "send_message", "arguments": dict(arguments)}
         call = Call(

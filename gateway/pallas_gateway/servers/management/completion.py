@@ -25,6 +25,7 @@ COMPLETIONS = {
     "resource://agents/{agent_id}/info": ("agent_id",),
     "resource://agents/{agent_id}/state": ("agent_id",),
     "resource://agents/{agent_id}/snapshot": ("agent_id",),
+    "resource://agents/{agent_id}/ui/state": ("agent_id",),
     "resource://compositor_meta/state/{server}{?agent}": ("server", "agent"),
     "agentlet://{uri}": ("uri",),
 }

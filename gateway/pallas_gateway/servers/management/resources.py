@@ -47,10 +47,12 @@ class Resource(NamedTuple):
     description: str
     read: Callable[[Call, Variables], Awaitable[Any]]
     """Its content, as JSON has it."""
-    topic: Callable[[str], Topic]
+    topic: Callable[[str], Topic] | None
     """Of the agent that it is about; of none, of an empty name."""
     of_agent: str | None = None
     """The variable that says which agent it is about, by name, uid or `agentlet` URI."""
+    has_threads: bool = False
+    """Whether it tells of the principal's own threads with the agent."""
 
     @property
     def permission(self) -> Permission:
@@ -96,9 +98,13 @@ class Found(NamedTuple):
             return may_some(principal, "view", "agents")
         return may(principal, Permission("view", "agents", name))
 
-    def topic(self, directory: Directory) -> Topic:
+    def topics(self, principal: Principal, directory: Directory) -> tuple[Topic, ...]:
         """What changes when it does."""
-        return self.resource.topic(self.agent(directory) or "")
+        agent = self.agent(directory) or ""
+        found = [] if self.resource.topic is None else [self.resource.topic(agent)]
+        if self.resource.has_threads:
+            found.append(topics.threads_with(agent, principal.subject, principal.tenant))
+        return tuple(found)
 
 
 def find(uri: str) -> Found | None:
@@ -166,7 +172,13 @@ async def _snapshot(call: Call, variables: Variables) -> Any:
         if may_see_agent(call.principal, each.get("name", ""))
     ]
     info = documents.agent_info(record, await _declared(call, record))
-    return documents.agent_snapshot(info, documents.agent_state(record), description)
+    runs = await call.context.threads.runs(call.principal, record)
+    return documents.agent_snapshot(info, documents.agent_state(record), description, runs)
+
+
+async def _ui_state(call: Call, variables: Variables) -> Any:
+    record = _record(call, variables["agent_id"])
+    return {"agent": record.name, **await call.context.threads.state(call.principal, record)}
 
 
 async def _presets(call: Call, _variables: Variables) -> Any:
@@ -296,10 +308,21 @@ TEMPLATES: tuple[Resource, ...] = (
         "resource://agents/{agent_id}/snapshot",
         "agent-snapshot",
         "All of an agent",
-        "Declaration, state, model and MCP servers of an agent",
+        "Declaration, state, model and MCP servers of an agent, and your turns with it",
         _snapshot,
         topics.agent_snapshot,
         "agent_id",
+        has_threads=True,
+    ),
+    Resource(
+        "resource://agents/{agent_id}/ui/state",
+        "agent-ui-state",
+        "Conversations with an agent",
+        "Your own threads with an agent, and what was said last",
+        _ui_state,
+        None,
+        "agent_id",
+        has_threads=True,
     ),
     Resource(
         "resource://compositor_meta/state/{server}{?agent}",

@@ -139,10 +139,12 @@ class ManagementSurface:
         found = find(uri)
         return found is not None and found.may_read(self._principal, self._context.directory)
 
-    def topic(self, uri: str) -> Topic:
+    def topics(self, uri: str) -> tuple[Topic, ...]:
         """What changes when the resource does."""
         found = find(uri)
-        return Topic(uri, OWNER) if found is None else found.topic(self._context.directory)
+        if found is None:
+            return (Topic(uri, OWNER),)
+        return found.topics(self._principal, self._context.directory)
 
     def list_topic(self, kind: ListKind) -> Topic:
         """What changes when the list does."""

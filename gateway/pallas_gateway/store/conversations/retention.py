@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import and_, delete, select
 
-from pallas_gateway.store.conversations.rows import THREAD, thread_of
 from pallas_gateway.store.conversations.search import remove_threads
 from pallas_gateway.store.tables import THREADS
 
@@ -16,11 +15,22 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from pallas_gateway.store.conversations.records import Thread
     from pallas_gateway.store.conversations.rows import Found
 
 MOST_MESSAGES = 20_000
 """How many messages one portion deletes, but for a longer thread, which goes whole."""
+
+
+class Deleted(NamedTuple):
+    """A thread that is no more."""
+
+    tenant: str
+    id: str
+    agent: str
+    owner: str
+
+
+_DELETED = tuple(THREADS.c[name] for name in Deleted._fields)
 
 
 def agent_keys(connection: Connection, *, tenant: str) -> set[tuple[str, str]]:
@@ -40,35 +50,26 @@ def agent_keys(connection: Connection, *, tenant: str) -> set[tuple[str, str]]:
         after = row.agent_key
 
 
-def threads_of_agent(connection: Connection, *, tenant: str, agent_key: str, limit: int) -> list[Thread]:
-    """Threads of an agent, whoever owns them, those with the newest activity first."""
+def delete_threads_of_agent(
+    connection: Connection, *, tenant: str, agent_key: str, limit: int
+) -> list[Deleted]:
+    """Delete threads of an agent, also those with a turn under way; which they were: none when none is left."""
     rows = connection.execute(
-        select(*THREAD)
-        .where(THREADS.c.tenant == tenant, THREADS.c.agent_key == agent_key)
-        .order_by(THREADS.c.active.desc(), THREADS.c.id.desc())
-        .limit(limit)
-    )
-    return [thread_of(found) for found in rows]
-
-
-def delete_threads_of_agent(connection: Connection, *, tenant: str, agent_key: str, limit: int) -> int:
-    """Delete threads of an agent, also those with a turn under way; how many they were: 0 when none is left."""
-    rows = connection.execute(
-        select(THREADS.c.id, THREADS.c.length)
+        select(*_DELETED, THREADS.c.length)
         .where(THREADS.c.tenant == tenant, THREADS.c.agent_key == agent_key)
         .limit(limit)
     ).all()
     return _delete(connection, tenant, rows)
 
 
-def forget_threads(connection: Connection, *, before: dt.datetime, limit: int) -> int:
-    """Delete threads, of whatever tenant, whose last activity was before then; how many: 0 when none is left.
+def forget_threads(connection: Connection, *, before: dt.datetime, limit: int) -> list[Deleted]:
+    """Delete threads, of whatever tenant, whose last activity was before then; which: none when none is left.
 
     Never one with a turn under way.
     """
     for tenant in _tenants(connection):
         rows = connection.execute(
-            select(THREADS.c.id, THREADS.c.length)
+            select(*_DELETED, THREADS.c.length)
             .where(THREADS.c.tenant == tenant, THREADS.c.active < before, THREADS.c.turn.is_(None))
             .order_by(THREADS.c.active)
             .limit(limit)
@@ -76,23 +77,22 @@ def forget_threads(connection: Connection, *, before: dt.datetime, limit: int) -
         ).all()
         if rows:
             return _delete(connection, tenant, rows)
-    return 0
+    return []
 
 
-def _delete(connection: Connection, tenant: str, rows: Sequence[Found]) -> int:
-    ids: list[str] = []
+def _delete(connection: Connection, tenant: str, rows: Sequence[Found]) -> list[Deleted]:
+    found: list[Deleted] = []
     messages = 0
     for row in rows:
         messages += row.length
-        if ids and messages > MOST_MESSAGES:
+        if found and messages > MOST_MESSAGES:
             break
-        ids.append(row.id)
-    if not ids:
-        return 0
-    remove_threads(connection, tenant=tenant, threads=ids)
-    return connection.execute(
-        delete(THREADS).where(and_(THREADS.c.tenant == tenant, THREADS.c.id.in_(ids)))
-    ).rowcount
+        found.append(Deleted(row.tenant, row.id, row.agent, row.owner))
+    if found:
+        ids = [each.id for each in found]
+        remove_threads(connection, tenant=tenant, threads=ids)
+        connection.execute(delete(THREADS).where(and_(THREADS.c.tenant == tenant, THREADS.c.id.in_(ids))))
+    return found
 
 
 def _tenants(connection: Connection) -> Iterator[str]:

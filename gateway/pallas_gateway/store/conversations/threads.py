@@ -146,6 +146,31 @@ def list_threads(
     return [thread_of(found) for found in connection.execute(wanted)]
 
 
+def newest_threads(
+    connection: Connection, *, tenant: str, owner: str, agent_keys: Collection[str] | None, limit: int
+) -> list[Thread]:
+    """An owner's threads with the newest activity: those with a turn under way come first.
+
+    Args:
+        connection: within a transaction.
+        tenant: whose they are.
+        owner: whose alone.
+        agent_keys: with which agents alone; None for all.
+        limit: how many at most.
+    """
+    wanted = select(*THREAD).where(
+        THREADS.c.tenant == tenant, THREADS.c.owner == owner, THREADS.c.turn.is_not(None)
+    )
+    if agent_keys is not None:
+        wanted = wanted.where(THREADS.c.agent_key.in_(agent_keys))
+    wanted = wanted.order_by(THREADS.c.active.desc(), THREADS.c.id.desc()).limit(limit)
+    under_way = [thread_of(found) for found in connection.execute(wanted)]
+    others = list_threads(
+        connection, tenant=tenant, owner=owner, agent_keys=agent_keys, query=None, after=None, limit=limit
+    )
+    return list({each.id: each for each in (*under_way, *others)}.values())[:limit]
+
+
 def import_thread(
     connection: Connection,
     *,

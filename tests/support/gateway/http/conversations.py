@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.conversations.keeping.journal import Journals
-from pallas_gateway.conversations.processes import Processes
+from pallas_gateway.conversations.keeping.processes import Processes
 from pallas_gateway.conversations.turns import Turns
 from pallas_gateway.conversations.worker import WorkerChats
 from pallas_gateway.directory.records import AgentRecord

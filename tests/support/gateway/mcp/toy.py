@@ -143,8 +143,8 @@ class ToySurface:
     def may_subscribe(self, uri: str) -> bool:
         return uri in self.texts and uri not in self.forbidden
 
-    def topic(self, uri: str) -> Topic:
-        return Topic(uri)
+    def topics(self, uri: str) -> tuple[Topic, ...]:
+        return (Topic(uri),)
 
     def list_topic(self, kind: ListKind) -> Topic:
         return Topic(kind, owner="toy")

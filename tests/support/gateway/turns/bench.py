@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pallas_gateway.access.audit import Audit
 from pallas_gateway.conversations.keeping.journal import Journals
-from pallas_gateway.conversations.processes import Processes
+from pallas_gateway.conversations.keeping.processes import Processes
 from pallas_gateway.conversations.request import read_request
 from pallas_gateway.conversations.turns import Ask, Turns
 from pallas_gateway.conversations.worker import WorkerChats
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 NO_THREADS = cast("ThreadTurns", None)
 """For surfaces whose agents are asked for nothing in threads."""
+NO_TURNS = cast("Turns", None)
+"""For threads in which nothing is asked."""
 
 ADA = Principal(id="ada", name="Ada", role="human")
 JARVIS = AgentRecord(name="jarvis")

@@ -1,4 +1,4 @@
-"""Tokens of agents that were deleted while no gateway ran, and of those that are only not to be used for a time."""
+"""Tokens and threads of agents that were deleted while no gateway ran, and of those that are only away for a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_only_tokens_of_deleted_agents_are_revoked(tmp_path: Path) -> None:
+def test_tokens_and_threads_go_with_deleted_agents_and_with_no_others(tmp_path: Path) -> None:
     deployment = make_deployment(tmp_path / "fleet", "jarvis")
     with_gateway(deployment)
     with Fleet(deployment) as fleet:
@@ -36,6 +36,15 @@ def test_only_tokens_of_deleted_agents_are_revoked(tmp_path: Path) -> None:
         }
         for name, each in doors.items():
             assert each.names("tools") == (["agent-jarvis__chat"] if name != "jarvis" else [])
+        human = door(fleet)
+
+        def threads() -> set[str]:
+            return {each["agent"] for each in human.rest("GET", "/threads").json()["items"]}
+
+        for name in doors:
+            asked = human.rest("POST", f"/agents/{name}/chat", json={"message": "hello"})
+            assert asked.status_code == 200, asked.text
+        assert threads() == set(doors)
         ctl("gateway", "stop")
         file = fleet.state / "resources" / "agent" / "broken.yaml"
         whole = file.read_text()
@@ -49,9 +58,17 @@ def test_only_tokens_of_deleted_agents_are_revoked(tmp_path: Path) -> None:
         await_gateway(fleet)
         for name in ("deleted", "renewed"):
             fleet.await_that(lambda name=name: doors[name].ask("ping").status == 401, "the token is revoked")  # type: ignore[misc]
+        fleet.await_that(lambda: threads() == {"jarvis", "broken"}, "the threads are deleted")
         lines = fleet.ctl("audit", "--principal", "gateway", "-o", "json").stdout.splitlines()
-        told = {json.loads(line)["target"].partition(" ")[2] for line in lines}
-        assert told == {"agent/deleted", "agent/renewed"}
+        told = {(entry["action"], entry["target"]) for entry in map(json.loads, lines)}
+        assert {target.partition(" ")[2] for action, target in told if action == "token.revoke"} == {
+            "agent/deleted",
+            "agent/renewed",
+        }
+        assert {target for action, target in told if action == "threads/delete"} == {
+            "agent/deleted threads/1",
+            "agent/renewed threads/1",
+        }
         file.write_text(whole)
         ctl("reload")
         for name in ("jarvis", "broken"):
@@ -59,3 +76,6 @@ def test_only_tokens_of_deleted_agents_are_revoked(tmp_path: Path) -> None:
                 lambda name=name: doors[name].names("tools") == ["agent-jarvis__chat"] * (name != "jarvis"),  # type: ignore[misc]
                 "the token counts as before",
             )
+        assert threads() == {"jarvis", "broken"}
+        ctl("delete", "agent", "broken")
+        fleet.await_that(lambda: threads() == {"jarvis"}, "the threads are deleted")

@@ -94,6 +94,7 @@ OF_AGENT = {
     "resource://agents/{agent_id}/info": "resource://agents/%s/info",
     "resource://agents/{agent_id}/state": "resource://agents/%s/state",
     "resource://agents/{agent_id}/snapshot": "resource://agents/%s/snapshot",
+    "resource://agents/{agent_id}/ui/state": "resource://agents/%s/ui/state",
     "resource://compositor_meta/state/{server}{?agent}": "resource://compositor_meta/state/tools?agent=%s",
     "agentlet://{uri}": "agentlet://%s",
 }
@@ -102,13 +103,16 @@ COMPLETED = {
     ("resource://agents/{agent_id}/info", "agent_id"),
     ("resource://agents/{agent_id}/state", "agent_id"),
     ("resource://agents/{agent_id}/snapshot", "agent_id"),
+    ("resource://agents/{agent_id}/ui/state", "agent_id"),
     ("resource://compositor_meta/state/{server}{?agent}", "agent"),
     ("resource://compositor_meta/state/{server}{?agent}", "server"),
     ("agentlet://{uri}", "uri"),
 }
 
 OWN = ("resource://agents/%s/session/state", "resource://agents/%s/mcp/state")
-"""What is an agent's own."""
+"""What is an agent's own, and nobody else's."""
+OWN_THREADS = "resource://agents/%s/ui/state"
+"""Whoever reads it, it has the reader's own threads alone: an agent of those with others."""
 OWN_SERVER = "resource://compositor_meta/state/tools"
 OWN_TEMPLATE = "resource://compositor_meta/state/{server}"
 
@@ -262,7 +266,7 @@ def test_an_agent_has_its_compositor_and_nothing_of_others(deployed: Deployed, n
     assert reaching == ("allowed" if name == "blue" else "hidden")
     for tool in VERBS:
         assert outcome(caller.tool(tool, name="red", prompt="x", spec={})) in ("hidden", "denied")
-    mine = {pattern % name for pattern in OWN} | {OWN_SERVER}
+    mine = {pattern % name for pattern in (*OWN, OWN_THREADS)} | {OWN_SERVER}
     others = {pattern % other for pattern in OWN for other in AGENTS if other != name}
     others |= OF_ALL | {pattern % agent for pattern in OF_AGENT.values() for agent in AGENTS}
     assert {uri for uri in caller.names("resources") if uri.startswith("resource://")} == mine

@@ -310,7 +310,7 @@ async def test_what_a_dead_process_left_has_failed_and_blocks_nobody(tmp_path: P
     async with turn_bench(tmp_path) as on:
         first = await on.ask("one")
         await on.worker.next()
-        on.turns._active.clear()  # as of another life
+        on.turns._left.active.clear()  # as of another life
         second = await on.ask("two", first.thread)
         await (await on.worker.next()).finish("2")
         assert (await second.result()).turn_index == 3
@@ -322,8 +322,8 @@ async def test_what_a_dead_process_left_has_failed_and_blocks_nobody(tmp_path: P
         ]
         third = await on.ask("three", first.thread)
         await on.worker.next()
-        on.turns._active.clear()
-        await on.turns._recover_once()
+        on.turns._left.active.clear()
+        await on.turns._left.put_in_order()
         assert [each[3] for each in await on.told(third.thread)][4:] == ["complete", "error"]
 
 
@@ -331,7 +331,7 @@ async def test_a_living_process_keeps_what_it_works_on(tmp_path: Path) -> None:
     async with turn_bench(tmp_path) as on, turn_bench(tmp_path, on.store) as other:
         first = await on.ask("one")
         exchange = await on.worker.next()
-        await other.turns._recover_once()
+        await other.turns._left.put_in_order()
         with pytest.raises(BusyError):
             await other.ask("two", first.thread)
         await exchange.finish("1")
@@ -356,7 +356,7 @@ async def test_an_answer_that_cannot_be_kept_is_told_as_failed_and_settled_later
             with pytest.raises(TurnFailedError, match="cannot be kept: gone") as raised:
                 await running.result()
             assert raised.value.status == 503
-        await on.turns._recover_once()
+        await on.turns._left.put_in_order()
         assert [each[3] for each in await on.told(running.thread)] == ["complete", "error"]
 
 

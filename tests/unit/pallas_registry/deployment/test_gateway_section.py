@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_common.protocol.gateway import GatewaySettings, Limits, Oidc
+from pallas_common.protocol.gateway import GatewaySettings, Limits, Oidc, Threads
 from pallas_gateway.identity.grants import KINDS, VERBS, parse_grant
 from pallas_registry.deployment.gateway_section import GRANT
 from pallas_registry.source import read_configuration
@@ -89,6 +89,7 @@ def test_every_field() -> None:
         "oidc: {issuer: 'https://login.example.com/a', audience: us, groups_claim: roles, groups: {a: [edit:code]}}",
         "limits: {requests_per_minute: 1, concurrent: 2, tenant_requests_per_minute: 3, tenant_concurrent: 4,",
         "  tool_timeout: 5.5, subscriptions_per_minute: 6, subscriptions: 7}",
+        "threads: {keep: 90d}",
         "audit_content: true",
         "stop_timeout: 8",
         "liveness_interval: 9",
@@ -118,6 +119,7 @@ def test_every_field() -> None:
             subscriptions_per_minute=6,
             subscriptions=7,
         ),
+        threads=Threads(keep="90d"),
         audit_content=True,
         stop_timeout=8.0,
         liveness_interval=9.0,
@@ -141,6 +143,8 @@ def test_every_field() -> None:
         ("store: mysql://me:secret@x/y", "is no store that is known"),
         ("store: 'sqlite:'", "names no file"),
         ("store: 'sqlite::memory:'", "names no file"),
+        ("store: 'sqlite:?synchronous=full'", "names no file"),
+        ("store: 'sqlite:a.db?synchronous=ful'", "says something behind the path that is not known"),
         ("store: postgresql://me:secret@x", "names no database"),
         ("store: 'postgresql://me:secret@x:y/z'", "is not a URL"),
         ("port: 24200", "24200 is also the registry's port by default"),
@@ -163,11 +167,41 @@ def test_without_tokens_it_is_for_this_machine_alone() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["gateway.limits", "gateway.oidc", "gateway"])
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("12h", 43200.0), ("1d12h", 129600.0), ("'3600s'", 3600.0), ("forever", None), ("90m", 5400.0)],
+)
+def test_conversations_are_kept_for_so_long(said: str, seconds: float | None) -> None:
+    assert gateway(f"threads: {{keep: {said}}}").threads.seconds == seconds
+    assert gateway("threads: {}").threads == gateway("port: 1").threads == Threads(keep="forever")
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ("90", "'90' is not a duration; write a duration as in `90d` or `12h`, or `forever`"),
+        ("'90'", "'90' is not a duration; write a duration"),
+        ("90 days", "'90 days' is not a duration; write a duration"),
+        ("d", "'d' is not a duration; write a duration"),
+        ("90s", "'90s' is out of range; use at least 3600 s, or `forever`"),
+        ("99999d", "'99999d' is out of range; use at most 1000000000 s, or `forever`"),
+        ("[90d]", "is a list, not a duration; write a duration"),
+        ("never", "'never' is not a duration; write a duration"),
+        ("yes", "is a truth value, not a duration"),
+        ("", "is empty; give it a value, or remove the key"),
+    ],
+)
+def test_how_long_has_a_unit_and_is_no_mistake(said: str, complaint: str) -> None:
+    (problem,) = refused("threads:", f"  keep: {said}")
+    assert problem.startswith(f"4: gateway.threads.keep: {complaint}")
+
+
+@pytest.mark.parametrize("kind", ["gateway.limits", "gateway.oidc", "gateway.threads", "gateway"])
 def test_keys_are_known_ones(kind: str) -> None:
     texts: Mapping[str, tuple[str, ...]] = {
         "gateway.limits": ("limits: {more: 1}",),
         "gateway.oidc": ("oidc: {issuer: 'https://x', audience: x, more: 1}",),
+        "gateway.threads": ("threads: {more: 1}",),
         "gateway": ("more: 1",),
     }
     (problem,) = refused(*texts[kind])

@@ -39,11 +39,21 @@ RETRY_STORE = {"retry-after": "5"}
 
 
 class Conversations:
-    """Agents and threads, as principals may use them."""
+    """Agents and threads, as principals may use them.
 
-    def __init__(self, store: Store, directory: Directory) -> None:
+    Args:
+        changed: is to be told of each thread that is made, renamed or deleted, after it is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        changed: Callable[[Thread], object] = lambda _: None,
+    ) -> None:
         self._store = store
         self._directory = directory
+        self.changed = changed
 
     async def read[T](self, what: Callable[[Connection], T]) -> T:
         """What the store says.

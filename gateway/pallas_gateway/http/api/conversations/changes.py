@@ -34,6 +34,7 @@ class ThreadChanges:
             await self._conversations.write(
                 partial(threads.rename_thread, tenant=thread.tenant, id=thread.id, title=title)
             )
+            self._conversations.changed(thread)
             found = await self._conversations.read(
                 partial(threads.find_thread, tenant=thread.tenant, id=thread.id)
             )
@@ -50,6 +51,7 @@ class ThreadChanges:
             await self._conversations.write(
                 partial(threads.delete_thread, tenant=thread.tenant, id=thread.id)
             )
+            self._conversations.changed(thread)
             await self._turns.stop(thread.tenant, thread.id, "the thread was deleted")
         return thread
 

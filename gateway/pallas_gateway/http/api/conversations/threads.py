@@ -14,11 +14,11 @@ from pallas_common.problems import kind_of, quoted
 from pallas_gateway.access.predicate import may
 from pallas_gateway.conversations.turns import agent_key
 from pallas_gateway.http.api.agent_documents import invalid
-from pallas_gateway.http.api.conversations.documents import message_document, thread_document
 from pallas_gateway.http.api.paging import page, read_page, wrong_cursor
 from pallas_gateway.http.requests import admitted_of, read_json
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
+from pallas_gateway.servers.chat.documents import message_document, thread_document
 from pallas_gateway.store.conversations import threads
 from pallas_gateway.store.conversations.messages import list_messages
 from pallas_gateway.store.conversations.records import Cursor
@@ -77,6 +77,7 @@ class ThreadHandlers:
                 )
             )
             entry.target = f"agent/{record.name} thread/{thread.id}"
+            self._conversations.changed(thread)
         return JSONResponse(thread_document(thread), 201 if thread.id == id_ else 200)
 
     async def list_of_agent(self, request: Request) -> Response:

@@ -17,12 +17,12 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from pallas_common.problems import kind_of
 from pallas_gateway.conversations.turns import agent_key
-from pallas_gateway.http.api.conversations.documents import moment, thread_document
 from pallas_gateway.http.api.conversations.threads import AT_A_TIME, LONGEST_LINE
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.openapi.operations.operation import LINES
 from pallas_gateway.http.requests import admitted_of, read_body
 from pallas_gateway.mcp.wire import MOST_VALUES, has_too_many_values
+from pallas_gateway.servers.chat.documents import moment, thread_document
 from pallas_gateway.store.conversations import threads
 from pallas_gateway.store.conversations.messages import list_messages
 from pallas_gateway.store.conversations.records import Message, Row, Status, ToolCall
@@ -83,6 +83,7 @@ class TransferHandlers:
                     messages=messages,
                 )
             )
+            self._conversations.changed(thread)
         return JSONResponse(thread_document(thread), 201)
 
     async def _lines(self, thread: Thread) -> AsyncIterator[bytes]:

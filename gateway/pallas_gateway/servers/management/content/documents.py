@@ -95,11 +95,12 @@ def agent_state(record: AgentRecord) -> Json:
     }
 
 
-def agent_snapshot(info: Json, state: Json, description: Mapping[str, Any]) -> Json:
+def agent_snapshot(info: Json, state: Json, description: Mapping[str, Any], runs: list[Json]) -> Json:
     """All of an agent at once.
 
     Args:
         description: the document of `GET /v1/agents/<name>`.
+        runs: the reader's own turns with it.
     """
     served = description.get("served") or {}
     return {
@@ -110,6 +111,7 @@ def agent_snapshot(info: Json, state: Json, description: Mapping[str, Any]) -> J
         "mcp": [server_state(each) for each in served.get("servers") or []],
         "depends_on": description.get("depends_on") or [],
         "process": description.get("process"),
+        "runs": runs,
     }
 
 

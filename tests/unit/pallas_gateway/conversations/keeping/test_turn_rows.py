@@ -78,8 +78,8 @@ async def test_of_a_turn_that_breaks_off_all_is_kept(tmp_path: Path) -> None:
 async def test_what_a_dead_process_has_told_is_kept(tmp_path: Path) -> None:
     async with turn_bench(tmp_path) as on:
         running, _ = await told(on)
-        on.turns._active.clear()  # as of another life
-        await on.turns._recover_once()
+        on.turns._left.active.clear()  # as of another life
+        await on.turns._left.put_in_order()
         assert await kept(on, running) == KEPT
         assert not list((tmp_path / FOLDER).iterdir())
 
@@ -87,7 +87,7 @@ async def test_what_a_dead_process_has_told_is_kept(tmp_path: Path) -> None:
 async def test_who_goes_on_first_keeps_it_as_well(tmp_path: Path) -> None:
     async with turn_bench(tmp_path) as on:
         running, _ = await told(on)
-        on.turns._active.clear()
+        on.turns._left.active.clear()
         again = await on.ask("And?", running.thread)
         asked = (await on.worker.next()).body["messages"]
         assert [each["role"] for each in asked] == ["user", "assistant", "tool", "user"]
@@ -108,7 +108,7 @@ async def test_a_failure_that_cannot_be_kept_is_kept_later_with_what_was_told(
             exchange.break_off()
             with pytest.raises(TurnFailedError, match="broke off"):
                 await running.result()
-        await on.turns._recover_once()
+        await on.turns._left.put_in_order()
         assert await kept(on, running) == KEPT
         assert not list((tmp_path / FOLDER).iterdir())
 
@@ -134,7 +134,7 @@ async def test_of_a_journal_that_nobody_needs_nothing_is_left(tmp_path: Path) ->
     async with turn_bench(tmp_path) as on:
         running, exchange = await told(on)
         (tmp_path / FOLDER / "of-a-turn-that-is-over").write_text("[]\n")
-        await on.turns._recover_once()
+        await on.turns._left.put_in_order()
         assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [running.id]
         await exchange.finish("It is 5.")
         await running.result()

@@ -22,14 +22,18 @@ from pallas_gateway.identity.grants import parse_grant
 from pallas_gateway.identity.principal import Principal
 from pallas_gateway.mcp.errors import AGENT_NOT_FOUND, INVALID_PARAMS, TENANT_NOT_FOUND
 from pallas_gateway.mcp.surface import ClientRequest, InsufficientScopeError, McpError
+from pallas_gateway.servers.chat.turns import ThreadTurns
 from pallas_gateway.servers.management import asking
 from pallas_gateway.servers.management.context import Context
 from pallas_gateway.servers.management.resources import RESOURCES, TEMPLATES
 from pallas_gateway.servers.management.surface import ManagementSurface
 from pallas_gateway.servers.management.tools import TOOLS
+from pallas_gateway.store.conversations.records import Row, ToolCall
+from pallas_gateway.store.database import open_store
 from pallas_supervisor.sockets.unserved.unavailable import Unavailable, render
 from support.gateway.mirror import Bench, on_bench
-from support.gateway.turns.bench import NO_THREADS
+from support.gateway.turns import rows
+from support.gateway.turns.bench import NO_TURNS
 from support.supervisor.control_socket import on_socket
 from support.supervisor.declared import agent, document, file, open_llm
 
@@ -37,7 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from sqlalchemy import Connection
     from starlette.requests import Request
+
+    from pallas_gateway.store.database import Store
 
 type Json = dict[str, Any]
 
@@ -57,6 +64,7 @@ class Door:
 
     bench: Bench
     context: Context
+    store: Store
     told: list[Json] = field(default_factory=list)
 
     def surface(self, who: Principal = EVERYTHING) -> ManagementSurface:
@@ -106,7 +114,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def on_door(tmp_path: Path, do: Callable[[Door], Awaitable[None]]) -> None:
     async def run(bench: Bench) -> None:
         await bench.rig.applying.apply([file("a.yaml", open_llm())], "root")
-        await do(Door(bench, Context(directory=bench.directory, chats=WorkerChats(), threads=NO_THREADS)))
+        store = open_store(f"sqlite:{tmp_path / 'gateway.db'}")
+        threads = ThreadTurns(store, NO_TURNS)
+        try:
+            context = Context(directory=bench.directory, chats=WorkerChats(), threads=threads)
+            await do(Door(bench, context, store))
+        finally:
+            await store.close()
 
     on_bench(tmp_path, run)
 
@@ -568,6 +582,75 @@ def test_every_resource_and_template_can_be_read(tmp_path: Path) -> None:
     on_door(tmp_path, do)
 
 
+def test_conversations_are_ones_own_and_bounded(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        uid = (await door.call("agents_create", name="greeter", spec=SPEC))["agent"]["uid"]
+
+        def fill(connection: Connection) -> None:
+            rows.make_thread(connection, "under way", owner="id of ada", agent="greeter", key=uid)
+            rows.begin(connection, "under way", "turn 1", rows.user("hello"))
+            rows.make_thread(connection, "failed", owner="id of ada", agent="greeter", key=uid)
+            rows.begin(connection, "failed", "turn 2", rows.user("hello"))
+            rows.fail(connection, "failed", "turn 2", "it broke")
+            rows.make_thread(connection, "another's", owner="id of eve", agent="greeter", key=uid)
+            rows.talk(connection, "another's", "turn 3", "hello", "secret")
+            for number in range(25):
+                rows.make_thread(connection, f"more {number}", owner="id of ada", agent="library")
+                rows.talk(connection, f"more {number}", f"turn {number}", "hello", *said * 20)
+
+        large = '{"a": "%s"}' % ("x" * 5000)
+        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+        said = [
+            Row(role="assistant", content="é" * 5000, tool_calls=(ToolCall("c", "s__t", large),)),
+            Row(role="tool", content="y" * 70_000, tool_call_id="c"),
+            Row(role="assistant", content=[{"type": "text", "text": "done"}, image]),
+        ]
+        await door.store.write(fill)
+        uri, everybody = f"resource://agents/{uid}/ui/state", person("*")
+        state = await door.read(uri)
+        assert state["agent"] == "greeter"
+        assert [(each["id"], each["state"]) for each in state["threads"]] == [
+            ("under way", "running"),
+            ("failed", "idle"),
+        ], "eve's is hers, whatever one may view"
+        assert state["thread"] == state["threads"][0]
+        assert [(each["role"], each["status"]) for each in state["messages"]] == [
+            ("user", "complete"),
+            ("assistant", "pending"),
+        ]
+        snapshot = await door.read("resource://agents/greeter/snapshot", everybody)
+        assert [(each["threadId"], each["state"], each["error"]) for each in snapshot["runs"]] == [
+            ("under way", "running", None),
+            ("failed", "failed", "it broke"),
+        ]
+        state = await door.read("resource://agents/library/ui/state")
+        assert len(state["threads"]) == 20
+        assert len(state["messages"]) == 50
+        called, answered, last = state["messages"][-3:]
+        assert (called["content"], called["isCut"]) == ("é" * 4000, True)
+        assert called["toolCalls"][0]["arguments"] == large[:4000]
+        assert (answered["content"], answered["isCut"]) == ("", True), "so much is not even read"
+        assert (last["content"], "parts" in last, "isCut" in last) == ("done", False, False)
+        assert len(json.dumps(state)) < 1_000_000
+        eve = person("view:agents", name="eve")
+        assert [each["id"] for each in (await door.read(uri, eve))["threads"]] == ["another's"]
+        with pytest.raises(McpError):
+            await door.read(uri, person("view:agents:library"))
+
+    on_door(tmp_path, do)
+
+
+def test_conversations_are_heard_of_by_their_owner(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        state, snapshot = (f"resource://agents/library/{each}" for each in ("ui/state", "snapshot"))
+        own = topics.threads_with("library", "id of ada")
+        assert door.surface().topics(state) == (own,)
+        assert door.surface().topics(snapshot) == (topics.agent_snapshot("library"), own)
+        assert door.surface(person("*", name="eve")).topics(state) != (own,)
+
+    on_door(tmp_path, do)
+
+
 def test_one_reads_completes_and_hears_of_what_one_may_view(tmp_path: Path) -> None:
     async def do(door: Door) -> None:
         who = person("view:agents:library")
@@ -584,7 +667,7 @@ def test_one_reads_completes_and_hears_of_what_one_may_view(tmp_path: Path) -> N
             assert surface.may_subscribe(uri.replace("research", "library")), uri
         assert all(surface.may_subscribe(each.uri) for each in RESOURCES)
         assert not door.surface(person("run:agents")).may_subscribe("resource://agents/list")
-        assert surface.topic("resource://agents/library/state") == topics.agent_state("library")
+        assert surface.topics("resource://agents/library/state") == (topics.agent_state("library"),)
         ref = {"type": "ref/resource", "uri": "resource://agents/{agent_id}/info"}
         for value, found in (("l", ["library"]), ("", ["library"]), ("r", [])):
             answer = await surface.complete(ref, {"name": "agent_id", "value": value}, door.request(who))

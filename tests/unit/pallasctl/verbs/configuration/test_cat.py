@@ -63,6 +63,7 @@ gateway:
   store: postgresql://pallas@db.example.com/pallas
   memory_limit: 512MiB
   limits: {tool_timeout: 2.5}
+  threads: {keep: 90d}
   oidc:
     issuer: https://login.example.com
     audience: "yes"

@@ -1,4 +1,4 @@
-"""Deletions of agents reach their tokens, also where the supervisor or the store does not answer at first."""
+"""Deletions of agents reach what belongs to them, also where the supervisor or the store does not answer at first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pallas_control.errors import UnreachableError
 from pallas_gateway.access.audit import FILE, Audit
 from pallas_gateway.directory.mirror import Gone
 from pallas_gateway.identity.sources import AgentKey
-from pallas_gateway.process.deleted_agents import revoke_deleted
+from pallas_gateway.process.upkeep.deleted_agents import follow_deletions
 from pallas_gateway.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pallas_gateway.directory.directory import Directory
     from pallas_gateway.identity.principals import Principals
+    from pallas_gateway.process.upkeep.agent_threads import AgentThreads
 
 PATIENCE = 10.0
 
@@ -62,10 +63,43 @@ class Both:
             raise self.failures.pop(0)
 
 
+@dataclass
+class Threads:
+    """As much of the threads of agents as is asked for."""
+
+    failures: list[Exception] = field(default_factory=list)
+    done: asyncio.Queue[object] = field(default_factory=asyncio.Queue)
+    deleted: Callable[[AgentKey, int], object] = print
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+    """Unset, a deletion waits."""
+
+    def on_gone(self, observer: Callable[[AgentKey, int], object]) -> None:
+        self.deleted = observer
+
+    async def keep_agents(self, declared: Mapping[str, str | None]) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.done.put_nowait(declared)
+
+    async def agents_deleted(self, *agents: AgentKey) -> None:
+        await self.hold.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        for agent in agents:
+            self.deleted(agent, 7)
+        self.done.put_nowait(agents)
+
+
 @asynccontextmanager
-async def revoking(both: Both, audit: Audit) -> AsyncIterator[None]:
+async def following(both: Both, audit: Audit, threads: Threads | None = None) -> AsyncIterator[None]:
     doing = asyncio.create_task(
-        revoke_deleted(cast("Directory", both), cast("Principals", both), audit, again=0)
+        follow_deletions(
+            cast("Directory", both),
+            cast("Principals", both),
+            cast("AgentThreads", threads or Threads()),
+            audit,
+            again=0,
+        )
     )
     try:
         async with asyncio.timeout(PATIENCE):
@@ -79,7 +113,7 @@ async def revoking(both: Both, audit: Audit) -> AsyncIterator[None]:
 def test_each_deletion_is_done_and_nothing_else_that_is_gone(tmp_path: Path) -> None:
     async def main() -> None:
         both = Both([UnreachableError("away"), StoreUnavailableError("away")])
-        async with revoking(both, Audit(tmp_path)):
+        async with following(both, Audit(tmp_path)):
             assert await both.done.get() == {"jarvis": "u1"}
             both.failures = [StoreUnavailableError("away")] * 3
             both.tell(Gone("jarvis", "u1", deleted=False))
@@ -101,7 +135,7 @@ def test_tokens_are_revoked_while_the_audit_cannot_be_written_and_are_in_it_afte
     async def main() -> None:
         both, written = Both(), asyncio.Queue[bool]()
         (tmp_path / FILE).mkdir()
-        async with revoking(both, Audit(tmp_path, written=written.put_nowait)):
+        async with following(both, Audit(tmp_path, written=written.put_nowait)):
             await both.done.get()
             for name in ("jarvis", "friday"):
                 both.tell(Gone(name, "u1", deleted=True))
@@ -114,6 +148,28 @@ def test_tokens_are_revoked_while_the_audit_cannot_be_written_and_are_in_it_afte
         assert [json.loads(line)["target"].partition(" ")[2] for line in lines] == [
             "agent/jarvis",
             "agent/friday",
+        ]
+
+    asyncio.run(main())
+
+
+def test_threads_go_at_their_own_pace_and_are_one_line_of_the_audit(tmp_path: Path) -> None:
+    async def main() -> None:
+        both, threads = Both(), Threads([StoreUnavailableError("away")])
+        async with following(both, Audit(tmp_path), threads):
+            assert await threads.done.get() == await both.done.get() == {"jarvis": "u1"}
+            threads.failures = [StoreUnavailableError("away")]
+            both.tell(Gone("jarvis", "u1", deleted=False))
+            both.tell(Gone("jarvis", "u1", deleted=True))
+            assert await both.done.get() == (AgentKey("jarvis", "u1"),), "not behind the threads"
+            assert threads.done.empty()
+            threads.hold.set()
+            assert await threads.done.get() == (AgentKey("jarvis", "u1"),)
+            assert threads.done.empty()
+        lines = [json.loads(line) for line in (tmp_path / FILE).read_text().splitlines()]
+        assert [(line["action"], line["target"]) for line in lines] == [
+            ("token.revoke", "token/tok_1 agent/jarvis"),
+            ("threads/delete", "agent/jarvis threads/7"),
         ]
 
     asyncio.run(main())

@@ -8,14 +8,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from pallas_gateway.conversations.processes import FOLDER, Processes
+from pallas_gateway.conversations.keeping.processes import FOLDER, Processes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = """
 import sys
-from pallas_gateway.conversations.processes import Processes
+from pallas_gateway.conversations.keeping.processes import Processes
 processes = Processes(sys.argv[1])
 print(processes.own, flush=True)
 sys.stdin.read()
