@@ -88,6 +88,10 @@ class Oidc:
     groups_claim: str = DEFAULT_GROUPS_CLAIM
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Group → the grants of those in it."""
+    client_id: str | None = None
+    """Of the gateway at the issuer, for people who log in by a browser; None: they do so with a token alone."""
+    client_secret: str | None = field(default=None, repr=False)
+    """Of a client that has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

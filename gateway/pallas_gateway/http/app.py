@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import secrets
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.exceptions import HTTPException
@@ -18,11 +16,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match, Router
 
 from pallas_common.http.hosts import OPEN_PATH
-from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.access.limits import LimitExceededError
 from pallas_gateway.http.errors import HEADERS, OPENAI, ApiError, Refusals, error
 from pallas_gateway.http.places import METADATA, NoSuchPlaceError, place_of, resource_metadata
-from pallas_gateway.http.requests import ADMITTED
+from pallas_gateway.http.requests import ADMITTED, REQUEST_ID, request_id
+from pallas_gateway.http.visits import VISIT
 from pallas_gateway.identity.bearer import bearer_token
 from pallas_gateway.identity.errors import AuthenticationError, InvalidTokenError, MissingTokenError
 from pallas_gateway.mcp.admitted import Admitted
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from pallas_common.protocol.gateway import GatewaySettings
     from pallas_gateway.access.limits import Limiter
     from pallas_gateway.http.places import Place, Surfaces
+    from pallas_gateway.http.visits import Pages
     from pallas_gateway.identity.in_flight import InFlight
     from pallas_gateway.identity.principal import Principal
     from pallas_gateway.identity.principals import Principals
@@ -53,7 +52,6 @@ MCP_METHODS = ("GET", "POST", "DELETE")
 
 _PRIVATE = frozenset({b"authorization", b"proxy-authorization", b"cookie"})
 """Headers that are for the gateway alone."""
-_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
 
 
 class GatewayApp:
@@ -62,6 +60,7 @@ class GatewayApp:
     Args:
         health: how it is with the gateway; never waits.
         routes: of `/api/v1` and `/v1`, with their whole paths; handlers find who asks by `requests.admitted_of`.
+        pages: for people, who come with a session instead of a token.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class GatewayApp:
         surfaces: Surfaces,
         health: Callable[[], Status],
         routes: Sequence[BaseRoute] = (),
+        pages: Pages | None = None,
     ) -> None:
         self._settings = settings
         self._principals = principals
@@ -84,6 +84,7 @@ class GatewayApp:
         self._surfaces = surfaces
         self._health = health
         self._api = Router(routes, redirect_slashes=False)
+        self._pages = pages
         self._refusals = Refusals(settings.public_url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,6 +98,8 @@ class GatewayApp:
             await self._answer(scope, receive, send, place)
         elif path.startswith((f"{API}/", OPENAI)):
             await self._answer(scope, receive, send, None)
+        elif self._pages is not None and self._pages.has(path):
+            await self._page(scope, receive, send, self._pages)
         else:
             await self._open(path, scope["method"])(scope, receive, send)
 
@@ -119,17 +122,44 @@ class GatewayApp:
         status = 503 if document.get("status") == "error" else 200
         return Response(json.dumps(document).encode(), status, HEADERS, media_type="application/json")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, place: Place | None) -> None:
-        """Answer somebody who has to be known."""
-        answer = _Answer(send, _request_id(scope))
+    async def _page(self, scope: Scope, receive: Receive, send: Send, pages: Pages) -> None:
+        """Answer a browser."""
+        if not pages.is_open(scope["path"]):
+            await self._answer(scope, receive, send, None, pages)
+            return
+        answer = _Answer(pages.sending(send), request_id(scope))
         try:
-            principal = await self._who(scope)
+            await pages.open({**scope, REQUEST_ID: answer.request_id}, receive, answer.send)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, it is answered
+            if (reason := _reason(raised)) is not None:
+                metrics.count_denied(reason)
+            await self._fail(answer, raised, scope, receive, pages)
+
+    async def _answer(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        place: Place | None,
+        pages: Pages | None = None,
+    ) -> None:
+        """Answer somebody who has to be known: by a token, or to `pages` by a session."""
+        visit = None
+        answer = _Answer(send if pages is None else pages.sending(send), request_id(scope))
+        try:
+            if pages is None:
+                principal = await self._who(scope)
+            else:
+                visit = await pages.who(scope)
+                principal = visit.principal
             leave_place = self._limiter.enter(principal)
         except Exception as raised:  # noqa: BLE001 - whatever it is, it is answered
             if (reason := _reason(raised)) is not None:
                 metrics.count_denied(reason)
-            await answer.refuse(self._refusals.of(raised, scope["path"]), scope, receive)
+            await answer.refuse(self._refusal(raised, scope, pages), scope, receive)
             return
+        if visit is not None and pages is not None:
+            answer = _Answer(pages.sending(send, visit), answer.request_id)
         counted = _Counted(leave_place)
         leave = counted.opens_stream
         here = Current(_surface(place, principal, scope["path"]))
@@ -140,11 +170,12 @@ class GatewayApp:
                 **scope,
                 "headers": [header for header in scope["headers"] if header[0] not in _PRIVATE],
                 ADMITTED: admitted,
+                VISIT: visit,
                 "app": self,
             }
-            await self._until_revoked(
-                principal, answer, self._do(scope, receive, answer.send, admitted, place), scope, receive
-            )
+            routes = self._api if pages is None else pages.routes
+            doing = self._do(scope, receive, answer.send, admitted, place, routes)
+            await self._until_revoked(principal, answer, doing, scope, receive, pages)
         finally:
             CURRENT.reset(token)
             counted.end()
@@ -192,10 +223,16 @@ class GatewayApp:
         )
 
     async def _do(
-        self, scope: Scope, receive: Receive, send: Send, admitted: Admitted, place: Place | None
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        admitted: Admitted,
+        place: Place | None,
+        routes: Router,
     ) -> None:
         if place is None:
-            await self._api(scope, receive, send)
+            await routes(scope, receive, send)
             return
         if scope["method"] not in MCP_METHODS:
             raise HTTPException(405)
@@ -203,9 +240,15 @@ class GatewayApp:
         await self._endpoint(scope, receive, send, admitted, surface)
 
     async def _until_revoked(
-        self, principal: Principal, answer: _Answer, doing: Awaitable[None], scope: Scope, receive: Receive
+        self,
+        principal: Principal,
+        answer: _Answer,
+        doing: Awaitable[None],
+        scope: Scope,
+        receive: Receive,
+        pages: Pages | None,
     ) -> None:
-        """Do it, as long as the principal's token counts."""
+        """Do it, as long as the principal's token or session counts."""
         task = asyncio.current_task()
         revoked = False
 
@@ -222,26 +265,31 @@ class GatewayApp:
         except asyncio.CancelledError:
             if not revoked or task is None or task.uncancel():
                 raise
-            await self._fail(answer, InvalidTokenError("this token counts no more"), scope, receive)
+            await self._fail(answer, InvalidTokenError("this token counts no more"), scope, receive, pages)
         except Exception as raised:  # noqa: BLE001 - whatever it is, it is answered
-            await self._fail(answer, raised, scope, receive)
+            await self._fail(answer, raised, scope, receive, pages)
         finally:
             self._in_flight.leave(principal, end)
 
-    async def _fail(self, answer: _Answer, raised: Exception, scope: Scope, receive: Receive) -> None:
+    async def _fail(
+        self, answer: _Answer, raised: Exception, scope: Scope, receive: Receive, pages: Pages | None
+    ) -> None:
         if isinstance(raised, ClientDisconnect):  # in the middle of a body: nobody is there to be answered
             return
         if isinstance(raised, InsufficientScopeError) and not answer.status:
             metrics.count_denied("scope")
         if isinstance(raised, NoSuchPlaceError):
             raised = ApiError(404, "not_found", str(raised) or "there is nothing here")
+        await answer.refuse(self._refusal(raised, scope, pages), scope, receive)
+
+    def _refusal(self, raised: Exception, scope: Scope, pages: Pages | None) -> Response:
         if isinstance(raised, HTTPException):
-            refusal = self._of_routing(raised, scope)
+            refusal = self._of_routing(raised, scope, self._api if pages is None else pages.routes)
         else:
             refusal = self._refusals.of(raised, scope["path"])
-        await answer.refuse(refusal, scope, receive)
+        return refusal if pages is None else pages.refusal(raised, refusal, scope)
 
-    def _of_routing(self, raised: HTTPException, scope: Scope) -> Response:
+    def _of_routing(self, raised: HTTPException, scope: Scope, table: Router) -> Response:
         """What the table of routes, or of methods, does not have."""
         path, status = scope["path"], raised.status_code
         match status:
@@ -249,7 +297,7 @@ class GatewayApp:
                 return error(path, 404, "not_found", f"there is nothing at {path[:200]}")
             case 405:
                 # The router's own says the methods of the first route alone.
-                routes = [each for each in self._api.routes if each.matches(scope)[0] is Match.PARTIAL]
+                routes = [each for each in table.routes if each.matches(scope)[0] is Match.PARTIAL]
                 found = {method for each in routes for method in getattr(each, "methods", ())}
                 allow = ", ".join(sorted(found or MCP_METHODS))
                 message = f"{scope['method'][:20]} is not for this path, which takes {allow}"
@@ -325,7 +373,9 @@ _COMMON = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 def _surface(place: Place | None, principal: Principal, path: str) -> str:
     """What is asked, for metrics."""
     if place is None:
-        return "completions" if path.startswith(OPENAI) else "api"
+        if path.startswith(OPENAI):
+            return "completions"
+        return "api" if path.startswith(f"{API}/") else "pages"
     if place.kind == "role":
         return "compositor" if principal.role == "agent" else "management"
     return place.kind
@@ -339,13 +389,3 @@ def _reason(raised: Exception) -> str | None:
         case LimitExceededError():
             return raised.kind
     return None
-
-
-def _request_id(scope: Scope) -> str:
-    """The client's own, if it says a sane one; else a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            said = value.decode("latin-1")
-            if _REQUEST_ID.fullmatch(said) and without_tokens(said) == said:  # it is logged and audited
-                return str(said)
-    return secrets.token_hex(8)

@@ -1,23 +1,31 @@
-"""What handlers of `/api/v1` are given: who asks, and a body within bounds."""
+"""What handlers of `/api/v1` are given: who asks, as which request, and a body within bounds."""
 
 from __future__ import annotations
 
 import json
 import re
+import secrets
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.mcp.wire import MOST_VALUES, has_too_many_values
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Scope
 
     from pallas_gateway.mcp.admitted import Admitted
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
+_SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
+
 ADMITTED = "pallas.admitted"
 """Where in a request's scope it is."""
+
+REQUEST_ID = "pallas.request_id"
+"""Where in the scope of a request the request's id is, where nobody has to be known."""
 
 LONGEST_BODY = 4 * 1024 * 1024
 """Bytes of a request to `/api/v1`, unless a handler says otherwise."""
@@ -94,3 +102,13 @@ def parsed(body: bytes, wrong: str = "invalid") -> Any:
         return json.loads(body.decode())
     except (ValueError, RecursionError) as error:
         raise ApiError(400, wrong, f"the body is no JSON: {error}") from None
+
+
+def request_id(scope: Scope) -> str:
+    """The client's own, if it says a sane one; else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            said = value.decode("latin-1")
+            if _SANE_ID.fullmatch(said) and without_tokens(said) == said:  # it is logged and audited
+                return str(said)
+    return secrets.token_hex(8)

@@ -28,6 +28,12 @@ class InvalidTokenError(AuthenticationError):
     reason = "invalid"
 
 
+class NotForPeopleError(AuthenticationError):
+    """The token counts, and not for logging in: 401."""
+
+    reason = "role"
+
+
 class MalformedRecordError(AuthenticationError):
     """The token is known, and its record cannot be understood: 500, with the record's id in the log."""
 

@@ -1,4 +1,4 @@
-"""Looking up tokens in the store: many at a time, one query after the other.
+"""Looking up tokens and sessions in the store by digest: many at a time, one query after the other.
 
 However many unknown tokens come, there is one query under way, with all that have come meanwhile in the next one: a
 flood costs little, and a right token in it waits for two queries at most.
@@ -7,15 +7,12 @@ flood costs little, and a right token in it waits for two queries at most.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pallas_gateway.identity.errors import AuthenticationUnavailableError, TooManyUnknownError
 
 if TYPE_CHECKING:
-    from pallas_gateway.identity.errors import MalformedRecordError
-    from pallas_gateway.identity.sources import StoredToken, StoredTokens
-
-    type Found = StoredToken | MalformedRecordError
+    from collections.abc import Mapping, Sequence
 
 BATCH = 200
 """Digests in one query."""
@@ -23,21 +20,28 @@ MOST_WAITING = 5_000
 """Digests that wait to be looked up; one more is refused."""
 
 
-class Lookups:
+class Stored[Found](Protocol):
+    """What is stored, by digest."""
+
+    async def find(self, digests: Sequence[str]) -> Mapping[str, Found]:
+        """What there is of these; it raises whatever says that the store does not answer."""
+
+
+class Lookups[Found]:
     """One query after the other.
 
     Args:
         pause: seconds before each query, for those who ask for too many that nobody has.
     """
 
-    def __init__(self, stored: StoredTokens, pause: float = 0.0) -> None:
+    def __init__(self, stored: Stored[Found], pause: float = 0.0) -> None:
         self._stored = stored
         self._pause = pause
         self._waiting: dict[str, asyncio.Future[Found | None]] = {}
         self._worker: asyncio.Task[None] | None = None
 
     async def find(self, digest: str) -> Found | None:
-        """The token, or what is wrong with its record; None if there is none.
+        """What there is of that digest; None if there is nothing.
 
         Raises:
             AuthenticationUnavailableError: the store does not answer.

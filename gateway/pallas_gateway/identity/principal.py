@@ -13,6 +13,9 @@ Role = Literal["human", "agent"]
 TENANT = "default"
 """The tenant of everything, until there are others."""
 
+SESSION = "session:"
+"""How the `credential` of who came with a browser's session begins: the session's digest follows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
@@ -33,7 +36,8 @@ class Principal:
     """Of an agent's own token, for which no rate counts: the turns that the agent may have at a time, of each of which
     as many requests may be under way as the settings say of others; None: those alone."""
     credential: str = field(default="", compare=False, repr=False)
-    """Digest of the token that it came with: what is under way ends with that. Empty where there was none."""
+    """Digest of the token that it came with, or `SESSION` and a session's: what is under way ends with that. Empty
+    where there was none."""
     subject: str = ""
     """Whose things are its own, such as threads: stays when a token is rotated or a worker starts anew. By default the
     id; of a token's row the id of the first token of its chain of rotations."""

@@ -23,11 +23,11 @@ from pallas_gateway.identity.errors import (
 from pallas_gateway.identity.gcra import Rates
 from pallas_gateway.identity.grants import VERBS, Grant
 from pallas_gateway.identity.lookups import Lookups
-from pallas_gateway.identity.principal import Principal
+from pallas_gateway.identity.principal import SESSION, Principal
 from pallas_gateway.identity.sources import deleted_agents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pallas_gateway.identity.in_flight import InFlight
     from pallas_gateway.identity.sources import AgentKey, Issuer, StoredTokens, WorkerTokens
@@ -102,6 +102,7 @@ class Principals:
         self._used: dict[str, float] = {}
         self._observers: list[Callable[[str], None]] = []
         self._gone_observers: list[Callable[[AgentKey, str], None]] = []
+        self._recheckers: list[Callable[[], Awaitable[None]]] = []
         self._refetched = -REFETCH_INTERVAL
         self._refetching: asyncio.Task[None] | None = None
         self._failing = False
@@ -116,6 +117,13 @@ class Principals:
     def on_gone(self, observer: Callable[[AgentKey, str], None]) -> None:
         """Call `observer` with the agent and the id of each token that is revoked because its agent is no more."""
         self._gone_observers.append(observer)
+
+    def on_recheck(self, rechecker: Callable[[], Awaitable[None]]) -> None:
+        """Whenever `recheck` is asked, let `rechecker` do for other credentials, as sessions, what it does for tokens.
+
+        It may raise what the store raises.
+        """
+        self._recheckers.append(rechecker)
 
     async def of(self, token: str | None, address: str = "") -> Principal:
         """Who brings this token.
@@ -141,6 +149,26 @@ class Principals:
         if principal.expires is not None and principal.expires <= self._clock():
             raise InvalidTokenError("this token has expired")
         self._used[principal.id] = 0.0  # the time is set when it is written
+        return principal
+
+    async def of_digest(self, digest: str) -> Principal:
+        """Whose token it is of which that is stored: no worker's and no issuer's.
+
+        Raises:
+            AuthenticationError: nobody's who is known.
+        """
+        known = self._known.get(digest)
+        now = self._monotonic()
+        if known is None or known.until <= now:
+            changes = self._changes
+            principal = await self._look_up(digest, "")
+            if changes == self._changes:
+                _remember(self._known, digest, _Known(principal, now + REMEMBERED), MOST_KNOWN)
+        else:
+            principal = known.principal
+        if principal.expires is not None and principal.expires <= self._clock():
+            raise InvalidTokenError("this token has expired")
+        self._used[principal.id] = 0.0
         return principal
 
     async def _find(self, token: str, digest: str, address: str) -> Principal:
@@ -203,7 +231,11 @@ class Principals:
         It raises what the store raises; nothing is remembered any more all the same.
         """
         self._forget()
-        own = [each for each in self._in_flight.principals() if ":" not in each.id and each.credential]
+        own = [
+            each
+            for each in self._in_flight.principals()
+            if ":" not in each.id and each.credential and not each.credential.startswith(SESSION)
+        ]
         found = await self._stored.find([each.credential for each in own]) if own else {}
         for principal in own:
             now = found.get(principal.credential)
@@ -213,6 +245,8 @@ class Principals:
                 self._end(principal, "changed")
             else:
                 self._in_flight.update(replace(now.principal, credential=principal.credential))
+        for recheck in self._recheckers:
+            await recheck()
 
     def _forget(self) -> None:
         self._changes += 1

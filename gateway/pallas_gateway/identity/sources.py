@@ -69,6 +69,51 @@ class StoredTokens(Protocol):
         """The agents for which there are tokens that are not revoked."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """Who an issuer said that somebody is, at the login."""
+
+    id: str
+    """Of the principal: `oidc:…`."""
+    name: str
+    groups: tuple[str, ...]
+    """Of those that have grants: what they may follows from the settings of now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    """A browser that is logged in, by a token or by an issuer. Times are in seconds since the epoch."""
+
+    digest: str
+    """SHA-256 of the session's text, hexadecimal."""
+    credential: str | None = None
+    """Digest of the token that it was opened with."""
+    issued: Issued | None = None
+    """Who it is, where it was opened by an issuer."""
+    created: float
+    expires: float
+    last_used: float
+
+
+class StoredSessions(Protocol):
+    """The sessions, by digest. All raise whatever says that the store does not answer."""
+
+    async def find(self, digests: Sequence[str]) -> Mapping[str, StoredSession]:
+        """Those that there are, by digest, expired ones included, in one transaction."""
+
+    async def open(self, session: StoredSession, most: int) -> None:
+        """Keep it; of those of the same token or the same subject, `most` stay, the newest."""
+
+    async def close(self, digest: str) -> bool:
+        """Forget it, and count that as a change of tokens; whether there was one."""
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        """Note when sessions were used last: digest → seconds since the epoch."""
+
+    async def forget(self, now: float, idle: float) -> int:
+        """Forget those that have expired, or were not used for `idle` seconds; how many they were."""
+
+
 class WorkerTokens(Protocol):
     """The tokens that workers got for their start, as the supervisor tells them."""
 

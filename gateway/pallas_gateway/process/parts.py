@@ -37,9 +37,14 @@ from pallas_gateway.http.app import GatewayApp
 from pallas_gateway.http.completions.routes import completion_routes
 from pallas_gateway.http.hooks import CallAudit, Observer
 from pallas_gateway.http.openapi.served import document_routes
+from pallas_gateway.http.pages.chat.routes import chat_routes
+from pallas_gateway.http.pages.files import static_route
+from pallas_gateway.http.pages.gate import Gate
+from pallas_gateway.http.pages.login import Login, is_secure
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
+from pallas_gateway.identity.sessions import Sessions
 from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.health import Health
 from pallas_gateway.process.surfaces import AllSurfaces
@@ -53,6 +58,7 @@ from pallas_gateway.servers.management.resources import PRESETS
 from pallas_gateway.store.errors import StoreError
 from pallas_gateway.store.principals import TokenRecords
 from pallas_gateway.store.revisions import count_change
+from pallas_gateway.store.sessions import SessionRecords
 from pallas_gateway.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
@@ -128,6 +134,8 @@ async def open_parts(
         issuer=_issuer(settings),
         anybody=settings.auth == "none",
     )
+    sessions = Sessions(SessionRecords(store), principals, in_flight)
+    login = Login(settings, sessions, audit)
     endpoint = Endpoint(
         log,
         most_subscriptions=settings.limits.subscriptions,
@@ -183,6 +191,16 @@ async def open_parts(
     asking = Asking(conversations, turns, audit)
     changes = ThreadChanges(conversations, turns, audit)
     followers = Followers()
+    gate = Gate(
+        sessions,
+        routes=[
+            *login.routes(),
+            *chat_routes(conversations, directory, turns, audit, asking, changes, followers),
+        ],
+        open_routes=[*login.open_routes(), static_route()],
+        anybody=settings.auth == "none",
+        secure=is_secure(settings),
+    )
     app = GatewayApp(
         settings,
         principals,
@@ -200,17 +218,19 @@ async def open_parts(
             *completion_routes(directory, chats, audit),
             *document_routes(),
         ],
+        pages=gate,
     )
     return GatewayParts(
         app=HostGuard(app, lambda: hosts),
         health=health,
         known=lambda: _known(directory),
-        finish=lambda: _finish(principals),
+        finish=lambda: _finish(principals, sessions),
         drain=endpoint.drain,
         finish_turns=turns.drain,
         background={
             "directory": directory.run(),
             "tokens": principals.watch(),
+            "sessions": sessions.watch(),
             "store": _mend(store),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": follow_deletions(
@@ -242,7 +262,7 @@ def _issuer(settings: GatewaySettings) -> Issuer | None:
     """Whose signed tokens count; loaded only where they do: cryptography takes 10 MiB."""
     if settings.oidc is None:
         return None
-    from pallas_gateway.identity.oidc import OidcIssuer
+    from pallas_gateway.identity.issuer.oidc import OidcIssuer
 
     return OidcIssuer(settings.oidc)
 
@@ -254,11 +274,12 @@ async def _known(directory: Directory) -> None:
             await directory.filled()
 
 
-async def _finish(principals: Principals) -> None:
-    """Note which tokens were used; a store that does not answer keeps nobody up."""
+async def _finish(principals: Principals, sessions: Sessions) -> None:
+    """Note which tokens and sessions were used; a store that does not answer keeps nobody up."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WRITTEN_WITHIN):
             await principals.touch()
+            await sessions.touch()
 
 
 def _away(directory: Directory) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pallas_common.secrets.tokens import new_token, token_digest
 from pallas_gateway.identity.grants import parse_grant
 from pallas_gateway.identity.principal import Principal
-from pallas_gateway.identity.sources import AgentKey, StoredToken
+from pallas_gateway.identity.sources import AgentKey, StoredSession, StoredToken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -119,3 +119,39 @@ class WorkersInMemory:
     async def refetch(self) -> None:
         self.refetched += 1
         self.known = dict(self.there)
+
+
+class SessionsInMemory:
+    """`StoredSessions`, with what was asked of it; a session that is closed counts as a change of `tokens`."""
+
+    def __init__(self, tokens: TokensInMemory) -> None:
+        self.tokens = tokens
+        self.rows: dict[str, StoredSession] = {}
+        self.asked: list[Sequence[str]] = []
+        self.touched: dict[str, float] = {}
+        self.failure: Exception | None = None
+
+    def _answer(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def find(self, digests: Sequence[str]) -> Mapping[str, StoredSession]:
+        self._answer()
+        self.asked.append(digests)
+        return {digest: self.rows[digest] for digest in digests if digest in self.rows}
+
+    async def open(self, session: StoredSession, most: int) -> None:
+        self._answer()
+        self.rows[session.digest] = session
+
+    async def close(self, digest: str) -> bool:
+        self._answer()
+        self.tokens.changes += 1
+        return self.rows.pop(digest, None) is not None
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        self._answer()
+        self.touched.update(used)
+
+    async def forget(self, now: float, idle: float) -> int:
+        return 0

@@ -113,6 +113,7 @@ ROOMS = {
     "pallas.service": "",
     "pallas.commands": ". commands.background service",
     "pallas_gateway.identity": "",
+    "pallas_gateway.identity.issuer": "identity",
     "pallas_gateway.store": "identity",
     "pallas_gateway.store.conversations": "store",
     "pallas_gateway.store.migrations": "store",
@@ -147,10 +148,16 @@ ROOMS = {
         "telemetry"
     ),
     "pallas_gateway.process.upkeep": "access conversations directory identity store store.conversations",
+    "pallas_gateway.http.pages.view": "conversations store.conversations",
+    "pallas_gateway.http.pages": "access http http.pages.view identity telemetry",
+    "pallas_gateway.http.pages.chat": (
+        "access conversations directory http http.api http.api.conversations http.pages http.pages.view identity "
+        "mcp store.conversations"
+    ),
     "pallas_gateway.process": (
         "access conversations conversations.keeping directory directory.events http http.api "
-        "http.api.conversations http.completions http.openapi identity mcp servers.chat servers.compositor "
-        "servers.management store store.conversations process.upkeep telemetry"
+        "http.api.conversations http.completions http.openapi http.pages http.pages.chat identity identity.issuer "
+        "mcp process.upkeep servers.chat servers.compositor servers.management store store.conversations telemetry"
     ),
     "pallas_gateway.relay.http": "",
     "pallas_gateway.relay.messages": "relay.http",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from pallas_gateway.http.pages.chat.routes import build, static_route
+from pallas_gateway.http.pages.files import build, static_route
 from pallas_gateway.http.pages.view.chat import thread_page
 from pallas_gateway.http.pages.view.facts import AgentFacts, ThreadFacts, ThreadList, Viewer
 from pallas_gateway.http.pages.view.messages import conversation

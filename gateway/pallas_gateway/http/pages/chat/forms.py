@@ -19,9 +19,10 @@ from pallas_gateway.http.api.conversations.asking import as_answers
 from pallas_gateway.http.api.conversations.threads import read_line
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.pages.forms import read_form
-from pallas_gateway.http.pages.headers import PAGE_HEADERS
-from pallas_gateway.http.pages.requests import admitted_of, wants_page
+from pallas_gateway.http.pages.headers import to_root, wants_page
+from pallas_gateway.http.pages.requests import admitted_of
 from pallas_gateway.http.pages.view.facts import Notice
+from pallas_gateway.http.requests import LONGEST_BODY
 
 if TYPE_CHECKING:
     from starlette.datastructures import FormData
@@ -51,7 +52,7 @@ class Forms:
         try:
             thread = await self._begin(request, form)
         except ApiError as error:
-            if not wants_page(request) or error.status in (403, 404):
+            if not wants_page(request.scope["headers"]) or error.status in (403, 404):
                 raise
             return await self._again(request, form, error)
         return _next(request, {"thread": thread})
@@ -90,7 +91,7 @@ class Forms:
 
     async def rename(self, request: Request) -> Response:
         """Give a conversation another title."""
-        form = await read_form(request)
+        form = await read_form(request, LONGEST_BODY)
         title = read_line({"title": _text(form, "title")}, "title")
         if title is None:
             raise invalid("title", "is required")
@@ -99,7 +100,7 @@ class Forms:
 
     async def delete(self, request: Request) -> Response:
         """Delete a conversation."""
-        form = await read_form(request)
+        form = await read_form(request, LONGEST_BODY)
         await self._changes.delete(admitted_of(request), _text(form, "thread"))
         return _next(request, {})
 
@@ -111,11 +112,10 @@ def _anew(request: Request) -> Request:
 
 def _next(request: Request, place: dict[str, str]) -> Response:
     """Where to go from here, from `chat` or from `chat/…`."""
-    if not wants_page(request):
-        return JSONResponse(place, headers=PAGE_HEADERS)
+    if not wants_page(request.scope["headers"]):
+        return JSONResponse(place)
     query = f"?{urlencode(place)}" if place else ""
-    up = "../" * (request.url.path.strip("/").count("/"))
-    return RedirectResponse(f"{up}chat{query}", 303, PAGE_HEADERS)
+    return RedirectResponse(f"{to_root(request.scope['path'])}chat{query}", 303)
 
 
 def _text(form: FormData, name: str) -> str:

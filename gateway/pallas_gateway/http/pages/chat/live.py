@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pallas_gateway.http.api.conversations.stream import EVENT_STREAM, KEEP_ALIVE
-from pallas_gateway.http.pages.headers import PAGE_HEADERS
 from pallas_gateway.http.pages.requests import admitted_of
 from pallas_gateway.http.pages.view.live import LiveAnswer
 from pallas_gateway.mcp.reply import Watch
@@ -51,7 +50,7 @@ class Live:
         thread, _ = await self._conversations.thread(admitted.principal, said, "view", on_agent="view")
         running = self._turns.of(thread.tenant, thread.id)
         if running is None or running.is_over:
-            await Response(status_code=204, headers=PAGE_HEADERS)(scope, receive, send)
+            await Response(status_code=204)(scope, receive, send)
             return
         with self._followers.one_more(admitted.principal):
             admitted.opens_stream()
@@ -60,10 +59,7 @@ class Live:
 
 
 async def _tell(running: RunningTurn, send: Send) -> None:
-    headers = [(name.encode(), value.encode()) for name, value in PAGE_HEADERS.items()]
-    names = {name for name, _ in EVENT_STREAM}
-    headers = [*EVENT_STREAM, *(each for each in headers if each[0] not in names)]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM]})
     answer = LiveAnswer()
     async with aclosing(running.batches(silence=KEEP_ALIVE)) as happening:
         async for happened in happening:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from pallas_gateway.http.errors import ApiError
-from pallas_gateway.http.pages.headers import PAGE_HEADERS
 from pallas_gateway.http.pages.requests import admitted_of, csrf_of, has_session
 from pallas_gateway.http.pages.view.chat import home_page, new_page, thread_page
 from pallas_gateway.http.pages.view.facts import Viewer
@@ -72,7 +71,7 @@ class Pages:
             html = new_page(self._reading.agent(principal, agent), listed, viewer, self._build, notice)
         else:
             html = home_page(self._reading.agents(principal), listed, viewer, self._build)
-        return HTMLResponse(html, status, PAGE_HEADERS)
+        return HTMLResponse(html, status)
 
     async def messages(self, request: Request) -> Response:
         """The messages of a conversation from `?from=` on, as HTML, and what can be done with it now."""
@@ -86,7 +85,7 @@ class Pages:
             "canRetry": shown.can_retry,
             "title": shown.facts.title,
         }
-        return JSONResponse(document, headers=PAGE_HEADERS)
+        return JSONResponse(document)
 
     async def threads(self, request: Request) -> Response:
         """The list of conversations alone."""
@@ -94,7 +93,7 @@ class Pages:
         listed = await self._reading.list(
             admitted_of(request).principal, query=query.get("q", ""), current=query.get("thread")
         )
-        return HTMLResponse(thread_list(listed), headers=PAGE_HEADERS)
+        return HTMLResponse(thread_list(listed))
 
     async def image(self, request: Request) -> Response:
         """An image that a message has, by its index and that of the part: it never changes."""
@@ -124,7 +123,7 @@ def _image(part: dict[str, object]) -> Response:
                 except (binascii.Error, ValueError):
                     pass
                 else:
-                    headers = {**PAGE_HEADERS, "cache-control": "private, max-age=86400, immutable"}
+                    headers = {"cache-control": "private, max-age=86400, immutable"}
                     return Response(data, headers=headers, media_type=found["type"])
     raise ApiError(404, "not_found", "there is no such image")
 
