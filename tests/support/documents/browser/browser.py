@@ -167,14 +167,24 @@ class Page:
                 raise AssertionError(f"not within {PATIENCE:g} s: {expression}\n{text}") from None
 
     def open(self, url: str) -> None:
-        """Go there, and return once the page has loaded."""
+        """Go there, and return once that page has loaded, not one before it."""
         before = len(self.events)
-        self.send("Page.navigate", url=url)
+        loader = self.send("Page.navigate", url=url)["loaderId"]
         deadline = monotonic() + PATIENCE
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events[before:]):
+        while not self._has_loaded(before, loader):
             message = self._pipe.receive(deadline)
             if "method" in message:
                 self.events.append(message)
+
+    def _has_loaded(self, before: int, loader: str) -> bool:
+        """Whether a navigation has become the page's, and that has loaded since."""
+        is_there = False
+        for event in self.events[before:]:
+            if event["method"] == "Page.frameNavigated":
+                is_there = is_there or event["params"]["frame"]["loaderId"] == loader
+            elif event["method"] == "Page.loadEventFired" and is_there:
+                return True
+        return False
 
     def press(self, key: str, *, shift: bool = False) -> None:
         """Press and release a key that is called as in `KeyboardEvent.key`."""
