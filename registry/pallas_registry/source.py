@@ -236,6 +236,12 @@ def _of_gateway(deployment: Deployment, file: Path) -> list[Problem]:
             "holds a password, and whoever reads the file has it",
             f"put the whole URL into .env, as {rules.STORE_VARIABLE}=…, and leave the password out here",
         )
+    if settings.oidc is not None and settings.oidc.client_secret:
+        warn(
+            "oidc.client_secret",
+            "is written down here, and whoever reads the file has it",
+            f"put it into .env, as {rules.CLIENT_SECRET_VARIABLE}=…, and leave it out here",
+        )
     return found
 
 

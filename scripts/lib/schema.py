@@ -100,6 +100,8 @@ _GATEWAY: dict[str, Schema] = {
             "issuer": _URL,
             "audience": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_URL},
             "groups_claim": {"type": "string", "minLength": 1, "maxLength": 255},
+            "client_id": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_CLIENT},
+            "client_secret": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_CLIENT},
             "groups": {
                 "type": "object",
                 "maxProperties": gateway_section.MOST_GROUPS,

@@ -198,6 +198,12 @@ class GatewaySpec:
     cgroup: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What no log may have of it, by name, the environment apart."""
+        oidc = self.settings.oidc
+        return {"store": self.store, "client_secret": (oidc and oidc.client_secret) or ""}
+
     def to_json(self) -> bytes:
         """The spec as UTF-8 JSON."""
         return json.dumps(dataclasses.asdict(self)).encode()

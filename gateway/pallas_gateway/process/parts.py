@@ -41,6 +41,7 @@ from pallas_gateway.http.pages.chat.routes import chat_routes
 from pallas_gateway.http.pages.files import static_route
 from pallas_gateway.http.pages.gate import Gate
 from pallas_gateway.http.pages.login import Login, is_secure
+from pallas_gateway.http.pages.oidc import LoginByIssuer
 from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.identity.principals import Principals
@@ -65,12 +66,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from sqlalchemy import Connection
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
     from pallas_common.http.hosts import Hosts
     from pallas_common.protocol.gateway import GatewaySettings, GatewaySpec
     from pallas_common.secrets.values import KnownSecrets
-    from pallas_gateway.identity.sources import Issuer
+    from pallas_gateway.identity.issuer.oidc import OidcIssuer
     from pallas_gateway.store.conversations.records import Thread
     from pallas_gateway.store.conversations.retention import Deleted
     from pallas_gateway.store.database import Store
@@ -127,14 +129,15 @@ async def open_parts(
     stack.push_async_callback(control.close)
     directory = Directory(control, log.publish)
     in_flight = InFlight()
+    issuer = _issuer(settings)
     principals = Principals(
         records,
         directory.workers,
         in_flight,
-        issuer=_issuer(settings),
+        issuer=issuer,
         anybody=settings.auth == "none",
     )
-    sessions = Sessions(SessionRecords(store), principals, in_flight)
+    sessions = Sessions(SessionRecords(store), principals, in_flight, groups=issuer)
     login = Login(settings, sessions, audit)
     endpoint = Endpoint(
         log,
@@ -197,7 +200,11 @@ async def open_parts(
             *login.routes(),
             *chat_routes(conversations, directory, turns, audit, asking, changes, followers),
         ],
-        open_routes=[*login.open_routes(), static_route()],
+        open_routes=[
+            *login.open_routes(),
+            *_login_by_issuer(settings, issuer, sessions, login),
+            static_route(),
+        ],
         anybody=settings.auth == "none",
         secure=is_secure(settings),
     )
@@ -258,13 +265,25 @@ async def open_parts(
     )
 
 
-def _issuer(settings: GatewaySettings) -> Issuer | None:
+def _issuer(settings: GatewaySettings) -> OidcIssuer | None:
     """Whose signed tokens count; loaded only where they do: cryptography takes 10 MiB."""
     if settings.oidc is None:
         return None
     from pallas_gateway.identity.issuer.oidc import OidcIssuer
 
     return OidcIssuer(settings.oidc)
+
+
+def _login_by_issuer(
+    settings: GatewaySettings, issuer: OidcIssuer | None, sessions: Sessions, login: Login
+) -> list[BaseRoute]:
+    """Where people log in by the issuer, if they can."""
+    if issuer is None or settings.oidc is None or settings.oidc.client_id is None or settings.auth == "none":
+        return []
+    from pallas_gateway.identity.issuer.code_flow import CodeFlow
+
+    flow = CodeFlow(issuer, settings.oidc, f"{settings.public_url}/chat/callback")
+    return LoginByIssuer(flow, sessions, login, secure=is_secure(settings)).open_routes()
 
 
 async def _known(directory: Directory) -> None:

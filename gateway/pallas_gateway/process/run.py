@@ -82,7 +82,7 @@ def _run_as(
     )
     listener = socket.socket(fileno=descriptors.listen)
     memory = memory_limit(spec.memory_limit, spec.cgroup, descriptors.report)
-    known = KnownSecrets((*secrets_in(os.environ), *secrets_in(spec.store)))
+    known = KnownSecrets((*secrets_in(os.environ), *secrets_in(spec.secrets)))
 
     def report(message: Report) -> None:
         if isinstance(message, ReadyReport):

@@ -117,12 +117,22 @@ def _oidc(section: Fields) -> Oidc | None:
         "issuer", "name the issuer of the tokens, as in `issuer: https://login.example.com/realms/team`"
     )
     oidc.require("audience", "say for whom the issuer makes the tokens, as in `audience: pallas`")
+    client_id = oidc.text("client_id", rules.client_text)
+    client_secret = oidc.text("client_secret", rules.client_text)
+    if client_secret is not None and "client_id" not in oidc:
+        oidc.refuse(
+            "client_secret",
+            "is the secret of no client",
+            "add `client_id:`, the name of the gateway at the issuer, or remove it",
+        )
     return Oidc(
         issuer=oidc.text("issuer", rules.issuer) or "",
         audience=oidc.text("audience", lambda text: rules.one_line(text, rules.LONGEST_URL)) or "",
         groups_claim=oidc.text("groups_claim", lambda text: rules.one_line(text, 255))
         or DEFAULT_GROUPS_CLAIM,
         groups=_groups(oidc),
+        client_id=client_id,
+        client_secret=client_secret,
     )
 
 

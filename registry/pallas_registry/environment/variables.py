@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pallas_common.problems import ConfigurationError, Problem, collect, quoted
 from pallas_registry.environment.runtime_directory import control_socket
 from pallas_registry.environment.state_directory import state_directory
-from pallas_registry.reading.rules import STORE_VARIABLE, store
+from pallas_registry.reading.rules import CLIENT_SECRET_VARIABLE, STORE_VARIABLE, client_text, store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ def check_variables(environ: Mapping[str, str], deployment: str) -> None:
         ConfigurationError: some cannot; all problems.
     """
     problems: list[Problem] = []
-    for read in (log_file, logs_to_stderr, control_group, gateway_store):
+    for read in (log_file, logs_to_stderr, control_group, gateway_store, client_secret):
         collect(lambda read=read: read(environ), problems)  # type: ignore[misc]  # mypy infers no type of a default
     collect(lambda: control_socket(deployment, environ), problems)
     collect(lambda: state_directory(deployment, environ), problems)
@@ -87,6 +87,18 @@ def gateway_store(environ: Mapping[str, str]) -> str | None:
     given = environ.get(STORE_VARIABLE)
     if given and (complaint := store(given)):
         raise _refused(STORE_VARIABLE, *complaint)
+    return given or None
+
+
+def client_secret(environ: Mapping[str, str]) -> str | None:
+    """What `PALLAS_GATEWAY_CLIENT_SECRET` says in place of `gateway.oidc.client_secret`, if it does.
+
+    Raises:
+        ConfigurationError: it is none; no message has the value.
+    """
+    given = environ.get(CLIENT_SECRET_VARIABLE)
+    if given and (complaint := client_text(given)):
+        raise _refused(CLIENT_SECRET_VARIABLE, *complaint)
     return given or None
 
 

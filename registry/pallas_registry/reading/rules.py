@@ -26,6 +26,10 @@ LONGEST_STORE = 2000
 _SYNCHRONOUS = ("synchronous=full", "synchronous=normal")
 STORE_VARIABLE = "PALLAS_GATEWAY_STORE"
 """Comes before what `gateway.store` says, and may hold a password."""
+CLIENT_SECRET_VARIABLE = "PALLAS_GATEWAY_CLIENT_SECRET"  # noqa: S105 - its name
+"""Comes before what `gateway.oidc.client_secret` says."""
+LONGEST_CLIENT = 500
+"""Characters of a client's name at an issuer, and of its secret."""
 RESERVED_AGENT_NAMES = frozenset({"send_message", "get_health"})
 """Tools that every worker lists beside the one that is named after its agent."""
 
@@ -239,6 +243,15 @@ def store_password(value: str) -> str | None:
     return urlsplit(value).password if scheme == "postgresql" else None
 
 
+def client_text(value: str) -> Complaint | None:
+    """A client's name at an issuer, or its secret (RFC 6749, appendix A: printable ASCII). No message has the value."""
+    if not 0 < len(value) <= LONGEST_CLIENT or not value.isascii() or not value.isprintable():
+        return Complaint(
+            "is empty, too long, or has characters that no issuer gives", "copy it as the issuer shows it"
+        )
+    return None
+
+
 def environment_name(value: str) -> Complaint | None:
     """A variable that may be set for a worker."""
     if _SUPERVISORS_OWN.fullmatch(value):
@@ -267,8 +280,8 @@ def belongs_to_supervisor(variable: str) -> bool:
 
 
 def is_for_workers(variable: str) -> bool:
-    """Whether workers get a variable: nothing of a service's talk with its manager, and not the gateway's store."""
-    return not belongs_to_supervisor(variable) and variable != STORE_VARIABLE
+    """Whether workers get a variable: nothing of a service's talk with its manager, and not the gateway's secrets."""
+    return not belongs_to_supervisor(variable) and variable not in (STORE_VARIABLE, CLIENT_SECRET_VARIABLE)
 
 
 def default_bind(host_: str) -> str:

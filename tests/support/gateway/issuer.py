@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
+import secrets
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs, quote, urlencode
 
 import jwt
 import uvicorn
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 AUDIENCE = "pallas"
+CLIENT = "pallas-web"
+CLIENT_SECRET = "a secret of the client: % + /"
 
 
 def make_key(algorithm: str, bits: int = 2048) -> Any:
@@ -39,8 +46,20 @@ def public_jwk(algorithm: str, key: Any, name: str | None) -> dict[str, Any]:
     return {**found, **({"kid": name} if name else {}), "use": "sig"}
 
 
+@dataclass
+class Login:
+    """Somebody who has logged in at the issuer's page, and whose code was not shown yet."""
+
+    query: dict[str, str]
+    """With what the browser came."""
+
+
 class Issuer:
-    """Serves while it is a context; `keys` and the two documents may be changed meanwhile."""
+    """Serves while it is a context; `keys` and the two documents may be changed meanwhile.
+
+    Its page logs in whoever comes, at once. It insists on what a strict issuer insists on: the registered client and
+    redirect URI, S256, the verifier and the client's secret, and that a code is shown once.
+    """
 
     def __init__(self) -> None:
         port = free_ports(1)[0]
@@ -53,6 +72,8 @@ class Issuer:
             routes=[
                 Route("/.well-known/openid-configuration", self._configuration),
                 Route("/keys", self._keys),
+                Route("/authorize", self._authorize),
+                Route("/token", self._token, methods=["POST"]),
             ]
         )
         config = uvicorn.Config(app, port=port, log_level="critical", lifespan="off")
@@ -70,6 +91,51 @@ class Issuer:
         body = json.dumps({"keys": self.keys}).encode() if self.body is None else self.body
         return Response(body, self.status, media_type="application/json")
 
+    async def _authorize(self, request: Request) -> Response:
+        """OpenID Connect Core 1.0, section 3.1.2."""
+        query = dict(request.query_params)
+        right = {
+            "response_type": "code",
+            "client_id": CLIENT,
+            "redirect_uri": self.redirect_uri,
+            "code_challenge_method": "S256",
+        }
+        wrong = [name for name, value in right.items() if query.get(name) != value]
+        if wrong or "openid" not in query["scope"].split() or len(query["code_challenge"]) != 43:
+            return Response(f"wrong: {wrong}", 400)
+        code = secrets.token_urlsafe(16)
+        self.logins[code] = Login(query)
+        back = urlencode({"code": code, "state": query["state"], "iss": self.url})
+        return Response(status_code=302, headers={"location": f"{self.redirect_uri}?{back}"})
+
+    async def _token(self, request: Request) -> Response:
+        """OpenID Connect Core 1.0, section 3.1.3; RFC 7636, section 4.6."""
+        form = {name: value[0] for name, value in parse_qs((await request.body()).decode()).items()}
+        login = self.logins.pop(form.get("code", ""), None)
+        if not self._is_client(request, form):
+            return self._says({"error": "invalid_client"}, 401)
+        verifier = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(verifier).rstrip(b"=").decode()
+        if (
+            login is None
+            or form["grant_type"] != "authorization_code"
+            or form["redirect_uri"] != login.query["redirect_uri"]
+            or challenge != login.query["code_challenge"]
+        ):
+            return self._says({"error": "invalid_grant"}, 400)
+        self.tokens_made += 1
+        claims = {"aud": CLIENT, "nonce": login.query["nonce"], **self.claims}
+        return self._says({"token_type": "Bearer", "access_token": "x", "id_token": self.sign(**claims)})
+
+    def _is_client(self, request: Request, form: dict[str, str]) -> bool:
+        if self.client_secret is None:
+            return form.get("client_id") == CLIENT and "authorization" not in request.headers
+        pair = f"{quote(CLIENT, safe='')}:{quote(self.client_secret, safe='')}"
+        return request.headers.get("authorization") == f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+    def _says(self, document: dict[str, Any], status: int | None = None) -> Response:
+        return Response(json.dumps(document), status or self.token_status, media_type="application/json")
+
     def __enter__(self) -> Self:
         self._thread.start()
         while not self._server.started:
@@ -85,7 +151,19 @@ class Issuer:
         """Be as at the beginning."""
         self.rotate("ES256", "one")
         self.configuration: dict[str, Any] = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        self.configuration |= {
+            "authorization_endpoint": f"{self.url}/authorize",
+            "token_endpoint": f"{self.url}/token",
+        }
         self.body, self.status, self.asked = None, 200, 0
+        self.logins: dict[str, Login] = {}
+        self.claims: dict[str, Any] = {}
+        """More of the ID tokens, or something else; None leaves one out."""
+        self.redirect_uri = ""
+        """The one that is registered."""
+        self.client_secret: str | None = CLIENT_SECRET
+        self.token_status = 200
+        self.tokens_made = 0
 
     def rotate(self, algorithm: str, name: str | None, bits: int = 2048) -> None:
         """Have another key instead of the one before."""

@@ -149,7 +149,7 @@ ROOMS = {
     ),
     "pallas_gateway.process.upkeep": "access conversations directory identity store store.conversations",
     "pallas_gateway.http.pages.view": "conversations store.conversations",
-    "pallas_gateway.http.pages": "access http http.pages.view identity telemetry",
+    "pallas_gateway.http.pages": "access http http.pages.view identity identity.issuer telemetry",
     "pallas_gateway.http.pages.chat": (
         "access conversations directory http http.api http.api.conversations http.pages http.pages.view identity "
         "mcp store.conversations"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from starlette.responses import HTMLResponse
 
@@ -19,21 +20,17 @@ if TYPE_CHECKING:
     from pallas_common.http.html import Child
 
 
-def login_page(
-    status: int, *, next_: str, problem: str | None = None, issuer: str | None = None, tokens: bool = True
-) -> Response:
+def login_page(status: int, *, next_: str, problem: str | None = None, issuer: str | None = None) -> Response:
     """The form to log in.
 
     Args:
         next_: where it goes on, as `chat?…`.
         problem: why nobody is logged in yet.
         issuer: host of the issuer by which people may log in as well.
-        tokens: whether a token may be said.
     """
-    hidden = tag("input", type="hidden", name="next", value=next_)
     form = tag(
         "form",
-        hidden,
+        tag("input", type="hidden", name="next", value=next_),
         tag("label", "Token", for_="token"),
         tag(
             "input",
@@ -60,12 +57,9 @@ def login_page(
     )
     by_issuer = None
     if issuer is not None:
+        # A link: `form-action 'self'` would keep a form from being led on to the issuer.
         by_issuer = tag(
-            "form",
-            hidden,
-            tag("button", f"Log in with {issuer}", type="submit"),
-            method="get",
-            action="oidc",
+            "p", tag("a", f"Log in with {issuer}", href=f"oidc?next={quote(next_, safe='')}", class_="button")
         )
     return _page(
         status,
@@ -74,7 +68,7 @@ def login_page(
         tag("h1", "Log in"),
         tag("p", problem, role="alert", id="problem", class_="problem") if problem else None,
         by_issuer,
-        form if tokens else None,
+        form,
         root="../",
     )
 

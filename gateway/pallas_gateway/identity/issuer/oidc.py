@@ -1,16 +1,14 @@
 """Signed tokens of an issuer (OpenID Connect Discovery 1.0, RFC 7517, RFC 7519): whose they are.
 
-Knows HTTP as far as the issuer's two documents go. What an issuer says is bounded in size and time; while it is away,
-the keys that it told last count on.
+Knows the issuer's two documents. While it is away, the keys that it told last count on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx
 import jwt
@@ -20,7 +18,9 @@ from pallas_common.logs.setup import get_logger
 from pallas_gateway.identity.bearer import LONGEST
 from pallas_gateway.identity.errors import AuthenticationUnavailableError, InvalidTokenError
 from pallas_gateway.identity.grants import parse_grant
+from pallas_gateway.identity.issuer.documents import FETCH_TIMEOUT, document, trusted_place
 from pallas_gateway.identity.principal import Principal
+from pallas_gateway.identity.sources import Issued
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,13 +44,9 @@ KINDS = {
 
 LEEWAY = 30.0
 """Seconds that the issuer's clock may differ from ours."""
-LARGEST = 256 * 1024
-"""Bytes of a document of the issuer."""
 MOST_KEYS = 100
 SMALLEST_RSA = 2048
 """Bits of a key (NIST SP 800-131A)."""
-FETCH_TIMEOUT = 5.0
-"""Seconds for both documents together."""
 FRESH = 600.0
 """Seconds after which the keys are asked for again."""
 KEPT = 24 * 3600.0
@@ -72,6 +68,15 @@ class _Key(NamedTuple):
     algorithm: object
 
 
+class Places(NamedTuple):
+    """Where people log in, and where the gateway asks who has (OpenID Connect Discovery 1.0, section 3)."""
+
+    authorization: str
+    token: str
+    authentication: tuple[str, ...]
+    """How a client may show its secret there."""
+
+
 class OidcIssuer:
     """The issuer that the settings name.
 
@@ -89,6 +94,7 @@ class OidcIssuer:
             group: tuple(parse_grant(grant) for grant in grants) for group, grants in settings.groups.items()
         }
         self._keys: tuple[_Key, ...] = ()
+        self._places: Places | None = None
         self._fetched = float("-inf")
         self._tried = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
@@ -105,6 +111,15 @@ class OidcIssuer:
             InvalidTokenError: it is not the issuer's, not for us, or its time is not now.
             AuthenticationUnavailableError: the issuer's keys are not known, for it does not answer.
         """
+        claims = await self.claims(token, self._settings.audience)
+        return replace(self._principal_of(self.issued(claims)), expires=float(claims["exp"]))
+
+    async def claims(self, token: str, audience: str) -> Mapping[str, Any]:
+        """What a token says that the issuer has signed for `audience`.
+
+        Raises:
+            InvalidTokenError, AuthenticationUnavailableError: as `principal` says.
+        """
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -114,11 +129,11 @@ class OidcIssuer:
             raise InvalidTokenError("this token is signed with an algorithm that does not count here")
         key = await self._key(algorithm, name if isinstance(name, str) else None)
         try:
-            claims = jwt.decode(
+            claims: Mapping[str, Any] = jwt.decode(
                 token,
                 key.key,
                 algorithms=[algorithm],
-                audience=self._settings.audience,
+                audience=audience,
                 issuer=self._settings.issuer,
                 leeway=LEEWAY,
                 options={"require": ["exp", "iss", "aud", "sub"]},
@@ -129,9 +144,14 @@ class OidcIssuer:
             raise InvalidTokenError("this token is for another audience") from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise InvalidTokenError("this token is not the issuer's, or not valid now") from None
-        return self._principal_of(claims)
+        return claims
 
-    def _principal_of(self, claims: Mapping[str, Any]) -> Principal:
+    def issued(self, claims: Mapping[str, Any]) -> Issued:
+        """Who that is, with those of its groups that have grants.
+
+        Raises:
+            InvalidTokenError: the subject is none.
+        """
         subject = claims["sub"]
         if (
             not isinstance(subject, str)
@@ -139,20 +159,42 @@ class OidcIssuer:
             or not subject.isprintable()
         ):
             raise InvalidTokenError("this token's subject is none")
-        grants: dict[Grant, None] = {}
-        for group in _texts(_claim(claims, self._settings.groups_claim)):
-            grants.update(dict.fromkeys(self._groups.get(group, ())))
+        said = dict.fromkeys(_texts(_claim(claims, self._settings.groups_claim)))
         names = (claims.get(claim) for claim in ("preferred_username", "email", "name"))
         name = next(
             (each for each in names if isinstance(each, str) and each.isprintable() and each), subject
         )
-        return Principal(
-            id=f"oidc:{subject}@{self._settings.issuer}",
+        return Issued(
+            id=f"oidc:{subject}{self._suffix}",
             name=name[:100],
-            role="human",
-            grants=tuple(grants),
-            expires=float(claims["exp"]),
+            groups=tuple(group for group in said if self._groups.get(group)),
         )
+
+    def issued_principal(self, issued: Issued) -> Principal | None:
+        """With the grants that its groups have now; None: another issuer has named it."""
+        return self._principal_of(issued) if issued.id.endswith(self._suffix) else None
+
+    @property
+    def _suffix(self) -> str:
+        return f"@{self._settings.issuer}"
+
+    def _principal_of(self, issued: Issued) -> Principal:
+        grants: dict[Grant, None] = {}
+        for group in issued.groups:
+            grants.update(dict.fromkeys(self._groups.get(group, ())))
+        return Principal(id=issued.id, name=issued.name, role="human", grants=tuple(grants))
+
+    async def places(self) -> Places:
+        """Where people log in.
+
+        Raises:
+            AuthenticationUnavailableError: the issuer does not answer, or does not say it.
+        """
+        if self._places is None or self._monotonic() - self._fetched >= FRESH:
+            await self._fetch()
+        if self._places is None or self._monotonic() - self._fetched >= KEPT:
+            raise AuthenticationUnavailableError("the issuer does not say now where people log in")
+        return self._places
 
     async def _key(self, algorithm: str, name: str | None) -> _Key:
         age = self._monotonic() - self._fetched
@@ -192,7 +234,7 @@ class OidcIssuer:
     async def _ask(self) -> None:
         try:
             async with asyncio.timeout(FETCH_TIMEOUT), httpx.AsyncClient(timeout=FETCH_TIMEOUT) as client:
-                keys = await self._ask_by(client)
+                keys, places = await self._ask_by(client)
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
             if not self._failing:
                 _log.warning(
@@ -203,47 +245,35 @@ class OidcIssuer:
         if self._failing:
             _log.info(f"the keys of {self._settings.issuer} can be had again")
         self._failing = False
-        self._keys = keys
+        self._keys, self._places = keys, places
         self._fetched = self._monotonic()
 
-    async def _ask_by(self, client: httpx.AsyncClient) -> tuple[_Key, ...]:
+    async def _ask_by(self, client: httpx.AsyncClient) -> tuple[tuple[_Key, ...], Places | None]:
         issuer = self._settings.issuer
-        about = await _document(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        about = await document(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if about.get("issuer") != issuer:
             raise ValueError(
                 "its configuration is that of another issuer: `issuer` has to be letter by letter the same"
             )
-        where = about.get("jwks_uri")
-        if not isinstance(where, str) or urlsplit(where).scheme not in ("https", urlsplit(issuer).scheme):
+        where = trusted_place(about.get("jwks_uri"), issuer)
+        if where is None:
             raise ValueError("its configuration names no place of its keys that could be trusted")
-        found = (await _document(client, where)).get("keys")
+        found = (await document(client, where)).get("keys")
         if not isinstance(found, list):
             raise ValueError(  # noqa: TRY004 - what came is wrong, not the code
                 "its keys are none (RFC 7517, section 5)"
             )
-        return tuple(key for each in found[:MOST_KEYS] if (key := _usable(each)) is not None)
+        keys = tuple(key for each in found[:MOST_KEYS] if (key := _usable(each)) is not None)
+        return keys, _places(about, issuer)
 
 
-async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """A JSON object of bounded size; no redirection is followed.
-
-    Raises:
-        ValueError: there is none.
-    """
-    async with client.stream("GET", url, headers={"accept": "application/json"}) as response:
-        if response.status_code != 200:
-            raise ValueError(f"{url} answers with status {response.status_code}")
-        body = b""
-        async for piece in response.aiter_bytes(16 * 1024):
-            body += piece
-            if len(body) > LARGEST:
-                raise ValueError(f"{url} answers with more than {LARGEST} bytes")
-    found = json.loads(body)
-    if not isinstance(found, dict):
-        raise ValueError(  # noqa: TRY004 - what came is wrong, not the code
-            f"{url} answers with no JSON object"
-        )
-    return found
+def _places(about: Mapping[str, Any], issuer: str) -> Places | None:
+    authorization = trusted_place(about.get("authorization_endpoint"), issuer)
+    token = trusted_place(about.get("token_endpoint"), issuer)
+    if authorization is None or token is None:
+        return None
+    said = about.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    return Places(authorization, token, tuple(_texts(said)))
 
 
 def _usable(found: object) -> _Key | None:

@@ -248,7 +248,7 @@ class Gateway:
             waits_for_store=self._is_alone(generation),
         )
         known = manager.log_router.secrets
-        await asyncio.to_thread(lambda: known.add((*secrets_in(spec.environment), *secrets_in(spec.store))))
+        await asyncio.to_thread(lambda: known.add((*secrets_in(spec.environment), *secrets_in(spec.secrets))))
         return spec
 
     def _is_alone(self, generation: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -10,7 +11,7 @@ from pallas_common.http.hosts import served_hosts
 from pallas_common.protocol.gateway import GATEWAY_NAME, GatewaySettings, GatewaySpec
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_registry.environment.runtime_directory import DIRECTORY_VARIABLE
-from pallas_registry.environment.variables import gateway_store
+from pallas_registry.environment.variables import client_secret, gateway_store
 from pallas_supervisor.lifecycle.states import Policy
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE
 
@@ -54,7 +55,7 @@ def gateway_spec(
         waits_for_store: there is no process that could answer in its place.
 
     Raises:
-        ConfigurationError: `PALLAS_GATEWAY_STORE` names no store.
+        ConfigurationError: `PALLAS_GATEWAY_STORE` names no store, or `PALLAS_GATEWAY_CLIENT_SECRET` is none.
     """
     deployment = configuration.deployment
     environment = worker_environment(environ, {})
@@ -63,6 +64,8 @@ def gateway_spec(
     environment[KEEPS_ENVIRONMENT] = "1"
     named = urlsplit(settings.public_url).hostname
     hosts = (*deployment.hosts, *((named,) if named else ()))
+    if settings.oidc is not None and (secret := client_secret(environ)) is not None:
+        settings = replace(settings, oidc=replace(settings.oidc, client_secret=secret))
     return GatewaySpec(
         settings=settings,
         deployment=deployment.name,

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pallas_common.protocol.gateway import Oidc
 from pallas_gateway.identity.errors import AuthenticationUnavailableError, InvalidTokenError
 from pallas_gateway.identity.in_flight import InFlight
-from pallas_gateway.identity.issuer.oidc import FRESH, KEPT, LARGEST, LEEWAY, REFETCH_INTERVAL, OidcIssuer
+from pallas_gateway.identity.issuer.documents import LARGEST
+from pallas_gateway.identity.issuer.oidc import FRESH, KEPT, LEEWAY, REFETCH_INTERVAL, OidcIssuer
 from pallas_gateway.identity.principals import Principals
 from support.gateway.issuer import AUDIENCE, Issuer, make_key, public_jwk
 from support.gateway.tokens import TokensInMemory, WorkersInMemory
