@@ -75,10 +75,10 @@ class Gateway:
         """The lines of an answer as they come, without end where it is a stream; raises as `get` does."""
         connection = self._connection()
         try:
-            connection.request("GET", f"{urlsplit(self.url).path}{path}", None, self._headers())
+            connection.request("GET", f"{urlsplit(self.url).path}{path}", None, self.headers())
             response = connection.getresponse()
             if response.status != http.client.OK:
-                self._object(response.status, response.read(_LONGEST_ANSWER))
+                self.read_object(response.status, response.read(_LONGEST_ANSWER))
                 raise GatewayError(f"the gateway answered with HTTP status {response.status}")
             if connection.sock is not None:
                 connection.sock.settimeout(None)  # nothing may happen for long
@@ -90,7 +90,7 @@ class Gateway:
             connection.close()
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        connection, headers = self._connection(), self._headers()
+        connection, headers = self._connection(), self.headers()
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
@@ -102,14 +102,15 @@ class Gateway:
             raise self._unreachable(error) from error
         finally:
             connection.close()
-        return self._object(response.status, data)
+        return self.read_object(response.status, data)
 
     def _connection(self) -> http.client.HTTPConnection:
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         return kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
 
-    def _headers(self) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
+        """What says who asks, for a request that somebody else makes; holds the token."""
         return {"Accept": "application/json", "Authorization": f"Bearer {self._token}"}
 
     def _unreachable(self, error: Exception) -> GatewayError:
@@ -122,7 +123,8 @@ class Gateway:
             f"the gateway at {self.url} cannot be reached: {reason}; see `pallasctl gateway status`"
         )
 
-    def _object(self, status: int, data: bytes) -> dict[str, Any]:
+    def read_object(self, status: int, data: bytes) -> dict[str, Any]:
+        """The JSON object of an answer that somebody else has read; raises as `get` does."""
         try:
             document = json.loads(data)
         except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ VERBS: Mapping[str, str] = {
     "restart": "pallasctl.verbs.agents.restart",
     "wait": "pallasctl.verbs.agents.wait",
     "ask": "pallasctl.verbs.talk.ask",
-    "chat": "pallasctl.verbs.talk.chat",
+    "chat": "pallasctl.verbs.talk.chat.command",
     "logs": "pallasctl.verbs.state.logs",
     "events": "pallasctl.verbs.state.events",
     "health": "pallasctl.verbs.state.health",

@@ -39,6 +39,12 @@ def gateway() -> Gateway:
     return open_gateway(supervisor, url=meta.get(_URL), token_file=meta.get(_TOKEN_FILE))
 
 
+def named_gateway() -> str | None:
+    """The address that the command line names, if any."""
+    url: str | None = click.get_current_context().meta.get(_URL)
+    return url
+
+
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         ctx.meta[key] = value

@@ -1,1 +1,1 @@
-"""ask, chat, connect: talk to agents, and let other programs talk to them."""
+"""ask, connect, and chat in a room of its own: talk to agents, and let other programs talk to them."""

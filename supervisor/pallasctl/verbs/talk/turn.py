@@ -9,8 +9,9 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.problems import no_such_agent
-from pallas_control.mcp.client import Endpoint, call
+from pallas_control.mcp.client import call
 from pallas_control.mcp.errors import BusyError, CallError, ConnectionLostError, UnavailableError
+from pallas_control.mcp.exchange import Endpoint
 from pallas_control.mcp.messages import Answer, Progress
 from pallas_registry.catalogue.entries import is_of_gateway
 from pallasctl.failures import NoSuchAgent
@@ -88,10 +89,19 @@ def take_turn(target: Target, question: Question, timeout: float | None, line: S
                 line.show(item.message)
             line.refresh()
     assert isinstance(item, Answer)
-    if item.is_error:
-        text = item.text.strip() or "an error without a message"
+    return answered(item)
+
+
+def answered(answer: Answer) -> Answer:
+    """The answer itself.
+
+    Raises:
+        CallError: it is an error.
+    """
+    if answer.is_error:
+        text = answer.text.strip() or "an error without a message"
         raise (BusyError if text.startswith(BUSY) else AgentError)(text)
-    return item
+    return answer
 
 
 def explain(name: str, error: CallError, *, is_deployed: bool) -> tuple[str, list[str]]:

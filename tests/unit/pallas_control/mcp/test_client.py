@@ -13,7 +13,8 @@ import pytest
 
 from fakes.agent_server import CHUNKED, EVENTS, JSON, PATIENCE, PROGRESS, RESULT, Server, answer, serving
 from pallas_control.mcp import errors
-from pallas_control.mcp.client import Endpoint, call
+from pallas_control.mcp.client import call
+from pallas_control.mcp.exchange import Endpoint
 from pallas_control.mcp.messages import Answer, Progress, Question
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def test_what_is_no_mcp(pieces: list[str]) -> None:
 
 
 def test_a_line_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pallas_control.mcp.client.LARGEST_ANSWER", 1024**2)
+    monkeypatch.setattr("pallas_control.mcp.exchange.LARGEST_ANSWER", 1024**2)
     assert "larger than 1 MiB" in fails(errors.WrongAnswerError, EVENTS, "data: " + "x" * 2**21).message
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallasctl.interrupts import waking_on_interrupt
@@ -16,19 +17,24 @@ from pallasctl.verbs.talk.terminal.message_text import LONGEST_TEXT, UnreadableE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pallasctl.verbs.talk.terminal.input_history import InputHistory
+
 CONTINUES = "\\"
 """At the end of a line: the message goes on in the next one."""
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def typed_messages(commands: Sequence[str]) -> Callable[[], str | None]:
+def typed_messages(
+    complete: Callable[[str, str], Sequence[str]], history: InputHistory
+) -> Callable[[], str | None]:
     """A function that asks a person for the next message, None at the end; with line editing and its history.
 
     Args:
-        commands: words that are completed at the beginning of a line.
+        complete: what the word that has been begun may become, given the line before it and the word.
+        history: of earlier chats; what is typed is added.
     """
-    _prepare(commands)
+    _prepare(complete, history.entries)
     first, more = _prompt("> "), _prompt("… ")
 
     def ask() -> str | None:
@@ -40,6 +46,7 @@ def typed_messages(commands: Sequence[str]) -> Callable[[], str | None]:
                     lines.append(input(more))
         except EOFError:
             return None
+        history.add("\n".join(lines))
         return decoded(os.fsencode("\n".join(lines)), "the message")
 
     return ask
@@ -92,39 +99,37 @@ def _prompt(text: str) -> str:
     return f"\x01{_BOLD}\x02{text.rstrip()}\x01{_PLAIN}\x02 "  # \x01 and \x02 enclose what takes no room
 
 
-def _prepare(commands: Sequence[str]) -> None:
+def _prepare(complete: Callable[[str, str], Sequence[str]], entries: Sequence[str]) -> None:
     try:
         import readline
     except ImportError:  # a Python without it; the terminal's own editing is left
         return
     readline.set_auto_history(True)
+    for entry in entries:
+        readline.add_history(entry)
     # What is pasted is one message, whatever lines it has.
     readline.parse_and_bind("set enable-bracketed-paste on")
     readline.parse_and_bind("tab: complete")
     readline.set_completer_delims(" ")
+    found: list[str] = []
 
-    def complete(text: str, state: int) -> str | None:
-        before = readline.get_line_buffer()[: readline.get_begidx()]
-        if not before:
-            found = [command for command in commands if text and command.startswith(text)]
-        elif before.split()[0] in commands:
-            found = _paths(text)
-        else:
-            found = []
-        return sorted(found)[state] if state < len(found) else None
+    def completer(text: str, state: int) -> str | None:
+        if state == 0:
+            found[:] = sorted(complete(readline.get_line_buffer()[: readline.get_begidx()], text))
+        return found[state] if state < len(found) else None
 
-    readline.set_completer(complete)
+    readline.set_completer(completer)
 
 
-def _paths(text: str) -> list[str]:
-    """The paths that begin so, folders with a slash."""
+def paths(text: str) -> list[str]:
+    """The paths that begin so, folders with a slash; `~/` is the user's home."""
     folder, slash, begun = text.rpartition("/")
     try:
-        with os.scandir(folder + slash or ".") as entries:
+        with os.scandir(Path(folder + slash).expanduser()) as entries:
             return [
                 folder + slash + entry.name + "/" * entry.is_dir()
                 for entry in entries
                 if entry.name.startswith(begun)
             ]
-    except OSError:
+    except (OSError, RuntimeError):  # a home that is not there
         return []

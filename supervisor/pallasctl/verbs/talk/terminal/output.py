@@ -25,7 +25,8 @@ _CODES = {"red": "31", "dim": "2", "plain": "0"}
 def print_text(text: str) -> None:
     """A text of the agent on stdout: as it is where that is a file or a pipe, made safe where it is a terminal."""
     shown = terminal_text(text) if sys.stdout.isatty() else text
-    click.echo(shown.encode(), nl=not shown.endswith("\n"))
+    # Half of a surrogate pair, which JSON can express, has no bytes in UTF-8.
+    click.echo(shown.encode("utf-8", "backslashreplace"), nl=not shown.endswith("\n"))
 
 
 def print_answer(answer: Answer) -> None:

@@ -42,6 +42,10 @@ class StatusLine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.hide()
+
+    def hide(self) -> None:
+        """Take it away, until something is shown again: another line is about to be written."""
         if self._shown:
             self._write(_ERASE)
         self._text = self._shown = ""
@@ -53,7 +57,7 @@ class StatusLine:
 
     def refresh(self) -> None:
         """Bring the time on the line up to date."""
-        if not self._is_live:
+        if not self._is_live or not self._text:
             return
         age = f" ({format_duration(self._clock() - self._began)})"
         text = cut(self._text, shutil.get_terminal_size().columns - 1 - len(age)) + age
