@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 
 from pallas_gateway.http.api.conversations.transfer import TransferHandlers
-from pallas_gateway.http.pages.chat.forms import Forms
+from pallas_gateway.http.pages.chat.actions import Actions
 from pallas_gateway.http.pages.chat.live import Live
 from pallas_gateway.http.pages.chat.pages import Pages
 from pallas_gateway.http.pages.chat.reading import Reading
@@ -36,14 +36,14 @@ def chat_routes(
 ) -> list[Route]:
     """With their whole paths."""
     pages = Pages(Reading(conversations, directory, turns), conversations, build())
-    forms = Forms(pages, conversations, asking, changes)
+    actions = Actions(pages, conversations, asking, changes)
     transfer = TransferHandlers(conversations, audit)
     return [
         Route(PATH, pages.page, methods=["GET"]),
-        Route(PATH, forms.send, methods=["POST"]),
-        Route(f"{PATH}/stop", forms.stop, methods=["POST"]),
-        Route(f"{PATH}/rename", forms.rename, methods=["POST"]),
-        Route(f"{PATH}/delete", forms.delete, methods=["POST"]),
+        Route(PATH, actions.send, methods=["POST"]),
+        Route(f"{PATH}/stop", actions.stop, methods=["POST"]),
+        Route(f"{PATH}/rename", actions.rename, methods=["POST"]),
+        Route(f"{PATH}/delete", actions.delete, methods=["POST"]),
         Route(f"{PATH}/messages", pages.messages, methods=["GET"]),
         Route(f"{PATH}/threads", pages.threads, methods=["GET"]),
         Route(f"{PATH}/image", pages.image, methods=["GET"]),

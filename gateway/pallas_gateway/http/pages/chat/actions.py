@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pallas_gateway.http.pages.chat.pages import Pages
 
 
-class Forms:
+class Actions:
     """What POST does. A form that is not from a page of this session is refused."""
 
     def __init__(
