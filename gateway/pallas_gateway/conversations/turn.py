@@ -89,6 +89,8 @@ class RunningTurn:
     ignored: str | None = None
     """What of the request nobody reads, as the worker's header says it; known with the first event."""
     outcome: Outcome = "ok"
+    refusal: Failed | None = None
+    """Why the agent did not take it: nothing has happened, and nothing of it is kept."""
     ended: float | None = None
     """On the monotonic clock; None while it is under way."""
     _draft: Draft = field(default_factory=Draft)
@@ -261,8 +263,10 @@ class RunningTurn:
     async def _fail(self, last: Failed) -> None:
         """Say in the store that it has failed, and to those who follow; a store that is away is made up to later."""
         is_new = not self._answer and not self._events
+        if is_new and 400 <= last.status < 500 and last.status != 499:
+            self.refusal = last
         with contextlib.suppress(StoreError):
-            if is_new and 400 <= last.status < 500 and last.status != 499:
+            if self.refusal is not None:
                 await self.rows.undo()
             else:
                 await self.rows.fail(last.message, self._draft.said)

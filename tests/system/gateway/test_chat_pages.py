@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
     from support.gateway.door import Door
 
 PAGE = {"accept": "text/html"}
+FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/chat", {"message": "mine now"}),
+    ("/chat/stop", {}),
+    ("/chat/rename", {"title": "mine"}),
+    ("/chat/delete", {}),
+)
+"""Path and fields of all forms of a conversation."""
 
 
 @dataclass
@@ -42,25 +51,23 @@ class Person:
         assert found is not None
         return found[1]
 
-    def post(
-        self, path: str, status: int = 303, files: list[tuple[str, object]] | None = None, **data: str
-    ) -> str:
+    def post(self, path: str, status: int = 303, files: Any = None, **data: str) -> str:
         """Send a form; where it leads, or what is said."""
         data.setdefault("csrf", self.csrf)
-        answer = self.client.post(path, data=data, files=files, headers=PAGE)  # type: ignore[arg-type]
+        answer = self.client.post(path, data=data, files=files, headers=PAGE)
         assert answer.status_code == status, (path, answer.status_code, answer.text[-500:])
         return str(answer.headers["location"]) if status == 303 else html.unescape(answer.text)
 
     def talk(self, text: str, thread: str | None = None) -> str:
         """One turn, to its end; the thread."""
-        place = {"agent": "echo"} if thread is None else {"thread": thread}
+        place: dict[str, Any] = {"agent": "echo"} if thread is None else {"thread": thread}
         where = self.post("/chat", message=text, **place)
         found = re.fullmatch(r"chat\?thread=([0-9a-f-]{36})", where)
         assert found is not None
         with self.client.stream("GET", "/chat/turn", params={"thread": found[1]}) as answer:
             assert answer.status_code in (200, 204)
             told = "".join(answer.iter_text())
-        assert answer.status_code == 204 or told.endswith('data: {"end":true}\n\n')
+        assert answer.status_code == 204 or told.endswith('data: {"end":true,"refused":null}\n\n')
         return found[1]
 
 
@@ -70,8 +77,25 @@ class Scene:
     ada: Door
 
     def person(self, name: str, *grants: str) -> Person:
+        return self.logged_in(make_token(self.fleet, name, *grants))
+
+    def imported(self, name: str, *messages: dict[str, Any]) -> tuple[str, Person]:
+        """A conversation with these messages, and whose it is."""
+        token = make_token(self.fleet, name, "view:agents", "run:agents")
+        lines = [
+            {"kind": "thread", "format": 1, "title": name},
+            *({"kind": "message", **each} for each in messages),
+        ]
+        answer = httpx.post(
+            f"{self.ada.url}/api/v1/agents/echo/threads/import",
+            content="\n".join(map(json.dumps, lines)),
+            headers={"Authorization": f"Bearer {token}", "content-type": "application/x-ndjson"},
+        )
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"], self.logged_in(token)
+
+    def logged_in(self, token: str) -> Person:
         client = httpx.Client(base_url=self.ada.url, timeout=60.0)
-        token = make_token(self.fleet, name, *grants)
         answer = client.post("/chat/login", data={"token": token}, headers=PAGE)
         assert answer.status_code == 303, answer.text
         return Person(client)
@@ -116,22 +140,12 @@ def test_what_cannot_be_sent_is_said_with_what_was_written(eve: Person) -> None:
 
 
 def test_a_page_of_messages_leads_to_those_before(scene: Scene, eve: Person) -> None:
-    lines = ['{"kind":"thread","format":1,"title":"Long"}'] + [
-        f'{{"kind":"message","role":"{"assistant" if n % 2 else "user"}","content":"number {n}."}}'
-        for n in range(130)
+    said = [
+        {"role": "assistant" if number % 2 else "user", "content": f"number {number}."}
+        for number in range(130)
     ]
-    token = make_token(scene.fleet, "eve-imports", "view:agents", "run:agents")
-    answer = httpx.post(
-        f"{scene.ada.url}/api/v1/agents/echo/threads/import",
-        content="\n".join(lines),
-        headers={"Authorization": f"Bearer {token}", "content-type": "application/x-ndjson"},
-    )
-    assert answer.status_code == 201, answer.text
-    thread = answer.json()["id"]
+    thread, person = scene.imported("long", *said)
     eve.get("/chat", 404, thread=thread)
-    client = httpx.Client(base_url=scene.ada.url)
-    assert client.post("/chat/login", data={"token": token}, headers=PAGE).status_code == 303
-    person = Person(client)
     shown: list[str] = []
     page = person.get("/chat", thread=thread)
     while True:
@@ -140,28 +154,34 @@ def test_a_page_of_messages_leads_to_those_before(scene: Scene, eve: Person) -> 
         if found is None:
             break
         page = person.get(f"/chat{html.unescape(found[1])}")
-    assert shown == [str(n) for n in range(130)]
+    assert shown == [str(number) for number in range(130)]
 
 
-def test_images_come_as_what_they_are(scene: Scene, eve: Person) -> None:
-    import base64
+def test_a_message_that_the_agent_does_not_take_is_said_so_and_stays(eve: Person) -> None:
+    image = [("images", ("a.png", base64.b64decode(PNG), "image/png"))]
+    said = eve.post("/chat", 400, files=image, agent="echo", message="blind")
+    assert "this agent's model has no vision" in said
+    assert ">\nblind</textarea>" in said
+    assert "Nothing was found." in eve.get("/chat", q="blind")
 
+
+def test_images_come_as_what_they_are(scene: Scene) -> None:
     data = base64.b64decode(PNG)
-    where = eve.post("/chat", agent="echo", message="look", files=[("images", ("a.png", data, "image/png"))])
-    thread = where.removeprefix("chat?thread=")
-    found = eve.client.get("/chat/image", params={"thread": thread, "index": "0", "part": "1"})
+    parts = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        {"type": "image_url", "image_url": {"url": "data:image/svg+xml;base64,PHN2Zy8+"}},
+    ]
+    thread, person = scene.imported("seeing", {"role": "user", "content": parts})
+    place = {"thread": thread, "index": "0", "part": "1"}
+    found = person.client.get("/chat/image", params=place)
     assert (found.status_code, found.headers["content-type"], found.content) == (200, "image/png", data)
     assert found.headers["x-content-type-options"] == "nosniff"
-    for index, part in (("0", "0"), ("0", "9"), ("7", "0"), ("-1", "0"), ("x", "1")):
-        missing = eve.client.get("/chat/image", params={"thread": thread, "index": index, "part": part})
+    for index, part in (("0", "0"), ("0", "2"), ("0", "9"), ("7", "0"), ("-1", "0"), ("x", "1")):
+        missing = person.client.get("/chat/image", params={"thread": thread, "index": index, "part": part})
         assert missing.status_code == 404
     mallory = scene.person("mallory", "view:agents", "run:agents")
-    assert (
-        mallory.client.get(
-            f"/{'chat/image'}", params={"thread": thread, "index": "0", "part": "1"}
-        ).status_code
-        == 404
-    )
+    assert mallory.client.get("/chat/image", params=place).status_code == 404
 
 
 def test_what_is_not_ones_own_is_not_there(scene: Scene, eve: Person) -> None:
@@ -171,12 +191,7 @@ def test_what_is_not_ones_own_is_not_there(scene: Scene, eve: Person) -> None:
     for path in ("/chat/messages", "/chat/turn"):
         assert mallory.client.get(path, params={"thread": thread}).status_code == 404
     assert mallory.client.get(f"/chat/export/{thread}").status_code == 404
-    for path, data in (
-        ("/chat", {"message": "mine now"}),
-        ("/chat/stop", {}),
-        ("/chat/rename", {"title": "mine"}),
-        ("/chat/delete", {}),
-    ):
+    for path, data in FORMS:
         mallory.post(path, 404, thread=thread, **data)
     assert "Nothing was found." in mallory.get("/chat", q="private")
     assert thread in eve.get("/chat", q="private")
@@ -203,7 +218,7 @@ def test_grants_decide_what_is_shown(scene: Scene) -> None:
 
 def test_nothing_is_done_for_a_form_of_another_page(eve: Person) -> None:
     thread = eve.talk("stay")
-    for path, data in (("/chat", {"message": "x"}), ("/chat/delete", {}), ("/chat/rename", {"title": "x"})):
+    for path, data in FORMS:
         for csrf in ("", "x" * 43, eve.csrf[:-1]):
             eve.post(path, 403, thread=thread, csrf=csrf, **data)
     assert "stay" in eve.get("/chat", thread=thread)

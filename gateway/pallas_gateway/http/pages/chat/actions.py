@@ -7,6 +7,7 @@ gets the same in a few words.
 from __future__ import annotations
 
 import base64
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse
 from pallas_gateway.conversations.request import read_request
 from pallas_gateway.http.api.agent_documents import invalid
 from pallas_gateway.http.api.conversations.asking import as_answers
+from pallas_gateway.http.api.conversations.stream import failure_of
 from pallas_gateway.http.api.conversations.threads import read_line
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.pages.forms import read_form
@@ -29,10 +31,15 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from pallas_gateway.conversations.turn import RunningTurn
     from pallas_gateway.http.api.conversations.access import Conversations
     from pallas_gateway.http.api.conversations.asking import Asking
     from pallas_gateway.http.api.conversations.changes import ThreadChanges
     from pallas_gateway.http.pages.chat.pages import Pages
+
+
+FIRST_SIGN = 1.0
+"""Seconds that a person is kept waiting for the first word, or a refusal, before the page shows what there is."""
 
 
 class Actions:
@@ -72,6 +79,7 @@ class Actions:
             record = self._asking.agent(admitted, _text(form, "agent"))
         with as_answers():
             running = await self._asking.begin(admitted, record, read_request(body))
+        await _first_sign(running)
         return running.thread.id
 
     async def _again(self, request: Request, form: FormData, error: ApiError) -> Response:
@@ -103,6 +111,18 @@ class Actions:
         form = await read_form(request, LONGEST_BODY)
         await self._changes.delete(admitted_of(request), _text(form, "thread"))
         return _next(request, {})
+
+
+async def _first_sign(running: RunningTurn) -> None:
+    """Wait for what happens first: until then there is nothing to see, and the agent may not take the message.
+
+    Raises:
+        ApiError: it did not.
+    """
+    async with aclosing(running.batches(silence=FIRST_SIGN)) as happening:
+        await anext(happening, None)
+    if running.refusal is not None:
+        raise failure_of(running.refusal, running)
 
 
 def _anew(request: Request) -> Request:

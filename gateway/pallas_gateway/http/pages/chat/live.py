@@ -71,7 +71,8 @@ async def _tell(running: RunningTurn, send: Send) -> None:
                 continue
             await _send(send, _event({"first": change.first, "pieces": change.pieces}))
             await asyncio.sleep(max(AT_LEAST, SHARE * seconds))
-    await _send(send, _event({"end": True}), more=False)
+    refused = None if running.refusal is None else running.refusal.message
+    await _send(send, _event({"end": True, "refused": refused}), more=False)
 
 
 def _rendered(answer: LiveAnswer) -> tuple[Change | None, float]:

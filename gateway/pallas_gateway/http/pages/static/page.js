@@ -85,7 +85,7 @@ function follow() {
   status.textContent = status.dataset.busy;
   stream.onmessage = (event) => {
     const told = JSON.parse(event.data);
-    if (told.end) return void ended();
+    if (told.end) return void ended(told.refused);
     const follows = isAtEnd();
     show(told.first, told.pieces);
     if (follows) toEnd();
@@ -101,16 +101,17 @@ function show(first, shown) {
   for (const each of pieces.querySelectorAll("details")) each.open ||= open.has(each.dataset.call);
 }
 
-async function ended() {
+async function ended(refused = null) {
   stream.close();
   stream = null;
   status.textContent = status.dataset.done;
+  if (refused) complain(refused);
   try {
     await refresh();
     pieces.replaceChildren();
     await refreshList();
   } catch (error) {
-    complain(error);
+    complain(refused ?? error);
   }
 }
 
