@@ -103,6 +103,8 @@ class Gate:
         if self._anybody:
             principal = ANYBODY
             if text is None or not is_text(text):
+                if not is_safe:
+                    raise wrong_csrf()
                 text = new_text()
                 new = cookies.set_cookie(cookies.SESSION, text, secure=self._secure)
         else:
