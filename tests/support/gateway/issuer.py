@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import parse_qs, quote, urlencode
 
 import jwt
@@ -128,13 +128,17 @@ class Issuer:
         return self._says({"token_type": "Bearer", "access_token": "x", "id_token": self.sign(**claims)})
 
     def _is_client(self, request: Request, form: dict[str, str]) -> bool:
+        if self.takes_secret == "form":
+            said = form.get("client_id"), form.get("client_secret")
+            return said == (CLIENT, self.client_secret) and "authorization" not in request.headers
         if self.client_secret is None:
             return form.get("client_id") == CLIENT and "authorization" not in request.headers
         pair = f"{quote(CLIENT, safe='')}:{quote(self.client_secret, safe='')}"
         return request.headers.get("authorization") == f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def _says(self, document: dict[str, Any], status: int | None = None) -> Response:
-        return Response(json.dumps(document), status or self.token_status, media_type="application/json")
+        body = json.dumps(document).encode() if self.token_body is None else self.token_body
+        return Response(body, status or self.token_status, media_type="application/json")
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -162,7 +166,10 @@ class Issuer:
         self.redirect_uri = ""
         """The one that is registered."""
         self.client_secret: str | None = CLIENT_SECRET
+        self.takes_secret: Literal["header", "form"] = "header"
         self.token_status = 200
+        self.token_body: bytes | None = None
+        """Instead of what is asked for."""
         self.tokens_made = 0
 
     def rotate(self, algorithm: str, name: str | None, bits: int = 2048) -> None:

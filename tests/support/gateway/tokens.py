@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pallas_common.secrets.tokens import new_token, token_digest
@@ -152,6 +153,8 @@ class SessionsInMemory:
     async def touch(self, used: Mapping[str, float]) -> None:
         self._answer()
         self.touched.update(used)
+        for digest in used.keys() & self.rows.keys():
+            self.rows[digest] = replace(self.rows[digest], last_used=used[digest])
 
     async def forget(self, now: float, idle: float) -> int:
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 LARGEST = 256 * 1024
 """Bytes of a document of the issuer."""
+_URL = re.compile(r"[!-~]{1,2000}")
 FETCH_TIMEOUT = 5.0
 """Seconds for what is asked at a time."""
 
@@ -48,7 +50,7 @@ async def json_object(response: httpx.Response, url: str) -> dict[str, Any]:
 
 def trusted_place(said: object, issuer: str) -> str | None:
     """A URL in the issuer's configuration, if it is reached as safely as the issuer itself; None if it is none."""
-    if not isinstance(said, str) or len(said) > 2000 or not said.isascii() or not said.isprintable():
+    if not isinstance(said, str) or _URL.fullmatch(said) is None:
         return None
     try:
         parts = urlsplit(said)

@@ -86,7 +86,8 @@ def test_every_field() -> None:
         "store: postgresql://pallas@db.example.com/pallas",
         "auth: none",
         "workers: behind",
-        "oidc: {issuer: 'https://login.example.com/a', audience: us, groups_claim: roles, groups: {a: [edit:code]}}",
+        "oidc: {issuer: 'https://login.example.com/a', audience: us, groups_claim: roles, groups: {a: [edit:code]},",
+        "  client_id: pallas-web, client_secret: 'a % secret'}",
         "limits: {requests_per_minute: 1, concurrent: 2, tenant_requests_per_minute: 3, tenant_concurrent: 4,",
         "  tool_timeout: 5.5, subscriptions_per_minute: 6, subscriptions: 7}",
         "threads: {keep: 90d}",
@@ -109,6 +110,8 @@ def test_every_field() -> None:
             audience="us",
             groups_claim="roles",
             groups={"a": ("edit:code",)},
+            client_id="pallas-web",
+            client_secret="a % secret",  # noqa: S106 - of the test
         ),
         limits=Limits(
             requests_per_minute=1,

@@ -170,7 +170,7 @@ def test_a_login_that_cannot_be_audited_does_not_happen(tmp_path: Path) -> None:
         def full(_: object) -> None:
             raise AuditUnavailableError("the disk is full")
 
-        house.audit.write = full  # type: ignore[method-assign]
+        house.audit.write = full  # type: ignore[assignment,method-assign]
         answer = await house.log_in(house.tokens.make("tok_1"))
         assert (answer.status_code, "set-cookie" in answer.headers) == (503, False)
         assert house.stored.rows == {}
