@@ -221,7 +221,8 @@ def _of_gateway(deployment: Deployment, file: Path) -> list[Problem]:
         return []
 
     def warn(key: str, message: str, remedy: str) -> None:
-        place = deployment.places.get(f"gateway.{key}")
+        places = deployment.places
+        place = places.get(f"gateway.{key}") or places.get(f"gateway.{key.partition('.')[0]}")
         found.append(Problem(str(file), place.line if place else None, f"gateway.{key}", message, remedy))
 
     if settings.auth == "none":

@@ -87,6 +87,15 @@ def _cases() -> Iterator[Mistake]:
         files={"agents.yaml": GOOD.replace("agents:\n", gateway)},
         commands=["pallas check --offline"],
     )
+    gateway = (
+        "gateway:\n  oidc:\n    issuer: https://login.example.com\n    audience: pallas\n"
+        "    client_id: pallas\n    client_secret: a secret of the client\nagents:\n"
+    )
+    yield Mistake(
+        name="gateway-client-secret",
+        files={"agents.yaml": GOOD.replace("agents:\n", gateway)},
+        commands=["pallas check --offline", "PALLAS_GATEWAY_CLIENT_SECRET=gehäim pallas check --offline"],
+    )
 
 
 MISTAKES = tuple(_cases())

@@ -111,7 +111,7 @@ def test_every_field() -> None:
             groups_claim="roles",
             groups={"a": ("edit:code",)},
             client_id="pallas-web",
-            client_secret="a % secret",  # noqa: S106 - of the test
+            client_secret="a % secret",
         ),
         limits=Limits(
             requests_per_minute=1,
@@ -219,6 +219,16 @@ def test_an_issuer_is_reached_by_tls() -> None:
         "gateway.oidc.issuer",
         "gateway.oidc.audience",
     ]
+
+
+def test_a_client_of_the_issuer() -> None:
+    issuer = "oidc: {issuer: 'https://login.example.com', audience: x, "
+    assert "client_secret" not in repr(gateway(f"{issuer}client_id: a, client_secret: hunter2hunter2}}"))
+    assert "is the secret of no client" in refused(f"{issuer}client_secret: hunter2hunter2}}")[0]
+    for wrong in ("''", '"a\\nhunter2"', "hunter2ä", "h" * 501):
+        (problem,) = refused(f"{issuer}client_id: a, client_secret: {wrong}}}")
+        assert problem.split(": ")[1] == "gateway.oidc.client_secret"
+        assert "hunter2" not in problem
 
 
 def test_grants_are_those_that_the_gateway_knows() -> None:
