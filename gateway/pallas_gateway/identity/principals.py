@@ -256,8 +256,9 @@ class Principals:
     def _end(self, principal: Principal, why: str) -> None:
         ended = self._in_flight.end(principal)
         _log.info(f"{principal.id} is {why}: {ended} of its requests and streams are ended")
-        for observer in self._observers:
-            observer(principal.id)
+        if not principal.credential.startswith(SESSION):  # with a browser's session, its token does not end
+            for observer in self._observers:
+                observer(principal.id)
 
     async def agents_deleted(self, *agents: AgentKey) -> None:
         """Agents are no more: nor are their tokens. It raises what the store raises."""

@@ -292,7 +292,7 @@ class Sessions:
 
     async def watch(self) -> None:
         """Note for ever which sessions were used, and forget those that have expired."""
-        forgotten = self._monotonic()
+        forgotten = float("-inf")
         while True:
             await asyncio.sleep(TOUCH_INTERVAL)
             await self.touch()

@@ -76,7 +76,7 @@ def _make_series() -> _Series:
         requests=counter(
             "pallas_gateway_requests_total",
             "Requests of those who are known, by what was asked (management, compositor, agent, project, api,"
-            " completions), role and outcome (ok, failed, error, denied, limited, cancelled).",
+            " completions, pages), role and outcome (ok, failed, error, denied, limited, cancelled).",
             ["surface", "role", "outcome"],
         ),
         denied=counter(

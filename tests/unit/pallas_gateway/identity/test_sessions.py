@@ -201,12 +201,19 @@ def test_all_under_way_ends_with_the_token() -> None:
     run(test)
 
 
-def test_all_under_way_ends_when_the_time_is_over() -> None:
+def test_all_under_way_ends_when_the_time_is_over_and_the_token_goes_on() -> None:
     async def test(house: House) -> None:
-        await house.enter((await house.sessions.open_issued(ADA)).text, "a stream")
+        revoked: list[str] = []
+        house.principals.on_revoked(revoked.append)
+        await house.enter((await house.sessions.open_issued(ADA)).text, "the issuer's")
+        token = house.tokens.make("tok_1")
+        await house.enter((await house.sessions.open_with_token(token)).text, "the token's")
         house.now += LONGEST_ISSUED
         await house.principals.look()
-        assert house.ended == ["a stream"]
+        assert house.ended == ["the issuer's"]
+        house.now += LONGEST
+        await house.principals.look()
+        assert (house.ended, revoked) == (["the issuer's", "the token's"], [])
 
     run(test)
 

@@ -111,6 +111,11 @@ def test_the_service_managers_variables_stop_at_the_supervisor() -> None:
     assert worker_environment(environ, {"LISTEN_FDS": "2"}) == {"PATH": "/bin"}
 
 
+def test_the_gateways_secrets_stop_at_the_gateway() -> None:
+    environ = {"PATH": "/bin", "PALLAS_GATEWAY_STORE": "x", "PALLAS_GATEWAY_CLIENT_SECRET": "y"}
+    assert worker_environment(environ, {}) == {"PATH": "/bin"}
+
+
 def test_the_agents_own_variables_win() -> None:
     assert worker_environment({"A": "1", "B": "1"}, {"A": "2", "C": "2"}) == {"A": "2", "B": "1", "C": "2"}
 

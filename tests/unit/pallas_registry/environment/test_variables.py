@@ -7,7 +7,13 @@ import pytest
 from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError
 from pallas_common.protocol.probe_interval import probe_interval
-from pallas_registry.environment.variables import check_variables, control_group, log_file, logs_to_stderr
+from pallas_registry.environment.variables import (
+    check_variables,
+    client_secret,
+    control_group,
+    log_file,
+    logs_to_stderr,
+)
 
 
 def test_where_the_log_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +61,15 @@ def test_what_is_no_level(variable: str, given: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"{variable}: .+ is not a log level") as caught:
         levels({variable: given}, None)
     assert len(str(caught.value)) < 200
+
+
+def test_the_clients_secret_is_not_shown_when_it_is_wrong() -> None:
+    assert client_secret({"PALLAS_GATEWAY_CLIENT_SECRET": "a % secret"}) == "a % secret"
+    assert client_secret({"PALLAS_GATEWAY_CLIENT_SECRET": ""}) is client_secret({}) is None
+    for wrong in ("hunter2\n", "hunter2ä", "hunter2" * 100):
+        with pytest.raises(ConfigurationError, match="PALLAS_GATEWAY_CLIENT_SECRET") as caught:
+            client_secret({"PALLAS_GATEWAY_CLIENT_SECRET": wrong})
+        assert "hunter2" not in str(caught.value)
 
 
 def test_all_are_checked_in_one_go() -> None:
