@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     type Happened = tuple[Position, TurnEvent]
     """An event, and the place behind it."""
 
+LARGEST_BATCH = 64 * 1024
+"""Characters of text that a reader takes at a time: more of it would wait in memory for a client that is slow."""
+
 
 class _Run:
     """Text with nothing in between."""
@@ -33,14 +36,15 @@ class _Run:
         self._pieces.append(piece)
         self.length += len(piece)
 
-    def after(self, characters: int) -> str:
-        """What comes after so many characters."""
+    def after(self, characters: int, most: int) -> str:
+        """What comes after so many characters, so many at most."""
         missing = self.length - characters
         if missing <= 0:
             return ""
         if len(last := self._pieces[-1]) != missing:  # who keeps up takes the last piece as it is
             self._pieces = [last := "".join(self._pieces)]
-        return last[len(last) - missing :]
+        start = len(last) - missing
+        return last[start : start + most]
 
 
 class TurnLog:
@@ -85,7 +89,7 @@ class TurnLog:
     async def batches(
         self, after: Position | None = None, *, silence: float | None = None
     ) -> AsyncGenerator[list[Happened]]:
-        """The same, all that is there at a time.
+        """The same, all that is there at a time, of text `LARGEST_BATCH` at most.
 
         Args:
             silence: seconds without an event after which there is a batch without any.
@@ -103,14 +107,16 @@ class TurnLog:
 
     def _behind(self, place: Position) -> list[Happened]:
         entry, characters = place
+        left = LARGEST_BATCH
         found: list[Happened] = []
-        while entry < len(self._entries):
+        while entry < len(self._entries) and left > 0:
             event = self._entries[entry]
             if not isinstance(event, _Run):
                 entry, characters = entry + 1, 0
                 found.append((Position(entry), event))
-            elif text := event.after(characters):
+            elif text := event.after(characters, left):
                 characters += len(text)
+                left -= len(text)
                 found.append((Position(entry, characters), Text(text)))
             elif entry + 1 < len(self._entries):
                 entry, characters = entry + 1, 0
