@@ -83,8 +83,6 @@ class RunningTurn:
 
     given: Given
     rows: TurnRows
-    ask: Callable[[], Awaitable[Response]]
-    """Sends the request to the worker."""
     log: TurnLog = field(default_factory=TurnLog)
     ignored: str | None = None
     """What of the request nobody reads, as the worker's header says it; known with the first event."""
@@ -159,15 +157,19 @@ class RunningTurn:
             if self._task is not None:
                 self._task.cancel()
 
-    async def run(self) -> None:
-        """Run it, to its end; whoever cancels this stops it."""
+    async def run(self, ask: Callable[[], Awaitable[Response]]) -> None:
+        """Run it, to its end; whoever cancels this stops it.
+
+        Args:
+            ask: sends the request to the worker.
+        """
         self._task = asyncio.current_task()
         if self._why_stopped is not None:  # before it could begin
             await self._fail(self._stopped())
             return
         writing = asyncio.create_task(self.rows.run(), name="rows of a turn")
         try:
-            last = await self._run()
+            last = await self._run(ask)
         except asyncio.CancelledError:
             if self._task is not None:
                 self._task.uncancel()
@@ -181,11 +183,13 @@ class RunningTurn:
         self.rows.close()
         await writing  # a write that is under way must not come after the last one
         await (self._finish() if last is None else self._fail(last))
+        # It is remembered for a while, by what was told of it: all that is in the store by now is let go.
+        self._draft, self._end, self._answer = Draft(), None, []
 
-    async def _run(self) -> Failed | None:
+    async def _run(self, ask: Callable[[], Awaitable[Response]]) -> Failed | None:
         """Follow the worker; why there is no answer."""
         try:
-            response = await self.ask()
+            response = await ask()
             self.ignored = response.headers.get("pallas-ignored")
             if response.body is not None:
                 return self._failed(_error_of(response), response.headers.get("retry-after"))

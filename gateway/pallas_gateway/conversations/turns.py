@@ -142,9 +142,9 @@ class Turns:
             self._left.active.discard(turn)
             raise
         self._changed(begun.thread)
-        running = self._made(ask, begun, asked, turn)
+        running, body = self._made(ask, begun, asked, turn)
         self._turns[running.thread.tenant, running.thread.id] = running
-        task = asyncio.create_task(self._run(ask, running), name="turn")
+        task = asyncio.create_task(self._run(ask, running, body), name="turn")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return running
@@ -281,7 +281,8 @@ class Turns:
             asked = [each.row for each in before]
         return begun, asked
 
-    def _made(self, ask: Ask, begun: Begun, asked: list[Row], turn: str) -> RunningTurn:
+    def _made(self, ask: Ask, begun: Begun, asked: list[Row], turn: str) -> tuple[RunningTurn, bytes]:
+        """The turn, and the request's body for the worker."""
         thread, request = begun.thread, ask.request
         said = request.messages
         messages = messages_of((*begun.history, *asked)) if said is None else list(said)
@@ -305,7 +306,7 @@ class Turns:
             partial(self._changed, thread),
             is_new_thread=ask.thread is None,
         )
-        return RunningTurn(given=given, rows=rows, ask=partial(self._asked, ask, dumped(body)))
+        return RunningTurn(given=given, rows=rows), dumped(body)
 
     async def _asked(self, ask: Ask, body: bytes) -> Response:
         """The worker's answer, at least its head."""
@@ -321,7 +322,7 @@ class Turns:
                 break
         return response
 
-    async def _run(self, ask: Ask, running: RunningTurn) -> None:
+    async def _run(self, ask: Ask, running: RunningTurn, body: bytes) -> None:
         principal = ask.principal
         leave = self._hold(principal)
 
@@ -331,7 +332,7 @@ class Turns:
         self._in_flight.enter(principal, revoked)
         began = time.monotonic()
         try:
-            await running.run()
+            await running.run(partial(self._asked, ask, body))
         finally:
             self._left.active.discard(running.id)
             self._in_flight.leave(principal, revoked)

@@ -22,6 +22,9 @@ FOLDER = "gateway-turns"
 LARGEST = 512 * 1024 * 1024
 """Bytes of a journal that are read."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""Made once: `json.dumps` makes one for each call that is not in its own format."""
+
 _log = get_logger("pallas.gateway.conversations")
 
 
@@ -73,7 +76,7 @@ class Journal:
             if self._descriptor is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 self._descriptor = os.open(self._path, flags, 0o600)
-            line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+            line = _encode(entry).encode() + b"\n"
             is_whole = os.write(self._descriptor, line) == len(line)  # not on a full disk
             why = "not all of an entry could be written"
         except OSError as error:

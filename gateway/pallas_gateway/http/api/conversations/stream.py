@@ -43,6 +43,7 @@ EVENT_STREAM = (
 )
 _COMMENT = b": waiting\n\n"
 _DONE = b"data: [DONE]\n\n"
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Where clients that split text into lines do so as well, although events end at CR and LF alone."""
 
@@ -134,5 +135,6 @@ def failure_of(event: Failed, running: RunningTurn) -> ApiError:
 
 def _encoded(document: Mapping[str, object]) -> bytes:
     """As JSON on one line. What agents and models say may hold anything that Python can."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return text.translate(_LINE_ENDS).encode("utf-8", "replace")
+    text = _encode(document)
+    # Most pieces have nothing to be replaced.
+    return (text if text.isascii() else text.translate(_LINE_ENDS)).encode("utf-8", "replace")
