@@ -35,13 +35,15 @@ mcp-remote@0.15.1
 npm_node_version=22.23.3
 
 # pip: each in an environment of its own in the same folder, apart from what Pallas itself is installed with. The
-# clients of chat completions are named, with what they are given, in docs/chat-completions.md.
-# folder | package | what is not run without it
+# clients of chat completions are named, with what they are given, in docs/chat-completions.md and
+# docs/gateway-clients.md.
+# folder | packages | what is not run without it
 pip_peers='
 mcp-1|mcp==1.30.0|release 1 of the MCP SDK
 openai|openai==3.54.0|a conversation with the newest client of OpenAI
 litellm|litellm==1.106.2|a conversation with LiteLLM
 llm|llm==0.36|a conversation with the chat program LLM
+gradio|gradio==6.31.0 openai==3.54.0|a conversation on a page of Gradio
 '
 
 # What is only measured against, for `scripts/bench gateway/relay`; no test needs it.
@@ -169,7 +171,8 @@ install_pip_peer() {
     local folder=$1 package=$2
     echo "installing $package (once)" >&2
     rm -rf "$folder"
+    # shellcheck disable=SC2086 # several packages
     "$python" -m venv --without-pip "$folder" &&
-        "$python" -m pip --python "$folder/bin/python" install -q "$package" >"$folder.log" 2>&1 </dev/null &&
+        "$python" -m pip --python "$folder/bin/python" install -q $package >"$folder.log" 2>&1 </dev/null &&
         echo "$package" >"$folder/stamp"
 }

@@ -39,6 +39,8 @@ _QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "MCP_AUTO_OPEN_ENABLED": "false",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_OFFLINE": "1",
 }
 """What each of them documents for not asking anything of the network, and opening no browser."""
 

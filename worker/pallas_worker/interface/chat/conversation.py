@@ -90,7 +90,9 @@ def _checked(entry: object, where: str) -> dict[str, object]:
         said = quoted(role) if isinstance(role, str) else kind_of(role)
         refuse(f"{where}.role", f"must be one of {', '.join(_ROLES)}, not {said}")
     if role in _FIELDS:
-        only(message, _FIELDS[role], where)
+        # Null says nothing. Clients send back what they have kept of a message: Gradio's users have `metadata` and
+        # `options`, which are null.
+        only({name: said for name, said in message.items() if said is not None}, _FIELDS[role], where)
     if isinstance(content := message.get("content"), list) and len(content) > MAX_PARTS:
         refuse(f"{where}.content", f"has {len(content)} parts; {MAX_PARTS} are allowed")
     return message

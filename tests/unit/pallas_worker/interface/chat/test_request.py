@@ -113,6 +113,14 @@ def test_null_is_as_if_a_field_were_absent() -> None:
     assert parse("x", tools=[], n=1, stream=False) == parse("x")
 
 
+def test_fields_of_messages_that_are_null_say_nothing() -> None:
+    kept = [message([{"text": "one", "type": "text"}], metadata=None, options=None)]
+    kept += [message([{"text": "two", "type": "text"}], "assistant", metadata=None, options=None)]
+    turn = parse(*kept, message("three", contnet=None)).turn
+    assert [(row.role, row.content) for row in turn.history.rows] == [("user", "one"), ("assistant", "two")]
+    assert turn.message == "three"
+
+
 def test_what_nobody_reads_is_named() -> None:
     detailed = {"type": "image_url", "image_url": {**IMAGE["image_url"], "detail": "high"}}  # type: ignore[dict-item]
     said = parse(message([detailed], name="me"), store=True, metadata={"topic": "x"}).ignored
