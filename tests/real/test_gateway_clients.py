@@ -11,56 +11,27 @@ import json
 import os
 import re
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import fastmcp
-import httpx2
 import pytest
-import yaml
 from mcp import StdioServerParameters
 from mcp.client import Client
-from mcp.client.streamable_http import streamable_http_client
 
+from real.clients.mcp_clients import CALLERS, Door
 from real.clients.programs import PEERS, Programs, npm_programs
-from support.clients import ERAS, Era
-from support.documents.blocks import blocks_of
+from support.clients import ERAS
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import await_gateway, operator_token, with_gateway
-from support.repository import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-PAGE = ROOT / "docs" / "gateway-clients.md"
+    from real.clients.mcp_clients import Caller
+    from support.clients import Era
+
 LIMITS = {"requests_per_minute": 10_000, "tenant_requests_per_minute": 10_000}
-
-type Step = tuple[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Door:
-    """A gateway that runs, and a token with which everything may be done."""
-
-    port: int
-    token: str
-
-    @property
-    def url(self) -> str:
-        return f"http://localhost:{self.port}/mcp"
-
-    @property
-    def variables(self) -> dict[str, str]:
-        return {"PALLAS_CLIENT_TOKEN": self.token}
-
-    def on_page(self, language: str, word: str, path: str = "/mcp") -> str:
-        """The one block of the page with this word in it, for this deployment."""
-        (text,) = (
-            block.text for block in blocks_of(PAGE) if block.language == language and word in block.text
-        )
-        return text.replace("http://localhost:24199/mcp", self.url.removesuffix("/mcp") + path)
 
 
 @pytest.fixture(scope="module")
@@ -77,84 +48,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     return npm_programs(tmp_path_factory.mktemp("home"))
 
 
-def sdk(door: Door, era: Era, steps: Sequence[Step], _: Path) -> list[str]:
-    async def run() -> list[str]:
-        headers = {"Authorization": f"Bearer {door.token}"}
-        async with (
-            httpx2.AsyncClient(headers=headers, timeout=60) as http,
-            Client(streamable_http_client(door.url, http_client=http), mode=era) as client,
-        ):
-            return [said((await client.call_tool(*step)).model_dump(by_alias=True)) for step in steps]
-
-    return asyncio.run(run())
-
-
-def fast_mcp(door: Door, era: Era, steps: Sequence[Step], _: Path) -> list[str]:
-    async def run() -> list[str]:
-        async with fastmcp.Client(door.url, auth=door.token, mode=era) as client:
-            return [said((await client.call_tool_mcp(*step)).model_dump(by_alias=True)) for step in steps]
-
-    return asyncio.run(run())
-
-
-def inspector(door: Door, era: Era, steps: Sequence[Step], directory: Path) -> list[str]:
-    """One run for each call."""
-    programs = npm_programs(directory)
-    listing = door.on_page("bash", "inspector").replace("\\\n", "")
-    calling = listing.replace("--method tools/list", "--method tools/call").strip()
-
-    def call(name: str, arguments: Mapping[str, Any]) -> str:
-        words = f"--protocol-era {era} --tool-name {name} --tool-args-json '{json.dumps(arguments)}'"
-        return said(json.loads(programs.run(f"{calling} {words}", PEERS, more=door.variables)))
-
-    return [call(*step) for step in steps]
-
-
-FAST_AGENT = """
-import asyncio
-import json
-import sys
-
-from fast_agent import FastAgent
-
-fast = FastAgent("another project", parse_cli_args=False, quiet=True)
-
-
-@fast.agent(name="caller", model="passthrough", servers=["pallas"])
-async def main():
-    async with fast.run() as agents:
-        print()
-        for name, arguments in json.loads(sys.argv[1]):
-            said = await agents.caller.send(f"***CALL_TOOL pallas__{name} {json.dumps(arguments)}")
-            print(json.dumps(said))
-
-
-asyncio.run(main())
-"""
-
-
-def fast_agent(door: Door, era: Era, steps: Sequence[Step], directory: Path) -> list[str]:
-    settings = yaml.safe_load(door.on_page("yaml", "mcp:"))
-    settings["mcp"]["servers"]["pallas"]["protocol_mode"] = era
-    (directory / "fastagent.config.yaml").write_text(yaml.safe_dump(settings))
-    (directory / "caller.py").write_text(FAST_AGENT)
-    command = [sys.executable, "caller.py", json.dumps(steps)]
-    printed = Programs(directory).run(command, directory, more=door.variables)
-    return [json.loads(line) for line in printed.splitlines()[-len(steps) :]]
-
-
-def said(result: Mapping[str, Any]) -> str:
-    """The text of a result."""
-    text = "\n".join(block["text"] for block in result["content"])
-    assert not result.get("isError"), text
-    return text
-
-
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("client", [sdk, fast_mcp, inspector, fast_agent], ids=lambda each: each.__name__)
-def test_the_whole_life_of_an_agent(
-    door: Door, tmp_path: Path, client: Callable[[Door, Era, Sequence[Step], Path], list[str]], era: Era
-) -> None:
+@pytest.mark.parametrize("client", CALLERS, ids=lambda each: each.__name__)
+def test_the_whole_life_of_an_agent(door: Door, tmp_path: Path, client: Caller, era: Era) -> None:
     name = f"made-{client.__name__.replace('_', '-')}-{era}"
     spec = {"description": "Repeats", "model": "passthrough", "systemPrompt": "You repeat."}
     told = client(
@@ -187,7 +83,7 @@ def test_claude_code_shows_its_token(door: Door, programs: Programs, tmp_path: P
 
 
 def test_the_bridge_of_claude_desktop_shows_its_token(door: Door, programs: Programs) -> None:
-    server = json.loads(door.on_page("json", "mcp-remote", "/mcp/agents/jarvis"))["mcpServers"]["pallas"]
+    server = json.loads(door.at("/mcp/agents/jarvis").on_page("json", "mcp-remote"))["mcpServers"]["pallas"]
     environment = {**programs.environment, "PALLAS_AUTHORIZATION": f"Bearer {door.token}"}
     assert server["env"].keys() <= environment.keys()
     bridge = StdioServerParameters(command=server["command"], args=server["args"], env=environment, cwd=PEERS)
@@ -201,11 +97,11 @@ def test_the_bridge_of_claude_desktop_shows_its_token(door: Door, programs: Prog
 
 @pytest.mark.parametrize("word", ["import httpx2", "from fastmcp"])
 def test_the_programs_of_the_page(door: Door, tmp_path: Path, word: str) -> None:
-    (tmp_path / "list.py").write_text(door.on_page("python", word, "/mcp/agents/jarvis"))
+    (tmp_path / "list.py").write_text(door.at("/mcp/agents/jarvis").on_page("python", word))
     printed = Programs(tmp_path).run([sys.executable, "list.py"], tmp_path, more=door.variables)
     assert printed.splitlines()[-1] == "chat"
 
 
 def test_the_request_of_the_page(door: Door, tmp_path: Path) -> None:
-    asked = door.on_page("bash", "curl", "/mcp/agents/jarvis")
+    asked = door.at("/mcp/agents/jarvis").on_page("bash", "curl")
     assert '"chat"' in Programs(tmp_path).run(asked, tmp_path, more={**os.environ, **door.variables})

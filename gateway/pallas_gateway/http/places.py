@@ -48,13 +48,16 @@ class Surfaces(Protocol):
 
 
 def place_of(path: str) -> Place | None:
-    """What a path stands for, with a slash at its end or without; None if it is none of MCP's."""
+    """What a path stands for, with a slash at its end or without; None if it is none of MCP's.
+
+    A named one may end with `/mcp`: fast-agent writes that behind each URL of a server that does not end so.
+    """
     match path.removesuffix("/").split("/"):
         case ["", "mcp"]:
             return Place("role")
-        case ["", "mcp", "agents", name] if NAME.fullmatch(name):
+        case ["", "mcp", "agents", name] | ["", "mcp", "agents", name, "mcp"] if NAME.fullmatch(name):
             return Place("agent", name)
-        case ["", "mcp", "projects", name] if NAME.fullmatch(name):
+        case ["", "mcp", "projects", name] | ["", "mcp", "projects", name, "mcp"] if NAME.fullmatch(name):
             return Place("project", name)
     return None
 

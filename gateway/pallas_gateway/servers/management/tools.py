@@ -155,7 +155,11 @@ TOOLS: tuple[Tool, ...] = (
                 "prompt": text("What to ask", LONGEST_PROMPT),
                 "tenant_id": _TENANT,
                 "user_id": _USER,
-                "session_id": text("Goes into log and traces", 200),
+                "session_id": text(
+                    "Your name for a conversation with the agent: begins it, or goes on with it. Without it the "
+                    "agent remembers nothing",
+                    200,
+                ),
                 "model": text("One of the agent's other models, to answer this time", 200),
             },
             ("prompt",),

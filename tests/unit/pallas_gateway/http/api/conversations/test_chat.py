@@ -152,7 +152,7 @@ def test_a_turn_goes_on_without_its_client_and_is_followed(tmp_path: Path) -> No
             {"type": "final", "threadId": thread, "turnIndex": 1},
             "[DONE]",
         ]
-        # After its end as well, from the beginning or from where one was; who has heard all hears that there is none.
+        # After its end as well, from the beginning or from where one was; there is nothing for who has heard all of it.
         again = await talk.port.ask("GET", follow, talk.ada)
         assert chunks(again.text)[0] == {"type": "text", "delta": "Once upon"}
         later = {"Last-Event-ID": first_id.removeprefix("id: ")}
