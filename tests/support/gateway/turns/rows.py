@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pallas_gateway.store.conversations import threads, turns
 from pallas_gateway.store.conversations.messages import list_messages
 from pallas_gateway.store.conversations.records import Row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
 
     from pallas_gateway.store.conversations.records import Begun, Message, Thread
+
+
+class Do(Protocol):
+    """Runs a function in a transaction of its own, which is committed if it does not raise."""
+
+    def __call__[T](self, what: Callable[[Connection], T]) -> T: ...
+
 
 TENANT = "default"
 PROCESS = "process"
