@@ -55,12 +55,13 @@ def test_one_that_comes_in_a_destructor_ends_it_and_prints_nothing() -> None:
 
 PROMPT = """
 import signal, threading
+from pallasctl.verbs.talk.terminal.input_history import InputHistory
 from pallasctl.verbs.talk.terminal.line_input import typed_messages
 
 threading.Thread(target=threading.Event().wait, daemon=True).start()  # takes the signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 try:
-    typed_messages([])()
+    typed_messages(lambda _before, _word: [], InputHistory(None))()
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -136,7 +136,8 @@ def test_a_conversation_that_is_too_long_is_shortened(fleet: Fleet) -> None:
 def chatting(fleet: Fleet, agent: str, columns: int) -> Iterator[Terminal]:
     """A chat on a terminal that shows its first prompt."""
     command = [str(BIN / "pallasctl"), "chat", agent]
-    with terminal(command, columns=columns, lines=60, environment=fleet.environment) as chat:
+    environment = {**fleet.environment, "PALLAS_CHAT_HISTORY": ""}
+    with terminal(command, columns=columns, lines=60, environment=environment) as chat:
         chat.until(prompts(1))
         yield chat
 
@@ -157,12 +158,13 @@ def test_a_person(fleet: Fleet, columns: int) -> None:
         chat.type("hello\r")
         assert chat.until(prompts(2)).lines[1:3] == ["> hello", "hello"]
         chat.type(f"{HOLD}\r")
-        chat.until(lambda picture: any("local/hold: started (" in line for line in picture.lines))
+        chat.until(lambda picture: any(line.startswith("hold (") for line in picture.lines))
         until_said(log, "held")
         assert not chat.echoes()
         chat.type("\x03")
         lines = chat.until(prompts(3)).lines
-        assert lines[lines.index(f"> {HOLD}") + 1] == "cancelled"
+        at = lines.index(f"> {HOLD}")
+        assert lines[at + 1 : at + 3] == ["[hold]", "cancelled"]
         until_said(log, "let go")
         fleet.kill("holds")
         chat.type("\x1b[200~pasted\rtext\x1b[201~\r")
@@ -203,7 +205,7 @@ def test_an_agent_that_is_stopped_meanwhile(fleet: Fleet) -> None:
 
 def test_no_colour(fleet: Fleet) -> None:
     command = [str(BIN / "pallasctl"), "chat", "one"]
-    with terminal(command, environment={**fleet.environment, "NO_COLOR": "1"}) as chat:
+    with terminal(command, environment={**fleet.environment, "NO_COLOR": "1", "PALLAS_CHAT_HISTORY": ""}) as chat:
         chat.until(prompts(1))
         chat.type("hello\r")
         chat.until(prompts(2))

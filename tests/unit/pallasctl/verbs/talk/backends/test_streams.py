@@ -161,7 +161,7 @@ def test_calls_of_rows() -> None:
     def call(arguments: str) -> dict[str, Any]:
         return {"id": "1", "type": "function", "function": {"name": "a__b", "arguments": arguments}}
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"role": "user"},
         {"role": "assistant", "tool_calls": [call('{"x": 1}'), call("[1]"), call("{"), 5]},
     ]
