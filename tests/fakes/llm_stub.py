@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from fakes import llm_anthropic, llm_openai, llm_responses
+from fakes.llm import anthropic, openai, responses
 from fakes.loopback import Fault, Loopback, Recorded, serve
 
 if TYPE_CHECKING:
@@ -166,27 +166,27 @@ class LlmStub:
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or None
-        turn = await self._turn(Asked(bearer=key, body=body, **llm_openai.read(body)))
+        turn = await self._turn(Asked(bearer=key, body=body, **openai.read(body)))
         if turn.status is not None:
-            return JSONResponse(llm_openai.error(turn.text), turn.status)
-        return llm_openai.answer(body, turn, next(self._numbers))
+            return JSONResponse(openai.error(turn.text), turn.status)
+        return openai.answer(body, turn, next(self._numbers))
 
     async def _responses(self, request: Request) -> Response:
         body = await request.json()
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or None
-        turn = await self._turn(Asked(bearer=key, body=body, **llm_responses.read(body)))
+        turn = await self._turn(Asked(bearer=key, body=body, **responses.read(body)))
         if turn.status is not None:
-            return JSONResponse(llm_openai.error(turn.text), turn.status)
-        return llm_responses.answer(body, turn, next(self._numbers))
+            return JSONResponse(openai.error(turn.text), turn.status)
+        return responses.answer(body, turn, next(self._numbers))
 
     async def _messages(self, request: Request) -> Response:
         body = await request.json()
         turn = await self._turn(
-            Asked(bearer=request.headers.get("x-api-key"), body=body, **llm_anthropic.read(body))
+            Asked(bearer=request.headers.get("x-api-key"), body=body, **anthropic.read(body))
         )
         if turn.status is not None:
-            return JSONResponse(llm_anthropic.error(turn.text), turn.status)
-        return llm_anthropic.answer(body, turn, next(self._numbers))
+            return JSONResponse(anthropic.error(turn.text), turn.status)
+        return anthropic.answer(body, turn, next(self._numbers))
 
     async def _turn(self, asked: Asked) -> Turn:
         self.asked.append(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from pallas_gateway.conversations.keeping.turn_rows import Said, fail_with
 from pallas_gateway.store.conversations import threads, turns
 from pallas_gateway.store.conversations.messages import list_messages
 from pallas_gateway.store.conversations.records import Row
@@ -78,9 +79,17 @@ def finish(connection: Connection, thread: str, turn: str, *rows: Row) -> int | 
     return turns.finish_turn(connection, tenant=TENANT, thread=thread, turn=turn, rows=rows)
 
 
-def fail(connection: Connection, thread: str, turn: str, why: str = "it broke") -> bool:
-    """It ends without an answer."""
-    return turns.fail_turn(connection, tenant=TENANT, thread=thread, turn=turn, why=why)
+def fail(
+    connection: Connection,
+    thread: str,
+    turn: str,
+    why: str = "it broke",
+    settled: list[Row] | None = None,
+    pending: list[Row] | None = None,
+) -> bool:
+    """It ends without an answer, having said so much."""
+    said = Said(settled or [], pending or [])
+    return fail_with(connection, tenant=TENANT, thread=thread, turn=turn, said=said, why=why)
 
 
 def talk(connection: Connection, thread: str, turn: str, asked: str, *said: Row | str) -> None:

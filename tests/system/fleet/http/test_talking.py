@@ -205,7 +205,9 @@ def test_an_agent_that_is_stopped_meanwhile(fleet: Fleet) -> None:
 
 def test_no_colour(fleet: Fleet) -> None:
     command = [str(BIN / "pallasctl"), "chat", "one"]
-    with terminal(command, environment={**fleet.environment, "NO_COLOR": "1", "PALLAS_CHAT_HISTORY": ""}) as chat:
+    with terminal(
+        command, environment={**fleet.environment, "NO_COLOR": "1", "PALLAS_CHAT_HISTORY": ""}
+    ) as chat:
         chat.until(prompts(1))
         chat.type("hello\r")
         chat.until(prompts(2))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pallas_gateway.store.conversations import threads
-from pallas_gateway.store.conversations.records import Row
 from pallas_gateway.store.conversations.undo import undo_turn
 from support.gateway.turns.rows import (
     TENANT,
@@ -135,7 +134,7 @@ def test_the_index_follows_what_changes(do: Do) -> None:
         assert bool(do(lambda it, word=word: find(it, word))) is found  # type: ignore[misc]
 
     do(lambda it: begin(it, "t1", "t", user("asked")))
-    do(lambda it: fail(it, "t1", "t", "why", Row(role="assistant", content="halfword")))
+    do(lambda it: fail(it, "t1", "t", "why", [], [answer("halfword")]))
     assert do(lambda it: find(it, "halfword")) == {"code"}, "what failed can be read, and found"
 
     do(lambda it: begin(it, "t2", "t", user("undoneword")))

@@ -159,7 +159,7 @@ def test_what_failed_is_no_part_of_the_next_turn(do: Do) -> None:
     do(lambda it: make_thread(it, T))
     do(lambda it: begin(it, T, "t1", user("one")))
     do(lambda it: keep(it, T, "t1", [CALL, RESULT], [answer("ha")]))
-    assert do(lambda it: fail(it, T, "t1", "it broke", answer("half")))
+    assert do(lambda it: fail(it, T, "t1", "it broke", [CALL, RESULT], [answer("half")]))
     assert [each[2:] for each in do(lambda it: told(it, T))] == [
         ("one", "complete"),
         ("wait", "complete"),
@@ -168,8 +168,13 @@ def test_what_failed_is_no_part_of_the_next_turn(do: Do) -> None:
     ]
     assert do(errors) == [None, None, None, "it broke"]
     do(lambda it: begin(it, T, "t2", user("two")))
-    do(lambda it: keep(it, T, "t2", [], [CALL, Row(role="tool", content="", tool_call_id="c1")]))
-    assert do(lambda it: fail(it, T, "t2", "stopped", Row(role="assistant", content="wai")))
+    result = Row(role="tool", content="", tool_call_id="c1")
+    do(lambda it: keep(it, T, "t2", [], [CALL, result]))
+    assert do(lambda it: fail(it, T, "t2", "stopped", [], [answer("wai"), result]))
+        lambda it: fail(
+            it, T, "t2", "stopped", [], [answer("wai"), Row(role="tool", content="", tool_call_id="c1")]
+        )
+    )
     found = do(lambda it: told(it, T))
     assert [each[2:] for each in found[4:]] == [("two", "complete"), ("wai", "error"), ("", "error")]
     begun = do(lambda it: begin(it, T, "t3", user("three")))
@@ -196,7 +201,7 @@ def test_after_a_crash_what_is_pending_is_found_and_fails(do: Do) -> None:
     do(lambda it: finish(it, "other", "turn of other", answer("1")))
     [left] = do(pending_turns)
     assert left == PendingTurn(rows.TENANT, T, f"turn of {T}", rows.PROCESS)
-    assert do(lambda it: fail(it, T, left.turn, "nobody works on it", None))
+    assert do(lambda it: fail(it, T, left.turn, "nobody works on it"))
     assert do(pending_turns) == []
     assert [each[3] for each in do(lambda it: told(it, T))] == ["complete", "error", "error"]
     assert do(lambda it: begin(it, T, "t2", user("two"))).first == 4

@@ -1,0 +1,1 @@
+"""The APIs of LLM providers, as the fakes speak them."""
