@@ -171,10 +171,6 @@ def test_what_failed_is_no_part_of_the_next_turn(do: Do) -> None:
     result = Row(role="tool", content="", tool_call_id="c1")
     do(lambda it: keep(it, T, "t2", [], [CALL, result]))
     assert do(lambda it: fail(it, T, "t2", "stopped", [], [answer("wai"), result]))
-        lambda it: fail(
-            it, T, "t2", "stopped", [], [answer("wai"), Row(role="tool", content="", tool_call_id="c1")]
-        )
-    )
     found = do(lambda it: told(it, T))
     assert [each[2:] for each in found[4:]] == [("two", "complete"), ("wai", "error"), ("", "error")]
     begun = do(lambda it: begin(it, T, "t3", user("three")))
