@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -18,7 +19,7 @@ import uvicorn
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import get_default_algorithms
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from support.ports import free_ports
@@ -74,6 +75,7 @@ class Issuer:
                 Route("/keys", self._keys),
                 Route("/authorize", self._authorize),
                 Route("/token", self._token, methods=["POST"]),
+                Route("/elsewhere", self._elsewhere),
             ]
         )
         config = uvicorn.Config(app, port=port, log_level="critical", lifespan="off")
@@ -126,6 +128,12 @@ class Issuer:
         self.tokens_made += 1
         claims = {"aud": CLIENT, "nonce": login.query["nonce"], **self.claims}
         return self._says({"token_type": "Bearer", "access_token": "x", "id_token": self.sign(**claims)})
+
+    async def _elsewhere(self, request: Request) -> Response:
+        """A page of another site: a link to a gateway's chat, and a form to the address that the query is."""
+        target = escape(request.url.query)
+        link = f'<a href="{target.rpartition("/")[0]}">link</a>'
+        return HTMLResponse(f'{link}<form method="post" action="{target}"><button>go</button></form>')
 
     def _is_client(self, request: Request, form: dict[str, str]) -> bool:
         if self.takes_secret == "form":

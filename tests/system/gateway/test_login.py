@@ -9,6 +9,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
+from support.documents.browser.browser import run_chromium
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import TIMEOUT, await_gateway, make_token, operator_token, with_gateway
@@ -70,7 +71,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         with_gateway(deployment)
         gateway = deployment.document["gateway"]
         gateway |= {
-            "public_url": f"http://127.0.0.1:{gateway['port']}",
+            # For browsers another site than the issuer, which is at 127.0.0.1.
+            "public_url": f"http://localhost:{gateway['port']}",
             "limits": {"requests_per_minute": 1000},
             "oidc": {
                 "issuer": issuer.url,
@@ -211,3 +213,45 @@ def test_an_issuer_that_fails_is_no_way_in(deployed: Deployed, browser: Browser)
     answer = browser.get(back, headers=HTML)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert not browser.is_in()
+
+
+IS_IN = f"fetch('{NONE}').then(answer => answer.status === 404)"
+
+
+def test_in_chromium_with_a_token(deployed: Deployed) -> None:
+    with run_chromium() as page:
+        page.open(f"{deployed.url}/chat/{'x' * 5}")
+        assert page.evaluate("location.pathname") == "/chat/login"
+        assert page.evaluate(IS_IN) is False
+        page.evaluate(
+            f"document.querySelector('#token').value = {json.dumps(operator_token(deployed.fleet))}"
+        )
+        page.evaluate("document.querySelector('form button').click()")
+        page.until("location.pathname === '/chat' && document.querySelector('main')")
+        assert page.evaluate(IS_IN) is True
+        assert page.evaluate("document.cookie") == ""
+        assert not [said for said in page.complaints() if "Content Security Policy" in said]
+        # From a page of another site, a link leads to the page and not to the login, and a form leads nowhere.
+        page.open(f"{deployed.issuer.url}/elsewhere?{deployed.url}/chat/logout")
+        page.evaluate("document.querySelector('a').click()")
+        page.until(
+            "location.pathname === '/chat' && document.querySelector('main') && !document.querySelector('meta[http-equiv]')"
+        )
+        assert page.evaluate(IS_IN) is True
+        page.open(f"{deployed.issuer.url}/elsewhere?{deployed.url}/chat/logout")
+        page.evaluate("document.querySelector('button').click()")
+        page.until("location.pathname === '/chat/logout' && document.body !== null")
+        page.open(f"{deployed.url}/chat/login")
+        assert page.evaluate(IS_IN) is True
+
+
+def test_in_chromium_by_an_issuer_of_another_site(deployed: Deployed) -> None:
+    deployed.issuer.claims = {"groups": ["ops"]}
+    with run_chromium() as page:
+        page.open(f"{deployed.url}/chat?a=b")
+        assert page.evaluate("location.pathname") == "/chat/login"
+        page.evaluate("document.querySelector('a.button').click()")
+        page.until("location.pathname === '/chat' && document.querySelector('main')")
+        assert page.evaluate("location.search") == "?a=b"
+        assert page.evaluate(IS_IN) is True
+        assert not [said for said in page.complaints() if "Content Security Policy" in said]
