@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -37,7 +38,7 @@ def converse(session: Session, *, resumed: bool) -> None:
         if line:
             note(line)
     if resumed:
-        commands.threads.show_end()
+        _run(commands.threads.show_end)
     goes_on = True
     while goes_on:
         try:
@@ -57,13 +58,18 @@ def _step(session: Session, commands: ChatCommands, ask: Callable[[], str | None
     if message is None:
         click.echo(err=True)
         return False
+    if is_command(message):
+        return _run(partial(commands.run, message)) is not False
+    if message.strip() or session.images:
+        _run(partial(send, session, Message(message, tuple(session.images))))
+    return True
+
+
+def _run[T](what: Callable[[], T]) -> T | None:
+    """Do that; None where Ctrl-C has ended it."""
     try:
-        if is_command(message):
-            with no_echo():
-                return commands.run(message)
-        if message.strip() or session.images:
-            with no_echo():
-                send(session, Message(message, tuple(session.images)))
+        with no_echo():
+            return what()
     except KeyboardInterrupt:
         note("cancelled")
-    return True
+        return None

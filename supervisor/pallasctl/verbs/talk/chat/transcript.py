@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SHOWN = 6
 """Messages of a thread that are shown when it is resumed."""
+REPLACED = "replaced by a later answer"
+"""What the gateway says of the messages of a turn that was taken again."""
 _LINES = 8
 _LONGEST = 400
 """Lines and characters of each."""
@@ -48,6 +50,8 @@ def last_messages(messages: Iterable[Json], agent: str) -> tuple[list[str], bool
         if role not in ("user", "assistant") or not isinstance(content, str):
             continue
         if role == "assistant" and (not content.strip() or is_pending):
+            continue
+        if message.get("status") == "error" and message.get("error") == REPLACED:
             continue
         said.append(_excerpt(message, content, agent))
         if len(said) > SHOWN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pallasctl.verbs.talk.chat.transcript import SHOWN, as_text, last_messages
+from pallasctl.verbs.talk.chat.transcript import REPLACED, SHOWN, as_text, last_messages
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
@@ -52,6 +52,7 @@ def test_the_end_of_a_thread() -> None:
 
 def test_a_turn_that_failed_and_one_that_is_under_way() -> None:
     messages = [
+        message("user", "before", "error", error=REPLACED),
         message("user", "one"),
         message("assistant", "half", "error", error="stopped"),
         message("user", "two\nlines" + "\nmore" * 50, "complete", parts=[IMAGE]),
