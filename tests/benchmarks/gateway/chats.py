@@ -1,9 +1,10 @@
 """200 streamed chats at a time through the gateway, against the same load at the workers: first text, gaps, memory.
 
 The provider, a process of its own, writes into each piece of its text when it was sent: *on the way* is what the piece
-has taken from there to the client. The ways are taken in turn; then comes a long phase of turns of threads for the
-memory. Size `--between` so that no process is near a whole core: the table says how much each took. Prints tables for
-docs/performance.md.
+has taken from there to the client. The ways are taken in turn; beside each a few chats ask the workers themselves, so
+that the moods of the machine hit both: what a way adds is said against these. Then comes a long phase of turns of
+threads for the memory. Size `--between` so that no process is near a whole core: the table says how much each took.
+Prints tables for docs/performance.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AGENTS = ("one", "two")
+BESIDE = 10
+"""Chats that ask the workers themselves beside those that go another way."""
 SAMPLE = 5.0
 """Seconds between two looks at the memory."""
 _STAMP = re.compile(rb'"(?:delta|content)":"(\d{9,}) ')
@@ -66,6 +69,8 @@ class Way:
     bodies: list[dict[str, Any]]
     token: str | None = None
     seen: Seen = field(default_factory=Seen)
+    beside: Way | None = None
+    """The workers, asked at the same time."""
 
     async def chat(self, agent: int, connection: list[Any]) -> None:
         """One chat, on a connection that is kept."""
@@ -113,6 +118,8 @@ class Way:
         async with asyncio.TaskGroup() as group:
             for number in range(chats):
                 group.create_task(client(number))
+            if self.beside is not None:
+                group.create_task(self.beside.load(BESIDE, seconds, lasts))
 
 
 @click.command()
@@ -141,6 +148,8 @@ def main(chats: int, pieces: int, between: float, seconds: float, rounds: int, s
         for way in ways:  # what is made at first use
             asyncio.run(way.load(chats, 0.1, 1.0))
             way.seen = Seen()
+        for way in ways[1:]:
+            way.beside = replace(ways[0], seen=Seen())
         for _ in range(rounds):
             for way in ways:
                 phase(way, processes, chats, seconds, lasts)
@@ -232,17 +241,19 @@ def print_ways(ways: list[Way], processes: list[str]) -> None:
         figures += [str(seen.chats), f"{len(seen.way) / seen.seconds:.0f}"]
         figures += [f"{seen.cpu[name] / seen.seconds * 100:.0f}" for name in processes]
         click.echo(f"| {way.name} | " + " | ".join(figures) + " |")
-    own = ways[0].seen
     for way in ways[1:]:
+        assert way.beside is not None
+        own = way.beside.seen
         added = ", ".join(
-            f"{what} {at(theirs, p) - at(ours, p):+.1f} ms (p{p})"
+            f"{what} p{p} {at(theirs, p) - at(ours, p):+.1f} ms ({at(ours, p):.1f})"
             for what, theirs, ours in (
                 ("first text", way.seen.first, own.first),
+                ("gap", way.seen.gaps, own.gaps),
                 ("on the way", way.seen.way, own.way),
             )
             for p in (50, 99)
         )
-        click.echo(f"\nadded by the {way.name}: {added}")
+        click.echo(f"\n{way.name}, against {own.chats} chats with the workers at the same time: {added}")
 
 
 def print_memory(samples: dict[str, list[tuple[float, float]]], seconds: float) -> None:
