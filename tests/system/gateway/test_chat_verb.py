@@ -353,7 +353,7 @@ def test_without_a_gateway(tmp_path: Path) -> None:
         done = deployed.chat("deployer", "-m", "x", "--thread", "a")
         assert (done.returncode, "there is none here" in done.stderr) == (2, True)
         with deployed.person() as chat:
-            assert '[tools__add done: 5.0]' in say(chat, ADD, "tools said: ")
+            assert "[tools__add done: 5.0]" in say(chat, ADD, "tools said: ")
             say(chat, "/set top_k 5", "from now on")
             assert "left out: top_k" in say(chat, "and then", "echo: and then")
             roles = [each["role"] for each in deployed.last["messages"] if each["role"] != "system"]
