@@ -235,7 +235,8 @@ def test_in_chromium_with_a_token(deployed: Deployed) -> None:
         page.open(f"{deployed.issuer.url}/elsewhere?{deployed.url}/chat/logout")
         page.evaluate("document.querySelector('a').click()")
         page.until(
-            "location.pathname === '/chat' && document.querySelector('main') && !document.querySelector('meta[http-equiv]')"
+            "location.pathname === '/chat' && document.querySelector('main')"
+            " && !document.querySelector('meta[http-equiv]')"
         )
         assert page.evaluate(IS_IN) is True
         page.open(f"{deployed.issuer.url}/elsewhere?{deployed.url}/chat/logout")
