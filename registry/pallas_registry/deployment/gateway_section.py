@@ -118,7 +118,7 @@ def _oidc(section: Fields) -> Oidc | None:
     )
     oidc.require("audience", "say for whom the issuer makes the tokens, as in `audience: pallas`")
     client_id = oidc.text("client_id", rules.client_text)
-    client_secret = oidc.text("client_secret", rules.client_text)
+    client_secret = _client_secret(oidc)
     if client_secret is not None and "client_id" not in oidc:
         oidc.refuse(
             "client_secret",
@@ -134,6 +134,15 @@ def _oidc(section: Fields) -> Oidc | None:
         client_id=client_id,
         client_secret=client_secret,
     )
+
+
+def _client_secret(oidc: Fields) -> str | None:
+    """As it is written, also if it looks like a number. No problem has the value."""
+    said = oidc.scalar("client_secret") if "client_secret" in oidc else None
+    if said is not None and (complaint := rules.client_secret(said)):
+        oidc.refuse("client_secret", *complaint)
+        return None
+    return said
 
 
 def _groups(oidc: Fields) -> dict[str, tuple[str, ...]]:

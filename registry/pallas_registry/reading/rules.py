@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from pallas_common.problems import quoted, shortened
+from pallas_common.references import referred
 
 MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 MODULE_LENGTH = 200
@@ -250,6 +251,16 @@ def client_text(value: str) -> Complaint | None:
             "is empty, too long, or has characters that no issuer gives", "copy it as the issuer shows it"
         )
     return None
+
+
+def client_secret(value: str) -> Complaint | None:
+    """A client's secret in `agents.yaml`, in which no variable is put in."""
+    if referred(value):
+        return Complaint(
+            "stays as it is written: no variable is put in here",
+            f"put the secret into .env, as {CLIENT_SECRET_VARIABLE}=…, and leave it out here",
+        )
+    return client_text(value)
 
 
 def environment_name(value: str) -> Complaint | None:

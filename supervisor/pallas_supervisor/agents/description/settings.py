@@ -92,13 +92,14 @@ def deployment_settings(deployment: Deployment) -> list[Row]:
 
 
 def _of_gateway(deployment: Deployment) -> Iterator[Row]:
-    """What is in effect for the gateway, if there is one; the password of its store is not shown."""
+    """What is in effect for the gateway, if there is one; neither the password of its store nor a client's secret."""
     if deployment.gateway is None:
         return
     for each in dataclasses.fields(deployment.gateway):
         value = getattr(deployment.gateway, each.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            value = dataclasses.asdict(value)
+            said = dataclasses.asdict(value).items()
+            value = {name: field for name, field in said if field is not None and not is_secret_name(name)}
         path = f"gateway.{each.name}"
         shown = redact(value) if isinstance(value, str) else value
         yield {"name": path, "value": _json(shown), **_origin(deployment.places.get(path))}

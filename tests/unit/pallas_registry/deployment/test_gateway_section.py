@@ -229,6 +229,12 @@ def test_a_client_of_the_issuer() -> None:
         (problem,) = refused(f"{issuer}client_id: a, client_secret: {wrong}}}")
         assert problem.split(": ")[1] == "gateway.oidc.client_secret"
         assert "hunter2" not in problem
+    for number in ("12345678901234", "0123", "1e10"):
+        found = gateway(f"{issuer}client_id: a, client_secret: {number}}}").oidc
+        assert found is not None
+        assert found.client_secret == number
+    (problem,) = refused(f"{issuer}client_id: a, client_secret: '${{PALLAS_GATEWAY_CLIENT_SECRET}}'}}")
+    assert "no variable is put in here" in problem
 
 
 def test_grants_are_those_that_the_gateway_knows() -> None:

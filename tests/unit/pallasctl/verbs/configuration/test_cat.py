@@ -141,6 +141,18 @@ def test_secrets_are_left_out_and_the_rest_is_valid(fake: FakeControl, tmp_path:
     )
 
 
+def test_the_secret_of_the_gateway_at_its_issuer_is_not_shown(fake: FakeControl, tmp_path: Path) -> None:
+    client = "    client_id: pallas-web\n    client_secret: hunter22hunter22\n"
+    deployment, document = taken(tmp_path, FILE + GATEWAY + client)
+    assert "hunter22" not in json.dumps(document)
+    again, _ = taken(tmp_path, printed(fake, document), "again.yaml")
+    assert deployment.gateway is not None
+    assert deployment.gateway.oidc is not None
+    assert again.gateway == replace(
+        deployment.gateway, oidc=replace(deployment.gateway.oidc, client_secret=None)
+    )
+
+
 def test_some_agents_alone(fake: FakeControl, tmp_path: Path) -> None:
     _, document = taken(tmp_path, FILE)
     text = printed(fake, document, "research")
