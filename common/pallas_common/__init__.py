@@ -1,3 +1,3 @@
 """What several processes of Pallas share. Imports nothing else of ours."""
 
-__version__ = "0.7.0"
+__version__ = "0.8.0"
