@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import stat
 import subprocess
 from contextlib import contextmanager
@@ -178,6 +179,21 @@ def test_one_shot_in_a_thread_as_json(deployed: Deployed) -> None:
         "Thanks",
         "echo: Thanks",
     ]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_ctrl_c_of_one_shot_stops_the_turn(deployed: Deployed, options: tuple[str, ...]) -> None:
+    assert deployed.ada is not None
+    command = [str(BIN / "pallasctl"), "chat", "deployer", "-m", LEAVE, *options]
+    asked = len(deployed.llm.asked)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=deployed.environment, text=True, **pipes) as process:  # type: ignore[call-overload]
+        deployed.llm.loopback.wait_for(lambda _: len(deployed.llm.asked) > asked)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=PATIENCE) == ("", "")
+        assert process.returncode == 130
+    thread = deployed.ada.rest("GET", "/agents/deployer/threads").json()["items"][0]["id"]
+    assert [each["status"] for each in deployed.messages(thread)] == ["complete", "error"]
 
 
 def test_a_script_is_one_conversation(deployed: Deployed) -> None:

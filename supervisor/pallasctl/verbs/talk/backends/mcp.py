@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import closing
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from pallas_common.problems import quoted
 from pallas_control.mcp.client import call
 from pallas_control.mcp.errors import TooLargeError
 from pallas_control.mcp.exchange import Endpoint
@@ -21,13 +23,20 @@ if TYPE_CHECKING:
 
 
 class McpBackend:
-    """An agent that is known by its URL alone."""
+    """An agent that is known by its URL alone.
+
+    Raises:
+        ValueError: it is none.
+    """
 
     note = ""
     threads = None
     takes_parameters = False
 
     def __init__(self, url: str, conversation_id: str) -> None:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:
+            raise ValueError(f"{quoted(url)} is no http or https URL")
         self.agent = url
         self._endpoint = Endpoint(url)
         self._conversation_id = conversation_id

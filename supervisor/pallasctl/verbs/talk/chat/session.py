@@ -67,7 +67,8 @@ def send(session: Session, message: Message | None) -> None:
     """One turn of a person; None: the last one again. Its images are gone once it was answered."""
     result = session.turn(message)
     if result is not None:
-        session.images = []
+        if message is not None:
+            session.images = []
         say_what_is_missing(result)
         click.echo(err=True)
 

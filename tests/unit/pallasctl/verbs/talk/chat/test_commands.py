@@ -158,7 +158,9 @@ def test_who_takes_no_parameters(
 
 def test_retry_asks_the_last_again(commands: ChatCommands, session: Session, backend: FakeBackend) -> None:
     session.settings.set("seed", "1")
+    session.images = [IMAGE]
     assert commands.run("/retry")
+    assert session.images == [IMAGE], "they are for the next message"
     assert [tuple(asked) for asked in backend.asked] == [(None, {"seed": 1})]
 
 
