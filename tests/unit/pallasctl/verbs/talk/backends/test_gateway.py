@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fakes.gateway_server import FakeGateway, Reply, fake_gateway
+from fakes.chat.gateway import FakeGateway, Reply, fake_gateway
 from pallas_control.errors import GatewayError, GatewayRefusedError
 from pallas_control.gateway import Gateway
 from pallas_control.mcp.errors import ConnectionLostError, WrongAnswerError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fakes.chat_backend import FakeBackend
+from fakes.chat.backend import FakeBackend
 from pallas_common.protocol.agent.images import MAX_IMAGES
 from pallas_control.mcp.messages import ImageDocument
 from pallasctl.verbs.talk.chat.commands import COMMANDS, ChatCommands, is_command

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fakes.chat_backend import FakeBackend
+from fakes.chat.backend import FakeBackend
 from pallas_control.mcp.errors import CallError
 from pallasctl.verbs.talk.backends.backend import (
     Aside,
