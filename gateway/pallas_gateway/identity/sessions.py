@@ -132,7 +132,9 @@ class Sessions:
         self._used: dict[str, float] = {}
         principals.on_recheck(self.recheck)
 
-    async def open_with_token(self, token: str, address: str = "") -> Opened:
+    async def open_with_token(
+        self, token: str, address: str = "", admit: Callable[[Principal], object] = lambda _: None
+    ) -> Opened:
         """Open a session for who has this token.
 
         An agent's token opens none: whoever is at a page counts as a person, and an agent that can read its own token
@@ -140,6 +142,7 @@ class Sessions:
 
         Args:
             address: from where it comes, for the bound of unknown tokens.
+            admit: is told who it is before the session is there, and may raise.
 
         Raises:
             NotForPeopleError: the token is an agent's, or the issuer's.
@@ -150,6 +153,7 @@ class Sessions:
             raise NotForPeopleError("this is an agent's token; people log in with a token of their own")
         if ":" in principal.id or not principal.credential:
             raise NotForPeopleError("this token is an issuer's; log in by the issuer instead")
+        admit(principal)
         now = self._clock()
         expires = min(now + LONGEST, principal.expires or float("inf"))
         return await self._open(principal, now, expires, credential=principal.credential)

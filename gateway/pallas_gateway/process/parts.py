@@ -138,7 +138,6 @@ async def open_parts(
         anybody=settings.auth == "none",
     )
     sessions = Sessions(SessionRecords(store), principals, in_flight, groups=issuer)
-    login = Login(settings, sessions, audit)
     endpoint = Endpoint(
         log,
         most_subscriptions=settings.limits.subscriptions,
@@ -147,6 +146,7 @@ async def open_parts(
     )
     principals.on_revoked(endpoint.revoke)
     limiter = Limiter(settings.limits)
+    login = Login(settings, sessions, limiter, audit)
     processes = Processes(spec.state_directory)
     stack.callback(processes.close)
 

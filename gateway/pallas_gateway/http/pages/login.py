@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ from pallas_gateway.http.pages.login_view import login_page
 from pallas_gateway.http.pages.requests import admitted_of, visit_of
 from pallas_gateway.http.requests import REQUEST_ID
 from pallas_gateway.identity.errors import InvalidTokenError, NotForPeopleError
+from pallas_gateway.identity.gcra import Rates
+from pallas_gateway.identity.principal import Principal
 from pallas_gateway.telemetry import metrics
 
 if TYPE_CHECKING:
@@ -24,18 +27,29 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.gateway import GatewaySettings
     from pallas_gateway.access.audit import Audit
+    from pallas_gateway.access.limits import Limiter
     from pallas_gateway.identity.sessions import Opened, Sessions
 
 LONGEST_FORM = 16 * 1024
 """Bytes: a token, where it goes on, and the token against cross-site requests."""
 
 
+WRITTEN_PER_MINUTE = 60
+"""Tries to log in that the audit has, if they go wrong: who has no token could fill it, and push out all else."""
+BY_FORM = "with a token"
+
+STRANGER = Principal(id="unknown", name="somebody unknown", role="human")
+"""Who has tried to log in, in the audit."""
+
+
 class Login:
     """The pages to log in and out."""
 
-    def __init__(self, settings: GatewaySettings, sessions: Sessions, audit: Audit) -> None:
+    def __init__(self, settings: GatewaySettings, sessions: Sessions, limiter: Limiter, audit: Audit) -> None:
         self._sessions = sessions
+        self._limiter = limiter
         self._audit = audit
+        self._strangers = Rates(WRITTEN_PER_MINUTE)
         self._anybody = settings.auth == "none"
         self._secure = is_secure(settings)
         oidc = settings.oidc
@@ -71,13 +85,33 @@ class Login:
         address = request.client.host if request.client else ""
         try:
             opened = await self._sessions.open_with_token(
-                token.strip() if isinstance(token, str) else "", address
+                token.strip() if isinstance(token, str) else "", address, self._admit
             )
         except (InvalidTokenError, NotForPeopleError) as error:
             metrics.count_denied(error.reason)
+            self.denied(request, BY_FORM)
             return login_page(401, next_=next_, issuer=self._issuer, problem=str(error))
-        await self.logged_in(request, opened, "with a token")
+        await self.logged_in(request, opened, BY_FORM)
         return self.with_session(see_other(f"../{next_}"), opened)
+
+    def _admit(self, principal: Principal) -> None:
+        """A login is a request of whoever logs in, and nothing is done that could not be written down."""
+        self._limiter.enter(principal)()
+        self._audit.check()
+
+    def denied(self, request: Request, how: str, who: Principal = STRANGER) -> None:
+        """Somebody has tried to log in: that is in the audit, as far as strangers do not try it too often."""
+        if self._strangers.take("", time.monotonic()):
+            return
+        self._audit.write(
+            Entry(
+                principal=who,
+                action="session.open",
+                target=f"session {how} from {request.client.host if request.client else 'nowhere'}",
+                outcome="denied",
+                request_id=request.scope.get(REQUEST_ID),
+            )
+        )
 
     async def logged_in(self, request: Request, opened: Opened, how: str) -> None:
         """Somebody has logged in: that is in the audit, and another session of the same browser ends.

@@ -14,6 +14,7 @@ from pallas_gateway.http.pages.headers import own_target
 from pallas_gateway.http.pages.login import see_other
 from pallas_gateway.http.pages.login_view import error_page, go_on_page
 from pallas_gateway.identity.errors import InvalidTokenError
+from pallas_gateway.identity.principal import Principal
 from pallas_gateway.identity.sessions import is_text, new_text
 from pallas_gateway.telemetry import metrics
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 LASTS = 600
 """Seconds that somebody has at the issuer's page."""
 
+BY_ISSUER = "by the issuer"
 _PARAMETERS = ("state", "code", "iss", "error")
 
 
@@ -80,6 +82,7 @@ class LoginByIssuer:
             answer = await self._finish(request)
         except InvalidTokenError as error:
             metrics.count_denied(error.reason)
+            self._login.denied(request, BY_ISSUER)
             answer = error_page(401, f"{error}.", "../", login=True)
         answer.headers.append(
             "set-cookie",
@@ -99,6 +102,7 @@ class LoginByIssuer:
         issued = await self._flow.finish(secret, said)
         if not issued.groups:
             metrics.count_denied("scope")
+            self._login.denied(request, BY_ISSUER, Principal(id=issued.id, name=issued.name, role="human"))
             return error_page(
                 403,
                 f"You are logged in at the issuer as {issued.name}, but none of your groups may do anything here. "
@@ -107,7 +111,7 @@ class LoginByIssuer:
                 login=True,
             )
         opened = await self._sessions.open_issued(issued)
-        await self._login.logged_in(request, opened, "by the issuer")
+        await self._login.logged_in(request, opened, BY_ISSUER)
         # Another site has led here: only what a page of ours asks for is sent the cookie that is set now.
         return self._login.with_session(go_on_page(f"../{next_}", "../"), opened)
 

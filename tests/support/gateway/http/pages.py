@@ -35,14 +35,19 @@ HTML = {"accept": "text/html,application/xhtml+xml"}
 class House:
     """The port with pages of the test's own, and a browser."""
 
-    def __init__(self, directory: Path, url: str = "http://pallas.test", auth: Any = "token") -> None:
-        settings = GatewaySettings(bind="127.0.0.1", public_url=url, auth=auth, limits=Limits(concurrent=2))
+    def __init__(
+        self, directory: Path, url: str = "http://pallas.test", auth: Any = "token", **limits: Any
+    ) -> None:
+        settings = GatewaySettings(
+            bind="127.0.0.1", public_url=url, auth=auth, limits=Limits(concurrent=2, **limits)
+        )
         self.tokens, self.workers, in_flight = TokensInMemory(), WorkersInMemory(), InFlight()
         self.principals = Principals(self.tokens, self.workers, in_flight, anybody=auth == "none")
         self.stored = SessionsInMemory(self.tokens)
         self.sessions = Sessions(self.stored, self.principals, in_flight)
         self.audit = Audit(str(directory), content=False)
-        login = Login(settings, self.sessions, self.audit)
+        limiter = Limiter(settings.limits)
+        login = Login(settings, self.sessions, limiter, self.audit)
         self.waits, self.goes_on = 0, asyncio.Event()
         self.changed = asyncio.Condition()
         gate = Gate(
@@ -61,7 +66,7 @@ class House:
         app = GatewayApp(
             settings,
             self.principals,
-            Limiter(settings.limits),
+            limiter,
             in_flight,
             endpoint=None,  # type: ignore[arg-type]
             surfaces=None,  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import pytest
 
 from pallas_common.secrets.tokens import new_token
 from pallas_gateway.access.audit import AuditUnavailableError
+from pallas_gateway.http.pages.login import WRITTEN_PER_MINUTE
 from pallas_gateway.identity.principals import WRONG_PER_MINUTE
 from support.gateway.http.pages import HTML, House, run
 
@@ -87,9 +88,33 @@ def test_who_is_not_let_in(tmp_path: Path, kind: str) -> None:
         assert token == " " or token not in answer.text
         assert "set-cookie" not in answer.headers
         assert house.stored.rows == {}
-        assert house.audited() == []
+        (line,) = house.audited()
+        assert (line["action"], line["outcome"], line["principal"]) == ("session.open", "denied", "unknown")
+        assert line["target"] == "session with a token from 127.0.0.1"
+        assert token.strip() == "" or token not in house.audit.path.read_text()
 
     run(tmp_path, test)
+
+
+def test_strangers_cannot_fill_the_audit(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        for _ in range(WRITTEN_PER_MINUTE + 20):
+            assert (await house.log_in("wrong")).status_code == 401
+        assert WRITTEN_PER_MINUTE <= len(house.audited()) <= WRITTEN_PER_MINUTE + 10
+
+    run(tmp_path, test)
+
+
+def test_logins_count_among_the_requests_of_a_principal(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        token = house.tokens.make("tok_1")
+        found = [await house.log_in(token) for _ in range(6)]
+        assert [each.status_code for each in found] == [303] * 5 + [429]
+        assert "retry-after" in found[-1].headers
+        assert "set-cookie" not in found[-1].headers
+        assert (await house.log_in(house.tokens.make("tok_2"))).status_code == 303
+
+    run(tmp_path, test, requests_per_minute=5)
 
 
 def test_wrong_tokens_of_an_address_count_in_the_bound_of_all_unknown_ones(tmp_path: Path) -> None:
@@ -167,13 +192,14 @@ def test_who_has_logged_out_is_out(tmp_path: Path) -> None:
 
 def test_a_login_that_cannot_be_audited_does_not_happen(tmp_path: Path) -> None:
     async def test(house: House) -> None:
-        def full(_: object) -> None:
+        def full(*_: object) -> None:
             raise AuditUnavailableError("the disk is full")
 
-        house.audit.write = full  # type: ignore[assignment,method-assign]
-        answer = await house.log_in(house.tokens.make("tok_1"))
-        assert (answer.status_code, "set-cookie" in answer.headers) == (503, False)
-        assert house.stored.rows == {}
+        for step in ("write", "check"):
+            setattr(house.audit, step, full)
+            answer = await house.log_in(house.tokens.make("tok_1"))
+            assert (answer.status_code, "set-cookie" in answer.headers) == (503, False)
+            assert house.stored.rows == {}
 
     run(tmp_path, test)
 
