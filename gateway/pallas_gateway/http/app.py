@@ -284,7 +284,9 @@ class GatewayApp:
 
     def _refusal(self, raised: Exception, scope: Scope, pages: Pages | None) -> Response:
         if isinstance(raised, HTTPException):
-            refusal = self._of_routing(raised, scope, self._api if pages is None else pages.routes)
+            refusal = self._of_routing(
+                raised, scope, self._api if pages is None else pages.table(scope["path"])
+            )
         else:
             refusal = self._refusals.of(raised, scope["path"])
         return refusal if pages is None else pages.refusal(raised, refusal, scope)

@@ -49,6 +49,9 @@ class Pages(Protocol):
     def is_open(self, path: str) -> bool:
         """Whether it is one of theirs for which nobody has to be known."""
 
+    def table(self, path: str) -> Router:
+        """In which routes a path was looked for."""
+
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one of those."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pallas_common.http.hosts import HostGuard
 from pallas_gateway.access.audit import Audit
@@ -207,6 +208,7 @@ async def open_parts(
         ],
         anybody=settings.auth == "none",
         secure=is_secure(settings),
+        authority=urlsplit(settings.public_url).netloc,
     )
     app = GatewayApp(
         settings,

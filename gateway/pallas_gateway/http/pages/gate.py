@@ -56,6 +56,7 @@ class Gate:
         anybody: nobody has to log in (`auth: none`). What changes something still has to come from a page of ours: of
             any other one the browser would send its cookie as well.
         secure: browsers reach the gateway over TLS.
+        authority: host and port by which they do, as its public URL says.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class Gate:
         *,
         anybody: bool,
         secure: bool,
+        authority: str,
     ) -> None:
         self.routes = Router(routes, redirect_slashes=False)
         self._open = Router(open_routes, redirect_slashes=False)
         self._sessions = sessions
         self._anybody = anybody
         self._secure = secure
+        self._authority = authority
 
     def has(self, path: str) -> bool:
         """Whether a path is one of the pages'."""
@@ -82,9 +85,13 @@ class Gate:
         scope = {"type": "http", "path": path, "method": "GET"}
         return any(route.matches(scope)[0].value for route in self._open.routes)
 
+    def table(self, path: str) -> Router:
+        """In which routes a path was looked for."""
+        return self._open if self.is_open(path) else self.routes
+
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one of those."""
-        if scope["method"] not in SAFE_METHODS and is_from_elsewhere(scope["headers"]):
+        if scope["method"] not in SAFE_METHODS and is_from_elsewhere(scope["headers"], self._authority):
             raise _from_elsewhere()
         await self._open({**scope, "app": self}, receive, send)
 
@@ -97,7 +104,7 @@ class Gate:
         """
         headers = scope["headers"]
         is_safe = scope["method"] in SAFE_METHODS
-        if not is_safe and is_from_elsewhere(headers):
+        if not is_safe and is_from_elsewhere(headers, self._authority):
             raise _from_elsewhere()
         text, new = cookies.cookie(headers, cookies.SESSION), None
         if self._anybody:
@@ -105,6 +112,9 @@ class Gate:
             if text is None or not is_text(text):
                 if not is_safe:
                     raise wrong_csrf()
+                if is_from_elsewhere(headers, self._authority):
+                    # The browser may have one, and has kept it back: another one would make its other tabs strangers.
+                    raise MissingTokenError("begin at chat: this browser is not known yet")
                 text = new_text()
                 new = cookies.set_cookie(cookies.SESSION, text, secure=self._secure)
         else:
@@ -146,7 +156,7 @@ class Gate:
         if is_unknown and scope["method"] in ("GET", "HEAD"):
             query = scope["query_string"].decode("latin-1")
             here = own_target(f"chat?{query}" if path == PAGE and query else "chat")
-            if path == PAGE and is_from_elsewhere(scope["headers"]):
+            if path == PAGE and is_from_elsewhere(scope["headers"], self._authority):
                 # The cookie is kept from requests that another site has led to (SameSite=Strict): from here, it is not.
                 return go_on_page(here, root)
             there = f"{root}chat/login?next={quote(here, safe='')}"

@@ -53,12 +53,20 @@ def wants_page(headers: RawHeaders) -> bool:
     return "text/html" in (header(headers, b"accept") or "").lower()
 
 
-def is_from_elsewhere(headers: RawHeaders) -> bool:
+def is_from_elsewhere(headers: RawHeaders, authority: str) -> bool:
     """Whether the browser says that another origin has made it send this (Fetch Metadata: `Sec-Fetch-Site`).
 
-    `same-site` is one as well: another port of this machine, or another name of the domain.
+    `same-site` is one as well: another port of this machine, or another name of the domain. Over plain http browsers
+    say so to loopback addresses alone; elsewhere `Origin` does it, which forms have, and links have not.
+
+    Args:
+        authority: host and port of the gateway's public URL, where a proxy says another `Host` than the browser.
     """
-    return (header(headers, b"sec-fetch-site") or "none").lower() not in ("none", "same-origin")
+    if (site := header(headers, b"sec-fetch-site")) is not None:
+        return site.lower() not in ("none", "same-origin")
+    origin = header(headers, b"origin")
+    own = ((header(headers, b"host") or "").lower(), authority.lower())
+    return origin is not None and origin.lower().partition("://")[2] not in own
 
 
 def to_root(path: str) -> str:

@@ -62,6 +62,7 @@ class House:
             login.open_routes(),
             anybody=auth == "none",
             secure=is_secure(settings),
+            authority="public.test",
         )
         app = GatewayApp(
             settings,

@@ -101,6 +101,51 @@ def test_what_the_browser_says_comes_from_elsewhere_is_refused(tmp_path: Path, s
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize("origin", ["http://pallas.test:8080", "http://other.test", "null", "http://"])
+def test_over_plain_http_the_origin_says_it(tmp_path: Path, origin: str) -> None:
+    async def test(house: House) -> None:
+        token, elsewhere = house.tokens.make("tok_1"), {"origin": origin}
+        answer = await house.browser.post("/chat/login", data={"token": token}, headers=elsewhere)
+        assert (answer.status_code, house.stored.rows) == (403, {})
+        await house.log_in(token)
+        form = {"csrf": await house.csrf()}
+        assert (await house.browser.post("/chat/form", data=form, headers=elsewhere)).status_code == 403
+        for own in ("http://pallas.test", "https://PUBLIC.test"):  # as it was reached, or as a proxy is
+            answer = await house.browser.post("/chat/form", data=form, headers={"origin": own})
+            assert answer.status_code == 200
+
+    run(tmp_path, test)
+
+
+def test_without_authentication_a_link_of_another_site_leaves_other_tabs_known(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        csrf = await house.csrf()
+        kept = dict(house.browser.cookies)
+        house.browser.cookies.clear()  # as browsers keep it back
+        headers = {"sec-fetch-site": "cross-site"}
+        answer = await house.browser.get("/chat?agent=a", headers=HTML | headers)
+        assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
+        assert 'content="0;url=chat?agent=a"' in answer.text
+        answer = await house.browser.get("/chat/turn", headers=headers)
+        assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+        house.browser.cookies.update(kept)
+        assert (await house.browser.post("/chat/form", data={"csrf": csrf})).status_code == 200
+
+    run(tmp_path, test, auth="none")
+
+
+def test_a_wrong_method_is_told_those_that_the_path_takes(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        for method, path, allow in (
+            ("PUT", "/chat/login", "GET, HEAD, POST"),
+            ("POST", "/", "GET, HEAD"),
+        ):
+            answer = await house.browser.request(method, path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, allow)
+
+    run(tmp_path, test)
+
+
 def test_a_link_of_another_site_leads_to_the_page_and_not_to_the_login(tmp_path: Path) -> None:
     async def test(house: House) -> None:
         headers = HTML | {"sec-fetch-site": "cross-site"}
