@@ -18,7 +18,6 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from pallas_common.logs.setup import get_logger
-from pallas_gateway.identity.bearer import LONGEST
 from pallas_gateway.identity.errors import (
     AuthenticationUnavailableError,
     InvalidTokenError,
@@ -37,6 +36,8 @@ SCOPES = "openid profile email"
 MOST_AT_A_TIME = 20
 """Codes that are shown to the issuer at a time; whoever can reach the gateway can have it ask."""
 LONGEST_CODE = 4096
+LONGEST_ID_TOKEN = 64 * 1024
+"""Bytes: it comes in a body, where groups take more room than a header has."""
 
 _CODE = re.compile(rf"[\x20-\x7e]{{1,{LONGEST_CODE}}}")
 _ERROR = re.compile(r"[a-z_]{1,60}")
@@ -139,8 +140,11 @@ class CodeFlow:
         finally:
             self._free += 1
         token = found.get("id_token")
-        if not isinstance(token, str) or not 0 < len(token) <= LONGEST or not token.isascii():
+        if not isinstance(token, str) or not token:
             raise InvalidTokenError("the issuer says nothing of who has logged in")
+        if len(token) > LONGEST_ID_TOKEN:
+            _log.warning(f"{self._own_name} gives an ID token of {len(token)} bytes: name fewer groups in it")
+            raise InvalidTokenError(f"what the issuer says of you is longer than {LONGEST_ID_TOKEN} bytes")
         return token
 
     async def _ask(

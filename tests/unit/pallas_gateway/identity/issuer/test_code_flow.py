@@ -73,6 +73,19 @@ def issuer(server: Issuer) -> Issuer:
     return server
 
 
+def test_somebody_of_many_groups_is_known_and_of_too_many_told(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = [f"/company/departments/{number:04}" for number in range(1000)]
+    issuer.claims = {"groups": [*groups, "ops"]}
+    flow = Flow(issuer)
+    assert flow.finish(flow.at_the_issuer()).groups == ("ops",)
+    issuer.claims = {"groups": groups * 4}
+    with caplog.at_level(logging.WARNING), pytest.raises(InvalidTokenError, match="longer than"):
+        flow.finish(flow.at_the_issuer())
+    assert "fewer groups" in caplog.text
+
+
 @pytest.mark.parametrize("client_secret", [CLIENT_SECRET, None])
 def test_who_logs_in_is_known(issuer: Issuer, client_secret: str | None) -> None:
     issuer.claims = {"groups": ["ops", "none", "others"], "preferred_username": "Ada"}
