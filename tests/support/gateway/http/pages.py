@@ -57,6 +57,7 @@ class House:
                 Route("/chat/form", self.form, methods=["POST"]),
                 Route("/chat/turn", self.turn, methods=["DELETE", "POST"]),
                 Route("/chat/wait", self.wait),
+                Route("/chat/careless", self.page, methods=["POST"]),
                 *login.routes(),
             ],
             login.open_routes(),

@@ -284,6 +284,24 @@ def test_a_token_whose_grants_changed_ends_what_is_under_way() -> None:
     run(test)
 
 
+def test_a_token_that_was_rotated_counts_for_its_grace() -> None:
+    async def test(house: House) -> None:
+        token = house.tokens.make("tok_1")
+        await house.principals.look()
+        await house.enter((await house.sessions.open_with_token(token)).text, "a stream")
+        (row,) = house.tokens.rows.values()
+        assert isinstance(row, StoredToken)
+        ending = replace(row.principal, expires=house.now + 100)
+        house.tokens.put(token, replace(row, principal=ending))
+        await house.principals.look()
+        assert house.ended == []
+        house.now += 100
+        await house.principals.look()
+        assert house.ended == ["a stream"]
+
+    run(test)
+
+
 def test_while_the_store_is_away_nothing_ends_and_nobody_comes_in() -> None:
     async def test(house: House) -> None:
         text = (await house.sessions.open_with_token(house.tokens.make("tok_1"))).text

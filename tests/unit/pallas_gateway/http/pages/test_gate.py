@@ -85,6 +85,17 @@ def test_what_does_not_is_refused(tmp_path: Path, wrong: str) -> None:
     run(tmp_path, test)
 
 
+def test_what_is_no_form_is_refused_before_its_handler_could_forget_to_look(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await house.log_in(house.tokens.make("tok_1"))
+        assert (await house.browser.post("/chat/careless", json={})).status_code == 403
+        assert (await house.browser.post("/chat/careless")).status_code == 403
+        csrf = {"Pallas-CSRF": await house.csrf()}
+        assert (await house.browser.post("/chat/careless", headers=csrf)).status_code == 200
+
+    run(tmp_path, test)
+
+
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
 def test_what_the_browser_says_comes_from_elsewhere_is_refused(tmp_path: Path, site: str) -> None:
     async def test(house: House) -> None:
