@@ -1,7 +1,8 @@
 """Threads found by words of their titles or of their messages: by an index of words, in each database its own.
 
 The threads of a list are walked by their last activity, and those that have the words are taken: no order has to be
-made of all that were found, however common a word is.
+made of all that were found, however common a word is. What is common is among the first threads already, which are
+looked at without the index: that would list all messages that have it.
 
 PostgreSQL keeps its index itself. In SQLite a row is in the index while its column `words` is not null: whoever fills
 that column, or deletes such a row, calls the function for it here, in the same transaction.
@@ -9,26 +10,48 @@ that column, or deletes such a row, calls the function for it here, in the same 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
+from sqlalchemy import func, literal, select, text
 
-from pallas_gateway.store.conversations.words import postgres_query, sqlite_query
+from pallas_gateway.store.conversations.words import (
+    asked_words,
+    has_all,
+    piece_of,
+    postgres_query,
+    sqlite_query,
+    words,
+)
+from pallas_gateway.store.tables import MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection, TextClause
 
-# The number of a row of `thread_words` begins with its thread's. The plus sign keeps SQLite from beginning with what
-# was found, which it would have to sort.
-_SQLITE = "+threads.number IN (SELECT rowid >> 24 FROM thread_words WHERE thread_words MATCH :searched)"
+    from pallas_gateway.store.conversations.records import Thread
+
+FEW = 2000
+"""Messages and titles with the words of a query: as long as no more have them, their threads are named one by one."""
+
+# The number of a row of `thread_words` begins with its thread's.
+_SQLITE = "SELECT rowid >> 24 FROM thread_words WHERE thread_words MATCH :searched"
+_SQLITE_FEW = "threads.number IN (SELECT value FROM json_each(:found))"
+# The plus sign keeps SQLite from beginning with what was found, which it would have to sort.
+_SQLITE_MANY = f"+threads.number IN ({_SQLITE})"
+# An expression of the tenant, so that its index is not read for all that it has.
 _POSTGRES = """
-(threads.id IN (
-    SELECT messages.thread FROM messages
-    WHERE messages.tenant = :searched_tenant
-    AND array_to_tsvector(string_to_array(messages.words, ' ')) @@ CAST(:searched AS tsquery))
-OR array_to_tsvector(string_to_array(threads.words, ' ')) @@ CAST(:searched AS tsquery))"""
+SELECT messages.thread FROM messages
+WHERE messages.tenant || '' = :searched_tenant
+AND array_to_tsvector(string_to_array(messages.words, ' ')) @@ CAST(:searched AS tsquery)
+UNION ALL
+SELECT titled.id FROM threads AS titled
+WHERE titled.tenant || '' = :searched_tenant
+AND array_to_tsvector(string_to_array(titled.words, ' ')) @@ CAST(:searched AS tsquery)"""
+_POSTGRES_FEW = "threads.id = ANY(:found)"
+# Without IS TRUE it may become a join that looks for each thread anew, where the tables have no statistics yet.
+_POSTGRES_MANY = f"(threads.id IN ({_POSTGRES})) IS TRUE"
 
 # 16777215 stands for the title, where the turn_index of a message would be.
 _ADD = text(
@@ -90,14 +113,47 @@ def remove_threads(connection: Connection, *, tenant: str, threads: Sequence[str
         connection.execute(_REMOVE_TITLE, given)
 
 
+def with_words(connection: Connection, threads: Sequence[Thread], query: str) -> list[Thread]:
+    """Those whose title, or one of whose messages, has all words of a query; all of one tenant, looked at one by one.
+
+    Where the query has no word, none has it.
+    """
+    asked = asked_words(query)
+    if not asked or not threads:
+        return []
+    place = func.instr if connection.dialect.name == "sqlite" else func.strpos
+    kept = literal(" ") + MESSAGES.c.words + literal(" ")
+    found = connection.execute(
+        select(MESSAGES.c.thread)
+        .where(
+            MESSAGES.c.tenant == threads[0].tenant,
+            MESSAGES.c.thread.in_([each.id for each in threads]),
+            MESSAGES.c.words.is_not(None),
+            *(place(kept, piece_of(each)) > 0 for each in asked),
+        )
+        .distinct()
+    )
+    ids = set(found.scalars())
+    return [each for each in threads if each.id in ids or has_all(words(each.title), asked)]
+
+
 def has_words(connection: Connection, tenant: str, query: str) -> TextClause | None:
     """The condition that a thread's title, or one of its messages, has all words of a query.
 
-    Case does not matter, and the beginning of a word is enough from three letters on. None where the query has no word:
-    then no thread has it.
+    Case does not matter, and the beginning of a word is enough from three letters on. None where no thread has it, as
+    where the query has no word.
     """
-    if connection.dialect.name == "sqlite":
-        asked = sqlite_query(query)
-        return None if asked is None else text(_SQLITE).bindparams(searched=asked)
-    asked = postgres_query(query)
-    return None if asked is None else text(_POSTGRES).bindparams(searched=asked, searched_tenant=tenant)
+    is_sqlite = connection.dialect.name == "sqlite"
+    asked = sqlite_query(query) if is_sqlite else postgres_query(query)
+    if asked is None:
+        return None
+    given = {"searched": asked} if is_sqlite else {"searched": asked, "searched_tenant": tenant}
+    look = text(f"{_SQLITE if is_sqlite else _POSTGRES} LIMIT :most")
+    found = connection.execute(look, {**given, "most": FEW + 1}).scalars().all()
+    if len(found) > FEW:
+        return text(_SQLITE_MANY if is_sqlite else _POSTGRES_MANY).bindparams(**given)
+    if not found:
+        return None
+    named = list(set(found))
+    few = text(_SQLITE_FEW if is_sqlite else _POSTGRES_FEW)
+    return few.bindparams(found=json.dumps(named) if is_sqlite else named)

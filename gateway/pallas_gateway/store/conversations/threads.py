@@ -15,14 +15,15 @@ from pallas_gateway.store.conversations.search import (
     has_words,
     remove_threads,
     remove_title,
+    with_words,
 )
-from pallas_gateway.store.conversations.words import words
+from pallas_gateway.store.conversations.words import asked_words, words
 from pallas_gateway.store.tables import MESSAGES, THREADS, insert_into
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.sql.dml import ReturningInsert
 
     from pallas_gateway.store.conversations.records import Cursor, Message
@@ -35,6 +36,13 @@ _FIND_SESSION = select(*THREAD).where(
     THREADS.c.session == bindparam("session_"),
 )
 
+
+LOOKED_AT_ONCE = 100
+"""Threads of a list that are looked for words without the index at a time."""
+LOOKED_AT = 10_000
+"""Messages of them all, about."""
+COMMON = 8
+"""As long as one of so many threads has the words, it is gone on with that: the index would list all that have them."""
 
 _ADDING: dict[str, ReturningInsert[Any]] = {}
 """Kind of database → the statement that adds a thread."""
@@ -132,18 +140,35 @@ def list_threads(
         wanted = wanted.where(THREADS.c.owner == owner)
     if agent_keys is not None:
         wanted = wanted.where(THREADS.c.agent_key.in_(agent_keys))
+    wanted = wanted.order_by(THREADS.c.active.desc(), THREADS.c.id.desc())
+    if query is None or not query.strip():
+        return _listed(connection, wanted, after, limit)
+    if not asked_words(query):
+        return []
+    found: list[Thread] = []
+    looked_at = messages = 0
+    while len(found) < limit and messages < LOOKED_AT and len(found) * COMMON >= looked_at:
+        some = _listed(connection, wanted, after, LOOKED_AT_ONCE)
+        found += with_words(connection, some, query)
+        if len(some) < LOOKED_AT_ONCE:
+            return found[:limit]
+        after = some[-1].cursor
+        looked_at += len(some)
+        messages += sum(each.length for each in some)
+    if len(found) < limit and (condition := has_words(connection, tenant, query)) is not None:
+        found += _listed(connection, wanted.where(condition), after, limit - len(found))
+    return found[:limit]
+
+
+def _listed(
+    connection: Connection, wanted: Select[tuple[Any, ...]], after: Cursor | None, limit: int
+) -> list[Thread]:
     if after is not None:
         place = tuple_(
             bindparam(None, after.active, THREADS.c.active.type), bindparam(None, after.id, THREADS.c.id.type)
         )
         wanted = wanted.where(tuple_(THREADS.c.active, THREADS.c.id) < place)
-    if query is not None and query.strip():
-        condition = has_words(connection, tenant, query)
-        if condition is None:
-            return []
-        wanted = wanted.where(condition)
-    wanted = wanted.order_by(THREADS.c.active.desc(), THREADS.c.id.desc()).limit(limit)
-    return [thread_of(found) for found in connection.execute(wanted)]
+    return [thread_of(found) for found in connection.execute(wanted.limit(limit))]
 
 
 def newest_threads(

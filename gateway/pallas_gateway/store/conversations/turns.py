@@ -32,7 +32,7 @@ from pallas_gateway.store.tables import MESSAGES, insert_into
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Insert
 
     from pallas_gateway.store.conversations.records import Status
     from pallas_gateway.store.conversations.rows import Columns, Found
@@ -41,6 +41,8 @@ _KEY = ("tenant", "thread", "turn_index")
 _KEPT = ("role", "content", "words", "tool_calls", "tool_call_id", "is_error", "state", "status", "error")
 _ADD = insert(MESSAGES)
 _NOTHING_YET = Row(role="assistant")
+_PUTTING: dict[str, Insert] = {}
+"""Kind of database → the statement that writes rows in their places."""
 
 
 def begin_turn(
@@ -295,9 +297,17 @@ def _put(connection: Connection, columns: list[Columns]) -> None:
     """Write rows in their places, whether there is one or not."""
     if not columns:
         return
-    add = insert_into(connection, MESSAGES)
-    kept = {name: add.excluded[name] for name in _KEPT}
-    connection.execute(add.on_conflict_do_update(index_elements=_KEY, set_=kept), columns)
+    connection.execute(_putting(connection), columns)
+
+
+def _putting(connection: Connection) -> Insert:
+    """The statement of `_put`; made once for a kind of database, which takes longer than to run it."""
+    kind = connection.dialect.name
+    if kind not in _PUTTING:
+        add = insert_into(connection, MESSAGES)
+        kept = {name: add.excluded[name] for name in _KEPT}
+        _PUTTING[kind] = add.on_conflict_do_update(index_elements=_KEY, set_=kept)
+    return _PUTTING[kind]
 
 
 def _fill_words(connection: Connection, where: dict[str, str], start: int) -> None:

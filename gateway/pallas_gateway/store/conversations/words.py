@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SEARCHED = 20_000
 """Characters of a message, from its beginning, whose words can be found. Longer ones are results of tools, or files."""
@@ -26,19 +30,31 @@ def words(text: str) -> str | None:
     return " ".join(dict.fromkeys(_found(text))) or None
 
 
+def asked_words(text: str) -> list[tuple[str, bool]]:
+    """The words of a query that count, each with whether words that begin with it will do: long ones."""
+    found = list(dict.fromkeys(_found(text)))[:MOST_ASKED]
+    return [(word, len(word) >= _SHORTEST_PREFIX) for word in found]
+
+
+def has_all(kept: str | None, asked: Iterable[tuple[str, bool]]) -> bool:
+    """Whether a text of which `words` has kept that has all words of a query."""
+    return all(piece in f" {kept or ''} " for piece in map(piece_of, asked))
+
+
+def piece_of(asked: tuple[str, bool]) -> str:
+    """What stands in kept words, with a blank before the first and behind the last, where a word of a query is."""
+    word, is_prefix = asked
+    return f" {word}" if is_prefix else f" {word} "
+
+
 def sqlite_query(text: str) -> str | None:
     """For MATCH of FTS5: rows with all words of the text, long ones also as beginnings. None if it has no word."""
-    return " ".join(f'"{word}"{"*" if is_prefix else ""}' for word, is_prefix in _asked(text)) or None
+    return " ".join(f'"{word}"{"*" if is_prefix else ""}' for word, is_prefix in asked_words(text)) or None
 
 
 def postgres_query(text: str) -> str | None:
     """The same as a tsquery."""
-    return " & ".join(f"'{word}'{':*' if is_prefix else ''}" for word, is_prefix in _asked(text)) or None
-
-
-def _asked(text: str) -> list[tuple[str, bool]]:
-    found = list(dict.fromkeys(_found(text)))[:MOST_ASKED]
-    return [(word, len(word) >= _SHORTEST_PREFIX) for word in found]
+    return " & ".join(f"'{word}'{':*' if is_prefix else ''}" for word, is_prefix in asked_words(text)) or None
 
 
 def _found(text: str) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pallas_gateway.store.conversations import threads
+import pytest
+
+from pallas_gateway.store.conversations import search, threads
 from pallas_gateway.store.conversations.undo import undo_turn
 from support.gateway.turns.rows import (
     TENANT,
@@ -45,7 +47,14 @@ def find(connection: Connection, query: str, owner: str | None = "ada") -> set[s
     return {each.title for each in found}
 
 
-def test_words_are_found_as_people_type_them(do: Do) -> None:
+@pytest.mark.parametrize(("at_once", "few"), [(100, 2000), (1, 2000), (1, 0)])
+def test_words_are_found_as_people_type_them(
+    do: Do, monkeypatch: pytest.MonkeyPatch, at_once: int, few: int
+) -> None:
+    """Whether they are looked for in the first threads, among few that the index names, or among many."""
+    monkeypatch.setattr(threads, "LOOKED_AT_ONCE", at_once)
+    monkeypatch.setattr(threads, "COMMON", 100 if at_once == 100 else 0)
+    monkeypatch.setattr(search, "FEW", few)
     do(fill)
     for query, titles in {
         "mont blanc": {"alps"},
@@ -116,6 +125,40 @@ def test_what_is_an_operator_elsewhere_is_none_here(do: Do) -> None:
 
     do(fill)
     do(look)
+
+
+def test_pages_of_what_is_found_have_each_thread_once(do: Do, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a page begins with what is looked at, and ends with what the index names."""
+    monkeypatch.setattr(threads, "LOOKED_AT_ONCE", 2)
+
+    def fill_more(connection: Connection) -> None:
+        for number in range(30):
+            make_thread(connection, f"t{number:02}")
+            talk(connection, f"t{number:02}", f"turn {number}", "word" if number % 5 < 2 else "none", "x")
+
+    def pages(connection: Connection, limit: int) -> list[str]:
+        seen: list[str] = []
+        after = None
+        while page := threads.list_threads(
+            connection,
+            tenant=TENANT,
+            owner="ada",
+            agent_keys=["jarvis"],
+            query="word",
+            after=after,
+            limit=limit,
+        ):
+            assert len(page) <= limit
+            seen += [each.id for each in page]
+            after = page[-1].cursor
+        return seen
+
+    do(fill_more)
+    expected = [f"t{number:02}" for number in reversed(range(30)) if number % 5 < 2]
+    for common in (0, 2, 100):
+        monkeypatch.setattr(threads, "COMMON", common)
+        for limit in (1, 3, 100):
+            assert do(lambda it, limit=limit: pages(it, limit)) == expected  # type: ignore[misc]
 
 
 def test_the_index_follows_what_changes(do: Do) -> None:
