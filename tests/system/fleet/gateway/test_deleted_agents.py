@@ -1,8 +1,10 @@
-"""Tokens and threads of agents that were deleted while no gateway ran, and of those that are only away for a time."""
+"""Tokens and threads of agents that were deleted while no gateway ran, and of those that are only away; old threads."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from support.fleet.deployment import make_deployment
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 def test_tokens_and_threads_go_with_deleted_agents_and_with_no_others(tmp_path: Path) -> None:
     deployment = make_deployment(tmp_path / "fleet", "jarvis")
-    with_gateway(deployment)
+    with_gateway(deployment, threads={"keep": "1d"})
     with Fleet(deployment) as fleet:
         fleet.wait()
         await_gateway(fleet)
@@ -45,7 +47,10 @@ def test_tokens_and_threads_go_with_deleted_agents_and_with_no_others(tmp_path: 
             asked = human.rest("POST", f"/agents/{name}/chat", json={"message": "hello"})
             assert asked.status_code == 200, asked.text
         assert threads() == set(doors)
+        old = human.rest("POST", "/agents/jarvis/threads", json={}).json()["id"]
         ctl("gateway", "stop")
+        with closing(sqlite3.connect(fleet.state / "gateway.db")) as database, database:
+            database.execute("UPDATE threads SET active = '2020-01-01T00:00:00.000000Z' WHERE id = ?", (old,))
         file = fleet.state / "resources" / "agent" / "broken.yaml"
         whole = file.read_text()
         file.write_text("kind: agent\nmetadata: [\n")
@@ -59,6 +64,7 @@ def test_tokens_and_threads_go_with_deleted_agents_and_with_no_others(tmp_path: 
         for name in ("deleted", "renewed"):
             fleet.await_that(lambda name=name: doors[name].ask("ping").status == 401, "the token is revoked")  # type: ignore[misc]
         fleet.await_that(lambda: threads() == {"jarvis", "broken"}, "the threads are deleted")
+        fleet.await_that(lambda: human.rest("GET", f"/threads/{old}").status_code == 404, "it is forgotten")
         lines = fleet.ctl("audit", "--principal", "gateway", "-o", "json").stdout.splitlines()
         told = {(entry["action"], entry["target"]) for entry in map(json.loads, lines)}
         assert {target.partition(" ")[2] for action, target in told if action == "token.revoke"} == {
@@ -69,6 +75,8 @@ def test_tokens_and_threads_go_with_deleted_agents_and_with_no_others(tmp_path: 
             "agent/deleted threads/1",
             "agent/renewed threads/1",
         }
+        [forgotten] = [target for action, target in told if action == "threads/forget"]
+        assert forgotten.startswith("threads/1 before/")
         file.write_text(whole)
         ctl("reload")
         for name in ("jarvis", "broken"):

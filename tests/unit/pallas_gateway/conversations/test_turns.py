@@ -45,6 +45,7 @@ async def test_a_turn_is_kept_as_it_goes_on(tmp_path: Path) -> None:
             (1, "assistant", None, "pending"),
         ]
         assert on.held == ["ada"]
+        assert on.changed == [running.thread.id], "it has begun"
         exchange = await on.worker.next()
         assert exchange.body["messages"] == [{"role": "user", "content": "2 + 3?"}]
         assert exchange.body["metadata"] == {"conversation_id": running.thread.id}
@@ -323,19 +324,24 @@ async def test_what_a_dead_process_left_has_failed_and_blocks_nobody(tmp_path: P
         third = await on.ask("three", first.thread)
         await on.worker.next()
         on.turns._left.active.clear()
+        on.changed.clear()
         await on.turns._left.put_in_order()
+        assert on.changed == [third.thread.id]
         assert [each[3] for each in await on.told(third.thread)][4:] == ["complete", "error"]
 
 
-async def test_a_living_process_keeps_what_it_works_on(tmp_path: Path) -> None:
+async def test_a_living_process_keeps_what_it_works_on_and_others_hear_of_its_end(tmp_path: Path) -> None:
     async with turn_bench(tmp_path) as on, turn_bench(tmp_path, on.store) as other:
         first = await on.ask("one")
         exchange = await on.worker.next()
         await other.turns._left.put_in_order()
+        assert other.changed == []
         with pytest.raises(BusyError):
             await other.ask("two", first.thread)
         await exchange.finish("1")
         assert (await first.result()).turn_index == 1
+        await other.turns._recover_once()
+        assert other.changed == [first.thread.id]
 
 
 async def test_an_answer_that_cannot_be_kept_is_told_as_failed_and_settled_later(
