@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 
 from pallas_common.protocol.agent.images import MAX_IMAGES
@@ -49,9 +50,14 @@ async def parse_form(request: Request, longest: int) -> FormData:
     Raises:
         ApiError: 400, 413, 415, as `read_form` says.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    said = request.headers.get("content-type", "")
+    kind = said.partition(";")[0].strip().lower()
     if kind not in (URLENCODED, MULTIPART):
         raise ApiError(415, "unsupported", f"send a form, as {URLENCODED} or {MULTIPART}")
+    # Python knows character sets that take hours to read some megabytes, and others that make half of a surrogate pair.
+    _, options = parse_options_header(said)
+    if options.get(b"charset", b"utf-8").lower() != b"utf-8":
+        raise ApiError(415, "unsupported", "send a form in UTF-8, as browsers do from a page that is in it")
     body = await read_body(request, longest if kind == MULTIPART else min(longest, LONGEST_URLENCODED))
     if kind == URLENCODED and body.count(b"&") >= MOST_FIELDS:  # of which a parser makes no more fields
         raise ApiError(400, "invalid", f"the body is no form of ours: it has more than {MOST_FIELDS} fields")

@@ -57,3 +57,12 @@ def test_fields_are_bounded_and_no_text_is_lost() -> None:
         parsed(b"a=" + b"x" * LONGEST_URLENCODED, URLENCODED)
     part = b'--b\r\ncontent-disposition: form-data; name="message"\r\n\r\n' + text.encode() + b"\r\n--b--\r\n"
     assert parsed(part, f"{MULTIPART}; boundary=b")["message"] == text
+
+
+@pytest.mark.parametrize("charset", ["punycode", "unicode_escape", "'utf-16'"])
+def test_a_form_is_in_utf_8(charset: str) -> None:
+    part = b'--b\r\ncontent-disposition: form-data; name="csrf"\r\n\r\n\\ud800\r\n--b--\r\n'
+    with pytest.raises(ApiError, match="UTF-8") as refused:
+        parsed(part, f"{MULTIPART}; charset={charset}; boundary=b")
+    assert refused.value.status == 415
+    assert parsed(part, f'{MULTIPART}; charset="UTF-8"; boundary=b')["csrf"] == "\\ud800"
