@@ -340,7 +340,7 @@ async def test_a_living_process_keeps_what_it_works_on_and_others_hear_of_its_en
             await other.ask("two", first.thread)
         await exchange.finish("1")
         assert (await first.result()).turn_index == 1
-        await other.turns._recover_once()
+        await other.turns._left.put_in_order()
         assert other.changed == [first.thread.id]
 
 
