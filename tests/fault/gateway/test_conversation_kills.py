@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from support.gateway.turns.killed import Victim
 
 KILLS: dict[str, tuple[Victim, ...]] = {
-    "sqlite": ("gateway", "worker", "gateway", "worker"),
-    "postgresql": ("postgres", "gateway", "backend", "worker", "postgres"),
+    "sqlite": ("gateway", "worker", "gateway"),
+    "postgresql": ("postgres", "gateway", "backend", "worker"),
 }
 
 
