@@ -31,7 +31,9 @@ from pallas_gateway.identity.sources import Issued, StoredToken
 from support.gateway.tokens import SessionsInMemory, TokensInMemory, WorkersInMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pallas_gateway.identity.sources import StoredSession
 
 ADA = Issued(id="oidc:ada@https://login.example.com", name="Ada", groups=("ops",))
 
@@ -339,3 +341,22 @@ def test_texts_and_their_csrf_tokens() -> None:
     assert len({csrf_token(text) for text in texts}) == 100
     assert csrf_token(texts[0]) == csrf_token(texts[0]) != texts[0]
     assert len(csrf_token(texts[0])) == 43
+
+
+def test_what_was_read_before_its_end_is_not_remembered_after_it() -> None:
+    async def test(house: House) -> None:
+        text = (await house.sessions.open_with_token(house.tokens.make("tok_1"))).text
+        find = house.stored.find
+
+        async def slow(digests: Sequence[str]) -> Mapping[str, StoredSession]:
+            found = await find(digests)
+            house.stored.find = find  # type: ignore[method-assign]
+            await house.sessions.close(text)
+            return found
+
+        house.stored.find = slow  # type: ignore[method-assign]
+        await house.sessions.find(text)
+        with pytest.raises(InvalidTokenError):
+            await house.sessions.find(text)
+
+    run(test)
