@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pallas_gateway.store.conversations.rows import Found
 
-MOST_MESSAGES = 20_000
+MOST_MESSAGES = 5_000
 """How many messages one portion deletes, but for a longer thread, which goes whole."""
 
 

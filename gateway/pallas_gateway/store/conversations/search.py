@@ -11,7 +11,7 @@ that column, or deletes such a row, calls the function for it here, in the same 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, literal, select, text
 
@@ -23,12 +23,12 @@ from pallas_gateway.store.conversations.words import (
     sqlite_query,
     words,
 )
-from pallas_gateway.store.tables import MESSAGES
+from pallas_gateway.store.tables import MESSAGES, THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, TextClause
+    from sqlalchemy import Connection, Select
 
     from pallas_gateway.store.conversations.records import Thread
 
@@ -137,8 +137,10 @@ def with_words(connection: Connection, threads: Sequence[Thread], query: str) ->
     return [each for each in threads if each.id in ids or has_all(words(each.title), asked)]
 
 
-def has_words(connection: Connection, tenant: str, query: str) -> TextClause | None:
-    """The condition that a thread's title, or one of its messages, has all words of a query.
+def having_words[T: tuple[Any, ...]](
+    connection: Connection, wanted: Select[T], tenant: str, query: str
+) -> Select[T] | None:
+    """Of the threads that are wanted, those whose title, or one of whose messages, has all words of a query.
 
     Case does not matter, and the beginning of a word is enough from three letters on. None where no thread has it, as
     where the query has no word.
@@ -151,9 +153,12 @@ def has_words(connection: Connection, tenant: str, query: str) -> TextClause | N
     look = text(f"{_SQLITE if is_sqlite else _POSTGRES} LIMIT :most")
     found = connection.execute(look, {**given, "most": FEW + 1}).scalars().all()
     if len(found) > FEW:
-        return text(_SQLITE_MANY if is_sqlite else _POSTGRES_MANY).bindparams(**given)
+        return wanted.where(text(_SQLITE_MANY if is_sqlite else _POSTGRES_MANY).bindparams(**given))
     if not found:
         return None
     named = list(set(found))
-    few = text(_SQLITE_FEW if is_sqlite else _POSTGRES_FEW)
-    return few.bindparams(found=json.dumps(named) if is_sqlite else named)
+    if not is_sqlite:
+        return wanted.where(text(_POSTGRES_FEW).bindparams(found=named))
+    # Else it would walk all threads, so as not to sort these.
+    few = wanted.with_hint(THREADS, "NOT INDEXED", "sqlite")
+    return few.where(text(_SQLITE_FEW).bindparams(found=json.dumps(named)))

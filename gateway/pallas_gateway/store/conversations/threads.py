@@ -12,7 +12,7 @@ from pallas_gateway.store.conversations.rows import THREAD, columns_of, thread_o
 from pallas_gateway.store.conversations.search import (
     add_title,
     add_words,
-    has_words,
+    having_words,
     remove_threads,
     remove_title,
     with_words,
@@ -155,8 +155,8 @@ def list_threads(
         after = some[-1].cursor
         looked_at += len(some)
         messages += sum(each.length for each in some)
-    if len(found) < limit and (condition := has_words(connection, tenant, query)) is not None:
-        found += _listed(connection, wanted.where(condition), after, limit - len(found))
+    if len(found) < limit and (having := having_words(connection, wanted, tenant, query)) is not None:
+        found += _listed(connection, having, after, limit - len(found))
     return found[:limit]
 
 
