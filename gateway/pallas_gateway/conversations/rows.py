@@ -87,7 +87,7 @@ class Draft:
         self.settled: list[Row] = []
         """Of the rounds that are over."""
         self._texts: list[str] = []
-        self._calls: dict[str, Called] = {}
+        self._calls: dict[str, ToolCall] = {}
         self._results: dict[str, ToolResult] = {}
         self._agent: str | None = None
 
@@ -100,10 +100,7 @@ class Draft:
     @property
     def pending(self) -> list[Row]:
         """The round that is under way: the answer that is being spoken at least."""
-        calls = tuple(
-            ToolCall(call.id, call.tool, json.dumps(call.arguments, ensure_ascii=False))
-            for call in self._calls.values()
-        )
+        calls = tuple(self._calls.values())
         rows = [Row(role="assistant", content=self.text.strip("\n"), tool_calls=calls)]
         for call in calls:
             result = self._results.get(call.id)
@@ -146,7 +143,7 @@ class Draft:
         if call.agent != self._agent:
             return False
         self._settle()
-        self._calls[call.id] = call
+        self._calls[call.id] = ToolCall(call.id, call.tool, json.dumps(call.arguments, ensure_ascii=False))
         return True
 
     def _result(self, result: ToolResult) -> bool:

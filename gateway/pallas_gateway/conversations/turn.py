@@ -234,7 +234,7 @@ class RunningTurn:
             return Failed("the agent's turn has no end: it was stopped", "too_large", 502)
         self.rows.note(entry_of(event))
         if self._draft.take(event):
-            self.rows.keep(self._draft.said)
+            self.rows.keep(lambda: self._draft.said)
         self.log.tell(event)
         return None
 

@@ -73,7 +73,7 @@ class TurnRows:
         self._journal = journal
         self._changed = changed
         self._is_new_thread = is_new_thread
-        self._wanted: Said | None = None
+        self._wanted: Callable[[], Said] | None = None
         self._news = asyncio.Event()
         self._closed = False
 
@@ -81,8 +81,8 @@ class TurnRows:
         """Have it survive a crash before anybody is told of it."""
         self._journal.add(entry)
 
-    def keep(self, said: Said) -> None:
-        """Have this written soon; of several at once the last."""
+    def keep(self, said: Callable[[], Said]) -> None:
+        """Have written soon what this gives then: of many calls at once, not each makes all of the rows."""
         self._wanted = said
         self._news.set()
 
@@ -91,8 +91,9 @@ class TurnRows:
         while not self._closed:
             await self._news.wait()
             self._news.clear()
-            if (said := self._wanted) is not None:
+            if (wanted := self._wanted) is not None:
                 self._wanted = None
+                said = wanted()
                 keep = partial(rows_of_turns.keep_round, settled=said.settled, pending=said.pending)
                 with contextlib.suppress(StoreError):
                     await self._write(keep)
