@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.http.html import Html, tag
-from pallas_common.terminal_text import terminal_text
 from pallas_gateway.http.pages.view.text import preformatted
 
 if TYPE_CHECKING:
@@ -14,6 +13,9 @@ if TYPE_CHECKING:
 
 LONGEST = 20_000
 """Characters of arguments, and of a result, that are shown."""
+DEEPEST = 20
+"""Lists and objects inside each other that are shown one below the other: of some kilobytes that are deeper, the
+indentation alone would have a hundred megabytes."""
 
 
 class CallView(NamedTuple):
@@ -47,10 +49,8 @@ def call_view(call: CallView, *, waits: bool = True) -> Html:
             tag("span", word, class_=f"state is-{state}"),
         ),
         tag("p", "Arguments", class_="label"),
-        preformatted(terminal_text(_arguments(call.arguments)), LONGEST),
-        (tag("p", "Result", class_="label"), preformatted(terminal_text(call.result), LONGEST))
-        if call.result
-        else None,
+        preformatted(_arguments(call.arguments), LONGEST),
+        (tag("p", "Result", class_="label"), preformatted(call.result, LONGEST)) if call.result else None,
         class_="call",
         data_call=call.id,
     )
@@ -63,4 +63,19 @@ def _state(call: CallView, *, waits: bool) -> tuple[str, str]:
 
 
 def _arguments(arguments: Mapping[str, object] | str) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
+    if isinstance(arguments, str):
+        return arguments
+    text = json.dumps(arguments, ensure_ascii=False)
+    if len(text) > LONGEST or not _is_within(arguments, DEEPEST):
+        return text
+    return json.dumps(arguments, indent=2, ensure_ascii=False)
+
+
+def _is_within(value: object, deepest: int) -> bool:
+    """Whether a value has no more lists and objects inside each other."""
+    match value:
+        case dict():
+            return deepest > 0 and all(_is_within(each, deepest - 1) for each in value.values())
+        case list():
+            return deepest > 0 and all(_is_within(each, deepest - 1) for each in value)
+    return True

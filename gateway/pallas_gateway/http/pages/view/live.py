@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pallas_common.http.html import Html, tag
 from pallas_gateway.conversations.events import Reset, Text, ToolCall, ToolResult
 from pallas_gateway.http.pages.view.calls import CallView, call_view
-from pallas_gateway.http.pages.view.markdown import markdown, split
+from pallas_gateway.http.pages.view.markdown import SHOWN, markdown, split
+from pallas_gateway.http.pages.view.text import left_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,21 +37,34 @@ class _Text:
     open: str = ""
     """Behind what is settled."""
     said: str = ""
-    """All of it, in case some is taken back."""
+    """All of it that is shown, in case some is taken back."""
+    more: int = 0
+    """Characters behind that: of a model that talks without end, no reader's copy is kept."""
+
+    @property
+    def length(self) -> int:
+        return len(self.said) + self.more
 
     def add(self, delta: str) -> None:
-        self.said += delta
-        self.open += delta
+        shown = delta[: SHOWN - len(self.said)]
+        self.said += shown
+        self.open += shown
+        self.more += len(delta) - len(shown)
 
     def take_back(self, characters: int) -> None:
-        self.said = self.open = self.said[: len(self.said) - characters]
-        self.settled = []
+        unseen = min(characters, self.more)
+        self.more -= unseen
+        if characters > unseen:
+            self.said = self.open = self.said[: len(self.said) - (characters - unseen)]
+            self.settled = []
 
     def pieces(self) -> list[Html]:
         parts = split(self.open)
         self.settled += [_piece(markdown(source)) for source in parts.settled]
         self.open = parts.open
-        return [*self.settled, _piece(markdown(self.open))] if self.open.strip() else [*self.settled]
+        opened = [_piece(markdown(self.open))] if self.open.strip() else []
+        unseen = left_out(self.more)
+        return [*self.settled, *opened, *([] if unseen is None else [_piece(unseen)])]
 
 
 class LiveAnswer:
@@ -92,7 +106,7 @@ class LiveAnswer:
     def _take_back(self, characters: int) -> None:
         for item in reversed(self._items):
             if isinstance(item, _Text):
-                some = min(characters, len(item.said))
+                some = min(characters, item.length)
                 item.take_back(some)
                 characters -= some
             if not characters:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LONGEST = 32_000
 """Characters that are rendered; a longer text is shown as it is. Rendering takes about a microsecond and a half a
 character, of the worst texts ten."""
+SHOWN = 100_000
+"""Characters that are shown; an export has all."""
 KEPT = 512
 """Rendered texts that are remembered: a thread is opened again and again, and its messages stay what they are."""
 
@@ -51,7 +53,7 @@ class Blocks(NamedTuple):
 def markdown(text: str) -> Html:
     """The text as a reader of Markdown sees it."""
     if len(text) > LONGEST:
-        return plain(text, len(text))
+        return plain(text, SHOWN)
     return _rendered(text)
 
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
 from pallas_common.http.html import Html, tag
+from pallas_common.terminal_text import terminal_text
 from pallas_common.times import rfc3339
 
 if TYPE_CHECKING:
     import datetime as dt
 
-_UNSHOWN = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, *range(55296, 57344)), "�")
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 """What HTML cannot hold (HTML, 13.2.3.5), or nothing shows."""
 
 
 def preformatted(text: str, longest: int) -> Html:
-    """The text as it is, in a font of one width; cut with a word where it is longer."""
-    return tag("pre", Html(_escaped(text[:longest])), _left_out(text, longest))
+    """The text as it is, in a font of one width, with what is invisible as an escape; cut where it is longer."""
+    return tag("pre", Html(_escaped(terminal_text(text[:longest]))), left_out(len(text) - longest))
 
 
 def plain(text: str, longest: int) -> Html:
     """What a person has written: lines stay lines, and nothing in it means anything."""
-    return tag("p", Html(_escaped(text[:longest])), _left_out(text, longest), class_="plain", dir="auto")
+    return tag("p", Html(_escaped(text[:longest])), left_out(len(text) - longest), class_="plain", dir="auto")
 
 
 def verbatim(text: str) -> Html:
@@ -35,10 +37,10 @@ def moment(at: dt.datetime) -> Html:
     return tag("time", f"{at:%Y-%m-%d %H:%M} UTC", datetime=rfc3339(at, "milliseconds"))
 
 
-def _left_out(text: str, longest: int) -> Html | None:
-    left = len(text) - longest
-    return tag("span", f" … {left:,} more characters", class_="soft") if left > 0 else None
+def left_out(characters: int) -> Html | None:
+    """A word on what is not shown of a text; None where that is nothing."""
+    return tag("span", f" … {characters:,} more characters", class_="soft") if characters > 0 else None
 
 
 def _escaped(text: str) -> str:
-    return escape(text.translate(_UNSHOWN), quote=False)
+    return escape(_UNSHOWN.sub("�", text), quote=False)

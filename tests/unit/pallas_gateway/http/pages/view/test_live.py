@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from pallas_gateway.conversations.events import Reset, Text, ToolCall, ToolResult
 from pallas_gateway.http.pages.view.live import LiveAnswer
+from pallas_gateway.http.pages.view.markdown import SHOWN
 
 if TYPE_CHECKING:
     from pallas_gateway.conversations.events import TurnEvent
@@ -63,6 +65,26 @@ def test_a_result_changes_its_call_alone() -> None:
     assert "running…" in reader.pieces[1]
     assert "is-failed" in reader.pieces[2]
     assert "no &lt;b&gt;" in reader.pieces[2]
+
+
+def test_of_a_text_without_end_no_reader_is_told_all() -> None:
+    reader = Reader()
+    reader.take(Text("a" * SHOWN), Text("b" * 5000))
+    assert "a" * SHOWN in reader.pieces[0]
+    assert reader.pieces[1:] == ['<div><span class="soft"> … 5,000 more characters</span></div>']
+    reader.take(Text("c"), Reset(6001), Text("d"))
+    assert len(reader.pieces) == 1
+    assert "a" * (SHOWN - 1000) + "d" in reader.pieces[0]
+    assert "b" not in reader.pieces[0]
+
+
+def test_deep_arguments_are_not_laid_out() -> None:
+    arguments = {"a": json.loads("[" * 9000 + "]" * 9000), "b": 1}
+    (piece,) = told_at_once(ToolCall("sums__add", arguments, "1"))
+    assert len(piece) < 20_000
+    assert "]]], &quot;b&quot;: 1}" in piece.replace('"', "&quot;")
+    (piece,) = told_at_once(ToolCall("sums__add", {"a": [1]}, "1"))
+    assert "[\n" in piece
 
 
 def test_what_is_taken_back_goes_also_where_it_was_settled() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_gateway.http.pages.view.markdown import LONGEST, markdown, split
+from pallas_gateway.http.pages.view.markdown import LONGEST, SHOWN, markdown, split
 
 SOURCE = """# Title
 
@@ -90,9 +90,13 @@ def test_a_link_opens_elsewhere_and_tells_nothing() -> None:
 
 
 def test_a_long_text_is_shown_as_it_is() -> None:
-    html = markdown("*a* " * LONGEST)
+    html = markdown("*a* " * (LONGEST // 2))
     assert "<em>" not in html
-    assert html.count("*a*") == LONGEST
+    assert html.count("*a*") == LONGEST // 2
+    assert "…" not in html
+    html = markdown("\U0001f600" * (SHOWN + 7))
+    assert len(html) < SHOWN + 200
+    assert "… 7 more characters" in html
 
 
 @pytest.mark.parametrize("depth", [200, 5000])
