@@ -291,7 +291,7 @@ def opened(door: Door, rounds: int) -> bool:
         f" gateway {statistics.median(cpu):.0f} ms",
         flush=True,
     )
-    return median <= MOST_OPEN
+    return bool(median <= MOST_OPEN)
 
 
 def table(
