@@ -11,9 +11,9 @@ that column, or deletes such a row, calls the function for it here, in the same 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import func, literal, select, text
+from sqlalchemy import func, literal, select, text, true
 
 from pallas_gateway.store.conversations.words import (
     asked_words,
@@ -28,7 +28,7 @@ from pallas_gateway.store.tables import MESSAGES, THREADS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, FromClause, TextClause
 
     from pallas_gateway.store.conversations.records import Thread
 
@@ -37,6 +37,14 @@ FEW = 2000
 
 # The number of a row of `thread_words` begins with its thread's.
 _SQLITE = "SELECT rowid >> 24 FROM thread_words WHERE thread_words MATCH :searched"
+_SQLITE_ROWS = text("SELECT rowid FROM thread_words WHERE thread_words MATCH :searched LIMIT :most")
+_SQLITE_KEPT = """
+SELECT threads.number FROM json_each(:found) AS found JOIN threads ON threads.number = found.value >> 24
+LEFT JOIN messages ON messages.tenant = threads.tenant AND messages.thread = threads.id
+    AND messages.turn_index = found.value & 16777215
+WHERE """
+_SQLITE_HAS = """instr(' ' || CASE WHEN found.value & 16777215 = 16777215 THEN threads.words ELSE messages.words END
+    || ' ', :piece{}) > 0"""
 _SQLITE_FEW = "threads.number IN (SELECT value FROM json_each(:found))"
 # The plus sign keeps SQLite from beginning with what was found, which it would have to sort.
 _SQLITE_MANY = f"+threads.number IN ({_SQLITE})"
@@ -137,28 +145,56 @@ def with_words(connection: Connection, threads: Sequence[Thread], query: str) ->
     return [each for each in threads if each.id in ids or has_all(words(each.title), asked)]
 
 
-def having_words[T: tuple[Any, ...]](
-    connection: Connection, wanted: Select[T], tenant: str, query: str
-) -> Select[T] | None:
-    """Of the threads that are wanted, those whose title, or one of whose messages, has all words of a query.
+def having_words(
+    connection: Connection, tenant: str, query: str
+) -> tuple[FromClause, ColumnElement[bool] | TextClause] | None:
+    """The threads whose title, or one of whose messages, has all words of a query: of which table, and by what.
 
     Case does not matter, and the beginning of a word is enough from three letters on. None where no thread has it, as
     where the query has no word.
     """
-    is_sqlite = connection.dialect.name == "sqlite"
-    asked = sqlite_query(query) if is_sqlite else postgres_query(query)
-    if asked is None:
+    asked = asked_words(query)
+    if not asked:
         return None
-    given = {"searched": asked} if is_sqlite else {"searched": asked, "searched_tenant": tenant}
-    look = text(f"{_SQLITE if is_sqlite else _POSTGRES} LIMIT :most")
-    found = connection.execute(look, {**given, "most": FEW + 1}).scalars().all()
+    if connection.dialect.name == "sqlite":
+        numbers = _few_in_sqlite(connection, asked)
+        many = text(_SQLITE_MANY).bindparams(searched=sqlite_query(asked))
+        few = text(_SQLITE_FEW).bindparams(found=json.dumps(numbers))
+        number = None if numbers is None else len(numbers)
+    else:
+        given = {"searched": postgres_query(asked), "searched_tenant": tenant}
+        look = text(f"{_POSTGRES} LIMIT :most")
+        found = connection.execute(look, {**given, "most": FEW + 1}).scalars().all()
+        ids = list(set(found))
+        many = text(_POSTGRES_MANY).bindparams(**given)
+        few = text(_POSTGRES_FEW).bindparams(found=ids)
+        number = None if len(found) > FEW else len(ids)
+    if number is None:
+        return THREADS, many
+    # The bound keeps them a table of their own: else all threads may be walked, so as not to sort these.
+    return (select(THREADS).where(few).limit(number).subquery("few"), true()) if number else None
+
+
+def _few_in_sqlite(connection: Connection, asked: Sequence[tuple[str, bool]]) -> list[int] | None:
+    """The numbers of the threads that have all words, None where they may be many.
+
+    To look for the beginning of a word FTS5 lists all rows with it, however few have the other words. So what is common
+    is looked for in the rows that have the others.
+    """
+
+    def rows(searched: str) -> Sequence[int]:
+        return connection.execute(_SQLITE_ROWS, {"searched": searched, "most": FEW + 1}).scalars().all()
+
+    common = [each for each in asked if len(asked) > 1 and len(rows(f'"{each[0]}"')) > FEW]
+    others = [each for each in asked if each not in common]
+    if not others:
+        return None
+    found = rows(sqlite_query(others))
     if len(found) > FEW:
-        return wanted.where(text(_SQLITE_MANY if is_sqlite else _POSTGRES_MANY).bindparams(**given))
-    if not found:
         return None
-    named = list(set(found))
-    if not is_sqlite:
-        return wanted.where(text(_POSTGRES_FEW).bindparams(found=named))
-    # Else it would walk all threads, so as not to sort these.
-    few = wanted.with_hint(THREADS, "NOT INDEXED", "sqlite")
-    return few.where(text(_SQLITE_FEW).bindparams(found=json.dumps(named)))
+    if not common:
+        return list({row >> 24 for row in found})
+    conditions = " AND ".join(_SQLITE_HAS.format(place) for place in range(len(common)))
+    pieces = {f"piece{place}": piece_of(each) for place, each in enumerate(common)}
+    kept = connection.execute(text(_SQLITE_KEPT + conditions), {"found": json.dumps(list(found)), **pieces})
+    return list(set(kept.scalars()))

@@ -23,7 +23,7 @@ from pallas_gateway.store.tables import MESSAGES, THREADS, insert_into
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection, FromClause, Select
     from sqlalchemy.sql.dml import ReturningInsert
 
     from pallas_gateway.store.conversations.records import Cursor, Message
@@ -135,40 +135,49 @@ def list_threads(
     """
     if agent_keys is not None and not agent_keys:
         return []
-    wanted = select(*THREAD).where(THREADS.c.tenant == tenant)
-    if owner is not None:
-        wanted = wanted.where(THREADS.c.owner == owner)
-    if agent_keys is not None:
-        wanted = wanted.where(THREADS.c.agent_key.in_(agent_keys))
-    wanted = wanted.order_by(THREADS.c.active.desc(), THREADS.c.id.desc())
+
+    def wanted(of: FromClause) -> Select[tuple[Any, ...]]:
+        found = select(*(of.c[column.name] for column in THREAD)).where(of.c.tenant == tenant)
+        if owner is not None:
+            found = found.where(of.c.owner == owner)
+        if agent_keys is not None:
+            found = found.where(of.c.agent_key.in_(agent_keys))
+        return found
+
     if query is None or not query.strip():
-        return _listed(connection, wanted, after, limit)
+        return _listed(connection, wanted(THREADS), THREADS, after, limit)
     if not asked_words(query):
         return []
     found: list[Thread] = []
     looked_at = messages = 0
     while len(found) < limit and messages < LOOKED_AT and len(found) * COMMON >= looked_at:
-        some = _listed(connection, wanted, after, LOOKED_AT_ONCE)
+        some = _listed(connection, wanted(THREADS), THREADS, after, LOOKED_AT_ONCE)
         found += with_words(connection, some, query)
         if len(some) < LOOKED_AT_ONCE:
             return found[:limit]
         after = some[-1].cursor
         looked_at += len(some)
         messages += sum(each.length for each in some)
-    if len(found) < limit and (having := having_words(connection, wanted, tenant, query)) is not None:
-        found += _listed(connection, having, after, limit - len(found))
+    if len(found) < limit and (having := having_words(connection, tenant, query)) is not None:
+        of, condition = having
+        found += _listed(connection, wanted(of).where(condition), of, after, limit - len(found))
     return found[:limit]
 
 
 def _listed(
-    connection: Connection, wanted: Select[tuple[Any, ...]], after: Cursor | None, limit: int
+    connection: Connection,
+    wanted: Select[tuple[Any, ...]],
+    of: FromClause,
+    after: Cursor | None,
+    limit: int,
 ) -> list[Thread]:
     if after is not None:
         place = tuple_(
             bindparam(None, after.active, THREADS.c.active.type), bindparam(None, after.id, THREADS.c.id.type)
         )
-        wanted = wanted.where(tuple_(THREADS.c.active, THREADS.c.id) < place)
-    return [thread_of(found) for found in connection.execute(wanted.limit(limit))]
+        wanted = wanted.where(tuple_(of.c.active, of.c.id) < place)
+    wanted = wanted.order_by(of.c.active.desc(), of.c.id.desc()).limit(limit)
+    return [thread_of(found) for found in connection.execute(wanted)]
 
 
 def newest_threads(

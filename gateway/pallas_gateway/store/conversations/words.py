@@ -47,14 +47,14 @@ def piece_of(asked: tuple[str, bool]) -> str:
     return f" {word}" if is_prefix else f" {word} "
 
 
-def sqlite_query(text: str) -> str | None:
-    """For MATCH of FTS5: rows with all words of the text, long ones also as beginnings. None if it has no word."""
-    return " ".join(f'"{word}"{"*" if is_prefix else ""}' for word, is_prefix in asked_words(text)) or None
+def sqlite_query(asked: Iterable[tuple[str, bool]]) -> str:
+    """For MATCH of FTS5: rows with all words of a query, of which there is one at least."""
+    return " ".join(f'"{word}"{"*" if is_prefix else ""}' for word, is_prefix in asked)
 
 
-def postgres_query(text: str) -> str | None:
+def postgres_query(asked: Iterable[tuple[str, bool]]) -> str:
     """The same as a tsquery."""
-    return " & ".join(f"'{word}'{':*' if is_prefix else ''}" for word, is_prefix in asked_words(text)) or None
+    return " & ".join(f"'{word}'{':*' if is_prefix else ''}" for word, is_prefix in asked)
 
 
 def _found(text: str) -> list[str]:

@@ -161,6 +161,36 @@ def test_pages_of_what_is_found_have_each_thread_once(do: Do, monkeypatch: pytes
             assert do(lambda it, limit=limit: pages(it, limit)) == expected  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("few", [3, 2000])
+def test_a_rare_word_beside_a_common_one_is_of_the_same_message(
+    do: Do, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(threads, "COMMON", 0)
+    monkeypatch.setattr(threads, "LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr(search, "FEW", few)
+
+    def fill_more(connection: Connection) -> None:
+        for number in range(6):
+            make_thread(connection, f"t{number}", title=f"common {number}")
+            talk(connection, f"t{number}", f"turn {number}", "common ways", "common sense")
+        for name, title, asked, answered in (
+            ("title", "rare common", "x", "y"),
+            ("message", "x", "x", "commonly rarely"),
+            ("apart", "common", "rare", "common"),
+        ):
+            make_thread(connection, name, title=f"{title} {name}")
+            talk(connection, name, f"turn of {name}", asked, answered)
+
+    do(fill_more)
+    for query in ("rare common", "common rare", "common rare common"):
+        assert {each.rpartition(" ")[2] for each in do(lambda it, query=query: find(it, query))} == {  # type: ignore[misc]
+            "title",
+            "message",
+        }
+    assert len(do(lambda it: find(it, "common ways"))) == 6
+    assert do(lambda it: find(it, "common nowhere")) == set()
+
+
 def test_the_index_follows_what_changes(do: Do) -> None:
     do(fill)
     do(lambda it: threads.rename_thread(it, tenant=TENANT, id="t0", title="mountains"))
