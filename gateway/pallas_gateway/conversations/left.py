@@ -74,7 +74,7 @@ class LeftTurns:
 
     async def give_up(self, tenant: str, thread: str, turn: str) -> None:
         """End a turn that nobody works on, with what it had told."""
-        said = said_in(await asyncio.to_thread(self._journals.entries, turn))
+        said = await asyncio.to_thread(lambda: said_in(self._journals.entries(turn)))
         fail = partial(fail_with, tenant=tenant, thread=thread, turn=turn, said=said, why=LEFT)
         if await self._store.write(fail):
             _log.warning(f"a turn of thread {thread} has failed: {LEFT}")

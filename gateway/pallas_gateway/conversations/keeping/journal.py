@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,9 +51,12 @@ class Journals:
         """The turns that have one."""
         return [path.name for path in self._folder.iterdir()]
 
-    def entries(self, turn: str) -> list[list[object]]:
-        """What was appended, in its order, as far as it is whole; nothing where there is no journal."""
-        return list(_read(self._folder / turn))
+    def entries(self, turn: str) -> Iterator[list[object]]:
+        """What was appended, in its order, as far as it is whole; nothing where there is no journal.
+
+        One is read after the other: all of a long turn would take gigabytes.
+        """
+        return _read(self._folder / turn)
 
     def remove(self, turn: str) -> None:
         """It is needed no more. Harmless where there is none."""
@@ -100,8 +104,12 @@ class Journal:
 
 def _read(path: Path) -> Iterator[list[object]]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        # What is no file of ours does not keep us waiting.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
+        return
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         return
     with os.fdopen(descriptor, "rb") as file:
         left = LARGEST

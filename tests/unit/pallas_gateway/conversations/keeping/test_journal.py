@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,13 +10,14 @@ import pytest
 from pallas_gateway.conversations.keeping.journal import FOLDER, Journals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
 def test_entries_come_back_in_their_order(tmp_path: Path) -> None:
     journals = Journals(tmp_path)
     journal = journals.of("one")
-    assert journals.entries("one") == []
+    assert list(journals.entries("one")) == []
     entries: list[list[object]] = [
         ["Text", "a\nb \ud800 é"],
         ["Reset", 3],
@@ -23,10 +25,10 @@ def test_entries_come_back_in_their_order(tmp_path: Path) -> None:
     ]
     for entry in entries:
         journal.add(entry)
-        assert journals.entries("one")[-1] == entry, "before it is told, not when it is closed"
+        assert list(journals.entries("one"))[-1] == entry, "before it is told, not when it is closed"
     journal.close()
     assert journals.turns() == ["one"]
-    assert Journals(tmp_path).entries("one") == entries
+    assert list(Journals(tmp_path).entries("one")) == entries
     assert (tmp_path / FOLDER / "one").stat().st_mode & 0o777 == 0o600
     journals.remove("one")
     journals.remove("one")
@@ -39,7 +41,7 @@ def test_what_is_torn_ends_it(tmp_path: Path, torn: bytes) -> None:
     journals.of("one").add(["Text", "a"])
     with (tmp_path / FOLDER / "one").open("ab") as file:
         file.write(torn)
-    assert journals.entries("one") == [["Text", "a"]]
+    assert list(journals.entries("one")) == [["Text", "a"]]
 
 
 def test_where_nothing_can_be_written_it_goes_on(tmp_path: Path) -> None:
@@ -51,3 +53,20 @@ def test_where_nothing_can_be_written_it_goes_on(tmp_path: Path) -> None:
     journal.remove()
     assert not (tmp_path / "elsewhere").exists()
     assert journals.turns() == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_journal(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    journals = Journals(tmp_path)
+    make(tmp_path / FOLDER / "one")
+    assert list(journals.entries("one")) == []
+
+
+def test_entries_are_read_one_after_the_other(tmp_path: Path) -> None:
+    journals = Journals(tmp_path)
+    journal = journals.of("one")
+    journal.add(["Text", "a"])
+    entries = journals.entries("one")
+    assert next(entries) == ["Text", "a"]
+    journal.add(["Text", "b"])
+    assert next(entries) == ["Text", "b"]
