@@ -113,7 +113,7 @@ def test_with_a_token(deployed: Deployed, browser: Browser) -> None:
     assert f"Log in with {deployed.issuer.url.partition('//')[2]}" in page.text
     answer = browser.log_in(operator_token(deployed.fleet))
     assert answer.status_code == 303
-    assert answer.headers["set-cookie"].endswith("; HttpOnly; SameSite=Strict")
+    assert answer.headers["set-cookie"].endswith("; HttpOnly; SameSite=Strict; Max-Age=604800")
     assert browser.is_in()
     with Browser(deployed.url) as other:
         assert not other.is_in()
@@ -167,7 +167,7 @@ def test_by_the_issuer(deployed: Deployed, browser: Browser) -> None:
     assert urljoin(str(answer.url), target) == f"{deployed.url}/chat?a=b"
     cookies = answer.headers.get_list("set-cookie")
     assert [each.partition("=")[0] for each in cookies] == ["pallas_session", "pallas_login"]
-    assert cookies[0].endswith("; HttpOnly; SameSite=Strict")
+    assert cookies[0].endswith("; HttpOnly; SameSite=Strict; Max-Age=604800")
     assert cookies[1] == "pallas_login=; HttpOnly; SameSite=Lax; Max-Age=0"
     assert browser.is_in()
     line = deployed.audited("session.open")[-1]

@@ -19,6 +19,7 @@ from pallas_gateway.http.requests import REQUEST_ID
 from pallas_gateway.identity.errors import InvalidTokenError, NotForPeopleError
 from pallas_gateway.identity.gcra import Rates
 from pallas_gateway.identity.principal import Principal
+from pallas_gateway.identity.sessions import LONGEST
 from pallas_gateway.telemetry import metrics
 
 if TYPE_CHECKING:
@@ -136,10 +137,9 @@ class Login:
             await self._sessions.close(before)
 
     def with_session(self, answer: Response, opened: Opened) -> Response:
-        """The answer, with the session's cookie."""
-        answer.headers.append(
-            "set-cookie", cookies.set_cookie(cookies.SESSION, opened.text, secure=self._secure)
-        )
+        """The answer, with the session's cookie: who closes the browser goes on the next day, as long as it counts."""
+        kept = cookies.set_cookie(cookies.SESSION, opened.text, secure=self._secure, max_age=round(LONGEST))
+        answer.headers.append("set-cookie", kept)
         return answer
 
     async def _logout(self, request: Request) -> Response:

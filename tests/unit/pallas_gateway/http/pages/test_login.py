@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("url", "attributes"),
     [
-        ("http://pallas.test", ["HttpOnly", "SameSite=Strict"]),
-        ("https://pallas.test", ["HttpOnly", "SameSite=Strict", "Secure"]),
+        ("http://pallas.test", ["HttpOnly", "SameSite=Strict", "Max-Age=604800"]),
+        ("https://pallas.test", ["HttpOnly", "SameSite=Strict", "Secure", "Max-Age=604800"]),
     ],
 )
 def test_the_cookie(tmp_path: Path, url: str, attributes: list[str]) -> None:
     async def test(house: House) -> None:
         answer = await house.log_in(house.tokens.make("tok_1"))
         cookie, *found = answer.headers["set-cookie"].split("; ")
-        # No path: the default one is that of the page, wherever a proxy has put it. No age: it goes with the browser.
+        # No path: the default one is that of the page, wherever a proxy has put it.
         assert (cookie.partition("=")[0], found) == ("pallas_session", attributes)
         text = cookie.partition("=")[2]
         assert len(text) == 43
