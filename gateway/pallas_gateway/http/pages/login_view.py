@@ -66,7 +66,9 @@ def login_page(status: int, *, next_: str, problem: str | None = None, issuer: s
         "Log in",
         "",
         tag("h1", "Log in"),
-        tag("p", problem, role="alert", id="problem", class_="problem") if problem else None,
+        tag("p", f"{problem[:1].upper()}{problem[1:]}", role="alert", id="problem", class_="problem")
+        if problem
+        else None,
         by_issuer,
         form,
         root="../",

@@ -26,8 +26,8 @@ SHOTS = {
     "status-light": ("", 1280, None, "light"),
     "status-dark": ("", 1280, None, "dark"),
     "status-narrow": ("", 390, 1500, "light"),
-    "chat-light": ("chat", 1280, 860, "light"),
-    "chat-dark": ("chat", 1280, 860, "dark"),
+    "chat-light": ("chat", 1280, 950, "light"),
+    "chat-dark": ("chat", 1280, 950, "dark"),
     "chat-narrow": ("chat", 390, 1100, "light"),
 }
 """Name → path, width, height (None for all of it) and colour scheme; in pixels of the style sheet."""
