@@ -65,6 +65,8 @@ class Failed(NamedTuple):
 
 type TurnEvent = Text | ToolCall | ToolResult | Reset | Final | Failed
 
+_PIECE = 64 * 1024
+
 _ID = re.compile(r"(?P<turn>[0-9a-f-]{1,64})\.(?P<entry>[0-9]{1,9})\.(?P<characters>[0-9]{1,9})")
 
 
@@ -87,3 +89,15 @@ class Position(NamedTuple):
         if found is None or found["turn"] != turn:
             return cls()
         return cls(int(found["entry"]), int(found["characters"]))
+
+
+def take_back(pieces: list[str], characters: int) -> None:
+    """Take so many characters from the end of a text that is there in pieces.
+
+    It costs what it takes away, also of a long text of which some is taken back again and again.
+    """
+    while pieces and characters > 0:
+        last = pieces.pop()
+        if left := max(len(last) - characters, 0):
+            pieces += [last[start : min(start + _PIECE, left)] for start in range(0, left, _PIECE)]
+        characters -= len(last) - left

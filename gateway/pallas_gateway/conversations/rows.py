@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pallas_gateway.conversations.events import Reset, Text, ToolResult
+from pallas_gateway.conversations.events import Reset, Text, ToolResult, take_back
 from pallas_gateway.conversations.events import ToolCall as Called
 from pallas_gateway.conversations.keeping.turn_rows import Said
 from pallas_gateway.store.conversations.records import Row, ToolCall
@@ -127,8 +127,7 @@ class Draft:
                 self._texts.append(delta)
                 return False
             case Reset(characters):
-                text = self.text
-                self._texts = [text[: max(len(text) - characters, 0)]]
+                take_back(self._texts, characters)
                 return False
             case Called():
                 return self._call(event)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.conversations.errors import TurnFailedError
-from pallas_gateway.conversations.events import Failed, Final, Reset, Text
+from pallas_gateway.conversations.events import Failed, Final, Reset, Text, take_back
 from pallas_gateway.conversations.log import TurnLog
 from pallas_gateway.conversations.request import field_of
 from pallas_gateway.conversations.rows import Draft, entry_of, row_of
@@ -227,8 +227,7 @@ class RunningTurn:
                 self._characters += len(delta)
                 self._answer.append(delta)
             case Reset(characters):
-                text = "".join(self._answer)
-                self._answer = [text[: max(len(text) - characters, 0)]]
+                take_back(self._answer, characters)
         self._events += not isinstance(event, Text)
         if self._events > MOST_EVENTS or self._characters > MOST_CHARACTERS:
             return Failed("the agent's turn has no end: it was stopped", "too_large", 502)
