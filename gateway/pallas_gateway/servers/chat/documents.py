@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import math
+import re
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pallas_common.times import rfc3339
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from pallas_gateway.store.conversations.records import Message, Row, Thread
 
 type Json = dict[str, Any]
+
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def thread_document(thread: Thread) -> Json:
@@ -49,7 +53,7 @@ def message_document(thread: str, message: Message) -> Json:
 
 
 def tool_calls(row: Row) -> list[Json]:
-    """The calls that a message asks for; arguments that are no object stand as the text that they are."""
+    """The calls that a message asks for; arguments that are no object of JSON stand as the text that they are."""
     return [
         {"id": call.id, "name": call.name, "arguments": _arguments(call.arguments)} for call in row.tool_calls
     ]
@@ -62,7 +66,18 @@ def moment(at: dt.datetime) -> str:
 
 def _arguments(text: str) -> object:
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_refuse, parse_float=_number)
+        if _HALF_PAIR.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return text
     return found if isinstance(found, dict) else text
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    return found if math.isfinite(found) else _refuse(text)

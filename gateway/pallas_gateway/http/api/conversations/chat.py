@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from pallas_gateway.conversations.errors import (
     TurnFailedError,
 )
 from pallas_gateway.conversations.events import Position
 from pallas_gateway.conversations.request import read_request
+from pallas_gateway.http.api.conversations.answers import Document
 from pallas_gateway.http.api.conversations.asking import as_answers
 from pallas_gateway.http.api.conversations.documents import result_document
 from pallas_gateway.http.api.conversations.stream import headers_of, send_turn
@@ -115,7 +116,7 @@ async def _whole(running: RunningTurn) -> Response:
             headers["retry-after"] = error.retry_after
         status = error.status if 400 <= error.status < 600 else 502
         raise ApiError(status, error.type, str(error), field=error.field, headers=headers) from None
-    return JSONResponse(result_document(running.thread.id, result), headers=headers_of(running))
+    return Document(result_document(running.thread.id, result), headers=headers_of(running))
 
 
 def _outcome(running: RunningTurn | None) -> str:

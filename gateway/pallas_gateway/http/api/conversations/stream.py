@@ -7,13 +7,13 @@ here: `Connections` cuts off who takes nothing for a minute.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from pallas_gateway.access.limits import RETRY_PLACE, LimitExceededError
 from pallas_gateway.conversations.events import Failed
+from pallas_gateway.http.api.conversations.answers import json_bytes, json_text
 from pallas_gateway.http.api.conversations.documents import chunk
 from pallas_gateway.http.errors import CUT_OFF, ApiError, last_words
 
@@ -43,7 +43,6 @@ EVENT_STREAM = (
 )
 _COMMENT = b": waiting\n\n"
 _DONE = b"data: [DONE]\n\n"
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Where clients that split text into lines do so as well, although events end at CR and LF alone."""
 
@@ -135,6 +134,6 @@ def failure_of(event: Failed, running: RunningTurn) -> ApiError:
 
 def _encoded(document: Mapping[str, object]) -> bytes:
     """As JSON on one line. What agents and models say may hold anything that Python can."""
-    text = _encode(document)
+    text = json_text(document)
     # Most pieces have nothing to be replaced.
-    return (text if text.isascii() else text.translate(_LINE_ENDS)).encode("utf-8", "replace")
+    return json_bytes(text if text.isascii() else text.translate(_LINE_ENDS))

@@ -14,6 +14,7 @@ from pallas_common.problems import kind_of, quoted
 from pallas_gateway.access.predicate import may
 from pallas_gateway.conversations.turns import agent_key
 from pallas_gateway.http.api.agent_documents import invalid
+from pallas_gateway.http.api.conversations.answers import Document
 from pallas_gateway.http.api.paging import page, read_page, wrong_cursor
 from pallas_gateway.http.requests import admitted_of, read_json
 from pallas_gateway.identity.grants import Permission
@@ -146,7 +147,7 @@ class ThreadHandlers:
             after = some[-1].turn_index
         last = after if found and after + 1 < thread.length else None
         # It may be large, and others wait meanwhile.
-        return await asyncio.to_thread(JSONResponse, page(found, last))
+        return await asyncio.to_thread(Document, page(found, last))
 
     async def _page(
         self, request: Request, principal: Principal, keys: Collection[str] | None, agent: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -57,6 +58,34 @@ def test_a_whole_answer_and_its_thread(tmp_path: Path) -> None:
             "assistant",
         ]
         assert [each["turnIndex"] for each in found] == list(range(6))
+
+    on_talk(tmp_path, do)
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 1e999}', '{"a": Infinity}', '{"a": "\\ud800"}'])
+def test_what_is_no_json_is_told_as_json(tmp_path: Path, arguments: str) -> None:
+    made = {"id": "c1", "type": "function", "function": {"name": "sums__add", "arguments": arguments}}
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    async def do(talk: Talk) -> None:
+        asking, exchange = await talk.begin(message="What is 2 + 3?")
+        await exchange.say(text("\ud800It is"), {"choices": [], "usage": {"total_tokens": float("nan")}})
+        await exchange.finish("It is 5.", CALL | {"tool_calls": [made]}, RESULT)
+        thread = (await asking).json()["threadId"]
+        stream, exchange = await asyncio.gather(
+            talk.stream(message="again", threadId=thread), talk.worker.next()
+        )
+        await exchange.say(call("c1", a=float("inf"), b="\ud800"))
+        await exchange.finish("5")
+        told = (await stream.aread()).decode()
+        for data in told.split("data: ")[1:-1]:
+            json.loads(data, parse_constant=refuse)
+        assert '"args":{"a":null,"b":"?"}' in told
+        listed = await talk.port.ask("GET", f"{API}/threads/{thread}/messages", talk.ada)
+        found = json.loads(listed.text, parse_constant=refuse)["items"]
+        assert found[1]["toolCalls"][0]["arguments"] == arguments
 
     on_talk(tmp_path, do)
 
