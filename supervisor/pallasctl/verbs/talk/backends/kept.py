@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pallas_control.mcp.errors import CallError
+from pallas_control.mcp.errors import CallError, TooLargeError
+from pallasctl.verbs.talk.backends.backend import Aside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from pallasctl.verbs.talk.backends.backend import Message
+    from pallasctl.verbs.talk.backends.backend import Happened, Message
 
 
 class NothingAskedError(CallError):
@@ -71,13 +72,34 @@ class KeptTurns[Row]:
         del self._turns[:number]
         return number
 
+    def asked(
+        self, message: Message | None, turn: Callable[[Message], Generator[Happened | None]]
+    ) -> Generator[Happened | None]:
+        """What happens in a turn, which is begun again without the oldest ones where they are too many.
+
+        Args:
+            message: as `begin` takes it.
+            turn: takes it.
+
+        Raises:
+            NothingAskedError: nothing was asked before.
+            CallError: there is no answer.
+        """
+        begun = self.begin(message)
+        while True:
+            try:
+                yield from turn(begun)
+            except TooLargeError:
+                if not (number := self.shorten()):
+                    raise
+                oldest = "oldest turn is" if number == 1 else f"{number} oldest turns are"
+                yield Aside(
+                    f"the conversation has become too long for one request: its {oldest} left out from now on"
+                )
+            else:
+                return
+
     def clear(self) -> None:
         """Begin anew."""
         self._turns.clear()
         self._last, self._replaces, self._answered = None, False, False
-
-
-def left_out(number: int) -> str:
-    """What to say when so many turns were left out."""
-    oldest = "oldest turn is" if number == 1 else f"{number} oldest turns are"
-    return f"the conversation has become too long for one request: its {oldest} left out from now on"

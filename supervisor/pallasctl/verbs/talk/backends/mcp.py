@@ -8,12 +8,11 @@ from urllib.parse import urlsplit
 
 from pallas_common.problems import quoted
 from pallas_control.mcp.client import call
-from pallas_control.mcp.errors import TooLargeError
 from pallas_control.mcp.exchange import Endpoint
 from pallas_control.mcp.messages import Answer, Question, Row
 from pallasctl.failures import Failure
 from pallasctl.verbs.talk.backends.backend import Aside, Doing, Result, Text
-from pallasctl.verbs.talk.backends.kept import KeptTurns, left_out
+from pallasctl.verbs.talk.backends.kept import KeptTurns
 from pallasctl.verbs.talk.turn import answered
 
 if TYPE_CHECKING:
@@ -44,16 +43,7 @@ class McpBackend:
 
     def ask(self, asked: Asked) -> Generator[Happened | None]:
         """One turn."""
-        message = self._kept.begin(asked.message)
-        while True:
-            try:
-                yield from self._turn(message)
-            except TooLargeError:
-                if not (number := self._kept.shorten()):
-                    raise
-                yield Aside(left_out(number))
-            else:
-                return
+        return self._kept.asked(asked.message, self._turn)
 
     def whole(self, asked: Asked) -> Generator[Happened | None]:
         """The same: an answer comes whole."""

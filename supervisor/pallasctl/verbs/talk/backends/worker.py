@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from pallas_control.mcp.errors import ConnectionLostError, RefusedCallError, TooLargeError, WrongAnswerError
+from pallas_control.mcp.errors import ConnectionLostError, RefusedCallError, WrongAnswerError
 from pallas_control.mcp.exchange import (
     LARGEST_REFUSAL,
     Exchange,
@@ -20,7 +21,7 @@ from pallas_control.mcp.exchange import (
 )
 from pallas_control.mcp.messages import parse_object
 from pallasctl.verbs.talk.backends.backend import Aside, Reset, Result, Text
-from pallasctl.verbs.talk.backends.kept import KeptTurns, left_out
+from pallasctl.verbs.talk.backends.kept import KeptTurns
 from pallasctl.verbs.talk.backends.tools import tools_of
 from pallasctl.verbs.talk.backends.worker_stream import (
     NAMES,
@@ -56,16 +57,7 @@ class WorkerBackend:
 
     def ask(self, asked: Asked) -> Generator[Happened | None]:
         """One turn."""
-        message = self._kept.begin(asked.message)
-        while True:
-            try:
-                yield from self._turn(message, asked.parameters)
-            except TooLargeError:
-                if not (number := self._kept.shorten()):
-                    raise
-                yield Aside(left_out(number))
-            else:
-                return
+        return self._kept.asked(asked.message, partial(self._turn, parameters=asked.parameters))
 
     def whole(self, asked: Asked) -> Generator[Happened | None]:
         """The same: its stream tells all."""
