@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from pallasctl.verbs.talk.backends.backend import Message
-from pallasctl.verbs.talk.backends.kept import KeptTurns, NothingAskedError, left_out
+from pallas_control.mcp.errors import TooLargeError
+from pallasctl.verbs.talk.backends.backend import Message, Text
+from pallasctl.verbs.talk.backends.kept import KeptTurns, NothingAskedError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pallasctl.verbs.talk.backends.backend import Happened
 
 
 def talked(turns: int) -> KeptTurns[str]:
@@ -69,6 +77,29 @@ def test_shortening_before_a_turn_that_is_taken_again() -> None:
     assert kept.rows == ["user", "assistant"]
 
 
-def test_what_is_said_of_it() -> None:
-    assert "oldest turn is left out" in left_out(1)
-    assert "3 oldest turns are left out" in left_out(3)
+def test_a_conversation_that_is_too_long_begins_later_and_that_is_said() -> None:
+    kept = talked(6)
+    asked: list[int] = []
+
+    def turn(_: Message) -> Generator[Happened | None]:
+        asked.append(len(kept.history))
+        if len(asked) < 4:
+            raise TooLargeError("too large")
+        yield Text("answered")
+
+    said = list(kept.asked(Message("next"), turn))
+    assert asked == [12, 6, 2, 0]
+    assert ["3 oldest turns are left out" in str(each) for each in said] == [True, False, False, False]
+    assert "oldest turn is left out" in str(said[2])
+    assert said[3] == Text("answered")
+
+
+def test_a_message_that_alone_is_too_long_is_said_so() -> None:
+    kept = talked(0)
+
+    def turn(_: Message) -> Generator[Happened | None]:
+        yield Text("asked")
+        raise TooLargeError("too large")
+
+    with pytest.raises(TooLargeError):
+        list(kept.asked(Message("next"), turn))
