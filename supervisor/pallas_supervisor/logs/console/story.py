@@ -89,7 +89,11 @@ class Story:
         file = deployment.file
         head = f"Pallas {deployment.version}: {deployment.name}, {counted(len(deployment.agents), 'agent')}"
         page = [] if deployment.page is None else [Say(f"Status page: {deployment.page}")]
-        gateway = [] if deployment.gateway is None else [Say(f"Gateway: {deployment.gateway}/mcp")]
+        gateway = (
+            []
+            if deployment.gateway is None
+            else [Say(f"Gateway: {deployment.gateway}/mcp; in a browser {deployment.gateway}/")]
+        )
         if deployment.gateway is not None and deployment.token is not None:
             gateway.append(Say(f"Its token for pallasctl and you: {deployment.token}"))
         return [Say(f"{head} of {file}"), *page, *gateway, Say("")]

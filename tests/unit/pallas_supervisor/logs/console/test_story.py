@@ -33,7 +33,7 @@ def test_the_gateways_address_is_said_where_there_is_one() -> None:
     said = [say.text for say in Story().open(with_gateway, 0.0)]
     assert said[1:4] == [
         "Status page: http://localhost:24200/",
-        "Gateway: https://agents.example.com/mcp",
+        "Gateway: https://agents.example.com/mcp; in a browser https://agents.example.com/",
         "Its token for pallasctl and you: /state/operator.token",
     ]
 
