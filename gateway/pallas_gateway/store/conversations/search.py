@@ -60,7 +60,7 @@ AND array_to_tsvector(string_to_array(titled.words, ' ')) @@ CAST(:searched AS t
 # Of a beginning of a word nothing is known before it is looked for: PostgreSQL guesses that it is common, and then
 # that reading all rows would soon find as many as are asked for. In this transaction alone.
 _BY_INDEX = text("SET LOCAL enable_seqscan = off")
-_POSTGRES_FEW = "threads.id = ANY(:found)"
+_POSTGRES_FEW = "threads.tenant = :searched_tenant AND threads.id = ANY(:found)"
 # Without IS TRUE it may become a join that looks for each thread anew, where the tables have no statistics yet.
 _POSTGRES_MANY = f"(threads.id IN ({_POSTGRES})) IS TRUE"
 
@@ -171,7 +171,7 @@ def having_words(
         found = connection.execute(look, {**given, "most": FEW + 1}).scalars().all()
         ids = list(set(found))
         many = text(_POSTGRES_MANY).bindparams(**given)
-        few = text(_POSTGRES_FEW).bindparams(found=ids)
+        few = text(_POSTGRES_FEW).bindparams(found=ids, searched_tenant=tenant)
         number = None if len(found) > FEW else len(ids)
     if number is None:
         return THREADS, many
