@@ -48,8 +48,11 @@ class Journals:
         return Journal(self._folder / turn)
 
     def turns(self) -> list[str]:
-        """The turns that have one."""
-        return [path.name for path in self._folder.iterdir()]
+        """The turns that have one; none where their folder was taken away, which costs no more than their words."""
+        try:
+            return [path.name for path in self._folder.iterdir()]
+        except OSError:
+            return []
 
     def entries(self, turn: str) -> Iterator[list[object]]:
         """What was appended, in its order, as far as it is whole; nothing where there is no journal.
@@ -111,7 +114,7 @@ def _read(path: Path) -> Iterator[list[object]]:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return
-    with os.fdopen(descriptor, "rb") as file:
+    with contextlib.suppress(OSError), os.fdopen(descriptor, "rb") as file:
         left = LARGEST
         while left > 0 and (line := file.readline(left)).endswith(b"\n"):
             left -= len(line)

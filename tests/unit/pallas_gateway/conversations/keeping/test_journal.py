@@ -70,3 +70,11 @@ def test_entries_are_read_one_after_the_other(tmp_path: Path) -> None:
     assert next(entries) == ["Text", "a"]
     journal.add(["Text", "b"])
     assert next(entries) == ["Text", "b"]
+
+
+def test_where_their_folder_is_gone_there_are_none(tmp_path: Path) -> None:
+    journals = Journals(tmp_path)
+    (tmp_path / FOLDER).rmdir()
+    assert journals.turns() == []
+    journals.of("one").add(["Text", "a"])
+    assert list(journals.entries("one")) == []
