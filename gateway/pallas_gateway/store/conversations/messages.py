@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, case, func, null, or_, select
@@ -18,6 +19,21 @@ _END = 2**31 - 1
 
 _LISTED = (
     select(*MESSAGE)
+    .where(
+        MESSAGES.c.tenant == bindparam("tenant_"),
+        MESSAGES.c.thread == bindparam("thread_"),
+        MESSAGES.c.turn_index > bindparam("after"),
+    )
+    .order_by(MESSAGES.c.turn_index)
+    .limit(bindparam("most"))
+)
+
+_SIZES = (
+    select(
+        func.coalesce(func.length(MESSAGES.c.content), 0)
+        + func.coalesce(func.length(MESSAGES.c.tool_calls), 0)
+        + func.coalesce(func.length(MESSAGES.c.state), 0)
+    )
     .where(
         MESSAGES.c.tenant == bindparam("tenant_"),
         MESSAGES.c.thread == bindparam("thread_"),
@@ -67,7 +83,13 @@ _NEWEST = (
 
 
 def list_messages(
-    connection: Connection, *, tenant: str, thread: str, after: int = -1, limit: int
+    connection: Connection,
+    *,
+    tenant: str,
+    thread: str,
+    after: int = -1,
+    limit: int,
+    longest: int | None = None,
 ) -> list[Message]:
     """Messages in their order, whatever their status; none where there is no such thread.
 
@@ -77,11 +99,15 @@ def list_messages(
         thread: its id.
         after: the `turn_index` behind which they begin.
         limit: how many at most.
+        longest: characters of all of them as they are stored, but of a longer one alone: they may hold images.
 
     Raises:
         MalformedMessageError: a row is none of a message.
     """
     given = {"tenant_": tenant, "thread_": thread, "after": after, "most": limit}
+    if longest is not None:
+        sums = accumulate(connection.execute(_SIZES, given).scalars())
+        given["most"] = max(sum(1 for _ in takewhile(lambda size: size <= longest, sums)), 1)
     return [message_of(found, thread) for found in connection.execute(_LISTED, given)]
 
 

@@ -42,7 +42,7 @@ LONGEST_LINE = 200
 AT_A_TIME = 200
 """Messages that are read in one transaction."""
 MOST_BYTES = 8 * 1024 * 1024
-"""Characters of messages after which a page of them ends: they may hold images."""
+"""Characters of messages that one transaction reads, and after which a page of them ends: they may hold images."""
 
 
 class ThreadHandlers:
@@ -137,6 +137,7 @@ class ThreadHandlers:
                     thread=thread.id,
                     after=after,
                     limit=min(left, AT_A_TIME),
+                    longest=MOST_BYTES,
                 )
             )
             if not some:

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from pallas_common.problems import kind_of
 from pallas_gateway.conversations.turns import agent_key
-from pallas_gateway.http.api.conversations.threads import AT_A_TIME, LONGEST_LINE
+from pallas_gateway.http.api.conversations.threads import AT_A_TIME, LONGEST_LINE, MOST_BYTES
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.openapi.operations.operation import LINES
 from pallas_gateway.http.requests import admitted_of, read_body
@@ -91,7 +91,14 @@ class TransferHandlers:
         after = -1
         while True:
             some = await self._conversations.read(
-                partial(list_messages, tenant=thread.tenant, thread=thread.id, after=after, limit=AT_A_TIME)
+                partial(
+                    list_messages,
+                    tenant=thread.tenant,
+                    thread=thread.id,
+                    after=after,
+                    limit=AT_A_TIME,
+                    longest=MOST_BYTES,
+                )
             )
             if not some:
                 return

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_gateway.access.predicate import may
 from pallas_gateway.http.api.conversations.access import is_own
-from pallas_gateway.http.api.conversations.threads import LONGEST_LINE, cursor_of
+from pallas_gateway.http.api.conversations.threads import LONGEST_LINE, MOST_BYTES, cursor_of
 from pallas_gateway.http.api.paging import decoded, encoded
 from pallas_gateway.http.pages.view.facts import AgentFacts, ThreadFacts, ThreadList
-from pallas_gateway.http.pages.view.messages import conversation
+from pallas_gateway.http.pages.view.messages import conversation, without_images
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.store.conversations import threads
 from pallas_gateway.store.conversations.messages import list_messages
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.http.api.conversations.access import Conversations
     from pallas_gateway.identity.principal import Principal
-    from pallas_gateway.store.conversations.records import Thread
+    from pallas_gateway.store.conversations.records import Message, Thread
 
 LISTED = 50
 """Conversations on a page of the list."""
@@ -120,15 +120,21 @@ class Reading:
         last = thread.length if end is None else min(end, thread.length)
         first = max(0, last - SHOWN) if begin is None else min(begin, last)
         first = max(first, last - SHOWN * 4)
-        found = (
-            await self._conversations.read(
+        found: list[Message] = []
+        while len(found) < last - first:
+            some = await self._conversations.read(
                 partial(
-                    list_messages, tenant=thread.tenant, thread=thread.id, after=first - 1, limit=last - first
+                    list_messages,
+                    tenant=thread.tenant,
+                    thread=thread.id,
+                    after=first - 1 + len(found),
+                    limit=last - first - len(found),
+                    longest=MOST_BYTES,
                 )
             )
-            if last > first
-            else []
-        )
+            if not some:
+                break
+            found += map(without_images, some)
         agent = _agent(record)
         facts = self._facts(thread)
         render = partial(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pallas_common.http.html import Html, join, tag
@@ -99,6 +100,15 @@ def image_parts(message: Message) -> list[int]:
     if not isinstance(content, list):
         return []
     return [index for index, part in enumerate(content) if part.get("type") == "image_url"]
+
+
+def without_images(message: Message) -> Message:
+    """The message with the places of its images, and without what they hold: a page fetches each by itself."""
+    content = message.row.content
+    if not image_parts(message) or not isinstance(content, list):
+        return message
+    shown = [{"type": "image_url"} if part.get("type") == "image_url" else part for part in content]
+    return replace(message, row=replace(message.row, content=shown))
 
 
 def _answer(group: Sequence[Message]) -> Child:

@@ -322,3 +322,21 @@ def test_the_newest_messages_are_read_as_far_as_they_are_small(do: Do) -> None:
         (3, Row(role="assistant", content="x"), True),
         (4, answer("2"), False),
     ]
+
+
+def test_of_large_messages_few_are_read_at_a_time(do: Do) -> None:
+    do(lambda it: make_thread(it, T))
+    do(lambda it: talk(it, T, "t1", "a" * 100, "b" * 100))
+    do(lambda it: talk(it, T, "t2", "c" * 1000, "d"))
+
+    def read(after: int, longest: int | None) -> list[int]:
+        found = do(
+            lambda it: list_messages(it, tenant=rows.TENANT, thread=T, after=after, limit=10, longest=longest)
+        )
+        return [each.turn_index for each in found]
+
+    assert read(-1, None) == [0, 1, 2, 3]
+    assert read(-1, 210) == [0, 1]
+    assert read(1, 210) == [2], "one at least"
+    assert read(2, 210) == [3]
+    assert read(3, 210) == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from pallas_gateway.http.pages.view.messages import conversation
+from pallas_gateway.http.pages.view.messages import conversation, without_images
 from pallas_gateway.store.conversations.records import REPLACED, Message, Row, ToolCall
 
 if TYPE_CHECKING:
@@ -52,6 +52,17 @@ def test_images_are_fetched_by_their_place() -> None:
     html = shown(message(4, "user", parts))
     assert 'src="chat/image?thread=th&amp;index=4&amp;part=1"' in html
     assert "AAAA" not in html
+
+
+def test_what_images_hold_is_not_part_of_a_page() -> None:
+    parts = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+    ]
+    whole = message(4, "user", parts)
+    light = without_images(whole)
+    assert "base64" not in str(light)
+    assert shown(light) == shown(whole)
 
 
 def test_a_failed_answer_says_why() -> None:
