@@ -176,12 +176,18 @@ def test_images_come_as_what_they_are(scene: Scene) -> None:
     place = {"thread": thread, "index": "0", "part": "1"}
     found = person.client.get("/chat/image", params=place)
     assert (found.status_code, found.headers["content-type"], found.content) == (200, "image/png", data)
+    kept = {"if-none-match": found.headers["etag"]}
+    assert person.client.get("/chat/image", params=place, headers=kept).status_code == 304
     assert found.headers["x-content-type-options"] == "nosniff"
     for index, part in (("0", "0"), ("0", "2"), ("0", "9"), ("7", "0"), ("-1", "0"), ("x", "1")):
         missing = person.client.get("/chat/image", params={"thread": thread, "index": index, "part": part})
         assert missing.status_code == 404
     mallory = scene.person("mallory", "view:agents", "run:agents")
     assert mallory.client.get("/chat/image", params=place).status_code == 404
+    assert mallory.client.get("/chat/image", params=place, headers=kept).status_code == 404
+    assert found.headers["cache-control"] == "private, no-cache", (
+        "the next one at this browser may not see it"
+    )
 
 
 def test_what_is_not_ones_own_is_not_there(scene: Scene, eve: Person) -> None:

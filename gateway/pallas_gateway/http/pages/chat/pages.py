@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from pallas_common.http.answers import has_etag
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.pages.requests import admitted_of, csrf_of, has_session
 from pallas_gateway.http.pages.view.chat import home_page, new_page, thread_page
@@ -18,6 +19,8 @@ from pallas_gateway.http.pages.view.lists import thread_list
 from pallas_gateway.store.conversations.messages import list_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
 
     from pallas_gateway.http.api.conversations.access import Conversations
@@ -96,23 +99,29 @@ class Pages:
         return HTMLResponse(thread_list(listed))
 
     async def image(self, request: Request) -> Response:
-        """An image that a message has, by its index and that of the part: it never changes."""
+        """An image that a message has, by its index and that of the part.
+
+        It never changes, and a browser keeps it; but it asks each time, as whoever sits there now may not see it.
+        """
         query = request.query_params
         thread, _ = await self._conversations.thread(
             admitted_of(request).principal, query.get("thread", ""), "view", on_agent="view"
         )
         index, part = _number(query.get("index")), _number(query.get("part"))
         if index is not None and part is not None:
+            headers = {"cache-control": "private, no-cache", "etag": f'"{thread.id}.{index}.{part}"'}
+            if has_etag(request, headers["etag"]):
+                return Response(status_code=304, headers=headers)
             found = await self._conversations.read(
                 partial(list_messages, tenant=thread.tenant, thread=thread.id, after=index - 1, limit=1)
             )
             content = found[0].row.content if found and found[0].turn_index == index else None
             if isinstance(content, list) and part < len(content):
-                return _image(content[part])
+                return _image(content[part], headers)
         raise ApiError(404, "not_found", "there is no such image")
 
 
-def _image(part: dict[str, object]) -> Response:
+def _image(part: dict[str, object], headers: Mapping[str, str]) -> Response:
     """An image of a message; its type is one that browsers draw and do not run."""
     match part:
         case {"image_url": {"url": str() as url}}:
@@ -123,7 +132,6 @@ def _image(part: dict[str, object]) -> Response:
                 except (binascii.Error, ValueError):
                     pass
                 else:
-                    headers = {"cache-control": "private, max-age=86400, immutable"}
                     return Response(data, headers=headers, media_type=found["type"])
     raise ApiError(404, "not_found", "there is no such image")
 
