@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pallas_gateway.access.limits import RETRY_PLACE, LimitExceededError
 from pallas_gateway.conversations.events import Failed
+from pallas_gateway.conversations.log import LARGEST_BATCH
 from pallas_gateway.http.api.conversations.answers import json_bytes, json_text
 from pallas_gateway.http.api.conversations.documents import chunk
 from pallas_gateway.http.errors import CUT_OFF, ApiError, last_words
@@ -106,7 +107,11 @@ async def send_turn(
                     if with_ids:
                         data += f"id: {position.text(running.id)}\n".encode()
                     data += b"data: %s\n\n" % _encoded(chunk(event, running.thread.id))
-                await write(data)
+                    if len(data) > LARGEST_BATCH:  # what many calls were made with, for one who comes late
+                        await write(data)
+                        data = b""
+                if data:
+                    await write(data)
     except asyncio.CancelledError:
         if begun:
             cut_off = chunk(Failed(CUT_OFF), running.thread.id)

@@ -16,6 +16,8 @@ from support.gateway.turns.worker import call, result, text, told
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from starlette.types import Message
+
     from support.gateway.turns.worker import Exchange
 
 CALL = {
@@ -195,6 +197,25 @@ def test_a_turn_goes_on_without_its_client_and_is_followed(tmp_path: Path) -> No
         assert (await talk.port.ask("HEAD", follow, talk.ada)).status_code == 405
         other = await talk.ask("POST", "/agents/jarvis/threads", status=201)
         await talk.ask("GET", f"/threads/{other['id']}/turn", status=204)
+
+    on_talk(tmp_path, do)
+
+
+def test_who_comes_late_is_told_of_many_calls_bit_by_bit(tmp_path: Path) -> None:
+    sent: list[int] = []
+
+    async def send(message: Message) -> None:
+        sent.append(len(message.get("body", b"")))
+
+    async def do(talk: Talk) -> None:
+        asking, exchange = await talk.begin(message="Add")
+        await exchange.say(*(call(f"c{number}", a="x" * 50_000) for number in range(20)))
+        await exchange.finish("Done.")
+        running = talk.turns.of("default", (await asking).json()["threadId"])
+        assert running is not None
+        await stream.send_turn(running, send)
+        assert sum(sent) > 1_000_000
+        assert max(sent) < 200_000
 
     on_talk(tmp_path, do)
 
