@@ -268,12 +268,14 @@ class RunningTurn:
         is_new = not self._answer and not self._events
         if is_new and 400 <= last.status < 500 and last.status != 499:
             self.refusal = last
-        with contextlib.suppress(StoreError):
-            if self.refusal is not None:
-                await self.rows.undo()
-            else:
-                await self.rows.fail(last.message, self._draft.said)
-        self._tell_failed(last)
+        try:
+            with contextlib.suppress(StoreError):
+                if self.refusal is not None:
+                    await self.rows.undo()
+                else:
+                    await self.rows.fail(last.message, self._draft.said)
+        finally:  # whatever it is, nobody waits for ever
+            self._tell_failed(last)
 
     def _tell_failed(self, last: Failed) -> None:
         self.outcome = "cancelled" if last.type == "stopped" else "error"
