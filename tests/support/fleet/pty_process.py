@@ -26,7 +26,11 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _take_terminal() -> None:
-    """Make stdin the controlling terminal: Ctrl-C and a hang-up reach only who has one."""
+    """Make stdin the controlling terminal: Ctrl-C and a hang-up reach only who has one.
+
+    Also where whoever started the tests has them ignore a hang-up, as `nohup` does.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
