@@ -18,7 +18,6 @@ from pallas_gateway.store.conversations.messages import list_messages
 
 if TYPE_CHECKING:
     from pallas_common.http.html import Html
-    from pallas_gateway.conversations.turns import Turns
     from pallas_gateway.directory.directory import Directory
     from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.http.api.conversations.access import Conversations
@@ -46,10 +45,9 @@ class Shown(NamedTuple):
 class Reading:
     """Agents and conversations, for pages."""
 
-    def __init__(self, conversations: Conversations, directory: Directory, turns: Turns) -> None:
+    def __init__(self, conversations: Conversations, directory: Directory) -> None:
         self._conversations = conversations
         self._directory = directory
-        self._turns = turns
 
     def agents(self, principal: Principal) -> list[AgentFacts]:
         """Those that the viewer may run, by name."""

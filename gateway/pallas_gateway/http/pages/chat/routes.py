@@ -35,7 +35,7 @@ def chat_routes(
     followers: Followers,
 ) -> list[Route]:
     """With their whole paths."""
-    pages = Pages(Reading(conversations, directory, turns), conversations, build())
+    pages = Pages(Reading(conversations, directory), conversations, build())
     actions = Actions(pages, conversations, asking, changes)
     transfer = TransferHandlers(conversations, audit)
     return [
