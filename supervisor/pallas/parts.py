@@ -111,7 +111,7 @@ async def take_parts(
     socket_path = control_socket(deployment.name, os.environ)
     directory = socket_path.parent
     ensure_private(directory)
-    stack.callback(os.close, lock_instance(directory, deployment.name))
+    stack.callback(os.close, lock_instance(directory, deployment.name, deployment.path))
     stack.callback(os.close, keep_cleaners_off(directory))
     left_behind = end_predecessor(directory)
     if (state := assignment.configuration.state_directory) is not None:

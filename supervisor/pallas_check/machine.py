@@ -6,10 +6,10 @@ nothing is said to it.
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ from pallas_common.problems import ConfigurationError, Problem
 from pallas_common.protocol.gateway import GATEWAY
 from pallas_control.client import Control
 from pallas_control.errors import ControlError
-from pallas_control.locate import living_sockets
+from pallas_control.locate import is_same_file, living_sockets
 from pallas_registry.environment.variables import gateway_store
 from pallas_registry.reading.rules import STORE_VARIABLE
 from pallas_supervisor.agents.gateway.listening import listening_problem
@@ -31,7 +31,6 @@ from pallas_supervisor.sockets.listeners import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
 
     from pallas_check.places import Places
     from pallas_registry.deployment.model import Deployment
@@ -181,9 +180,7 @@ def _is_same(status: Mapping[str, Any], deployment: Deployment, directory: Path)
     file, where = status.get("file"), status.get("directory")
     if not isinstance(file, str) or not isinstance(where, str):
         return True
-    return os.path.realpath(file) == os.path.realpath(deployment.path) and os.path.realpath(
-        where
-    ) == os.path.realpath(directory)
+    return is_same_file(Path(file), deployment.path) and is_same_file(Path(where), directory)
 
 
 def _namesake(deployment: Deployment, status: Mapping[str, Any], places: Places) -> Problem:

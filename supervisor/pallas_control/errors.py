@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 class ControlError(Exception):
@@ -26,6 +27,22 @@ class UnreachableError(ControlError):
 
 class ForbiddenError(UnreachableError):
     """The control socket is there, and this user may not use it."""
+
+
+class NamesakeError(ControlError):
+    """The `agents.yaml` that the command line goes by is not the one that runs under its name.
+
+    Args:
+        name: of the deployment.
+        theirs: the file that runs.
+        ours: the file that was gone by.
+    """
+
+    def __init__(self, name: str, theirs: Path, ours: Path) -> None:
+        super().__init__(
+            f"{name} runs from {theirs}, and this is {ours.absolute()}: nothing was asked of it; go to its "
+            f"folder, or say --deployment {name}; for this one beside it, give it another `name:`"
+        )
 
 
 class RefusedError(ControlError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pallasctl.groups import LazyGroup
-from pallasctl.options import socket_option
+from pallasctl.options import supervisor_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ _OF_PALLAS = ("init", "up", "down", "install-service", "schema", "completion")
     elsewhere=("pallas", _OF_PALLAS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@socket_option
+@supervisor_options
 @click.version_option(package_name="pallas-mcp", message="pallasctl %(version)s")
 def pallasctl() -> None:
     """Operate a running Pallas: see, start, stop and restart its agents, read their logs, talk to them.

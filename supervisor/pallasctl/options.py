@@ -1,4 +1,4 @@
-"""Options of several verbs: the socket, agents by name or all, a time-out, an output format.
+"""Options of several verbs: the supervisor, agents by name or all, a time-out, an output format.
 
 Knows click and where to find the control socket; no verb, and of documents only the names of agents.
 """
@@ -34,6 +34,7 @@ class _Seconds(click.FloatRange):
 SECONDS = _Seconds(min=0, min_open=True)
 
 _SOCKET = "pallasctl.socket"
+_DEPLOYMENT = "pallasctl.deployment"
 
 
 def control() -> Control:
@@ -41,7 +42,18 @@ def control() -> Control:
     from pallas_control.client import Control
     from pallas_control.locate import control_socket_path
 
-    return Control(control_socket_path(click.get_current_context().meta.get(_SOCKET)))
+    socket, deployment = click.get_current_context().meta.get(_SOCKET), named_deployment()
+    if socket is not None and deployment is not None:
+        raise click.UsageError(
+            "--socket and --deployment both say which supervisor is meant: give one of them"
+        )
+    return Control(control_socket_path(socket, deployment=deployment))
+
+
+def named_deployment() -> str | None:
+    """The deployment that the command line names."""
+    name: str | None = click.get_current_context().meta.get(_DEPLOYMENT)
+    return name
 
 
 def chosen_agents(names: Sequence[str], every: bool) -> list[str]:
@@ -57,9 +69,12 @@ def chosen_agents(names: Sequence[str], every: bool) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _remember_socket(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.meta[_SOCKET] = value
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.meta[key] = value
+
+    return remember
 
 
 def complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -84,13 +99,28 @@ def _names(ctx: click.Context, *, gateway: bool) -> list[str]:
     return [*names, GATEWAY] if gateway and status.get("gateway") and GATEWAY not in names else names
 
 
-socket_option = click.option(
+_socket_option = click.option(
     "--socket",
     metavar="PATH",
     expose_value=False,
-    callback=_remember_socket,
+    callback=_remember(_SOCKET),
     help="Control socket of the supervisor (or PALLAS_CONTROL_SOCKET).",
 )
+deployment_option = click.option(
+    "--deployment",
+    metavar="NAME",
+    expose_value=False,
+    callback=_remember(_DEPLOYMENT),
+    help="The running deployment of this name, from whatever folder.",
+)
+
+
+def supervisor_options[F: Callable[..., Any] | click.Command](function: F) -> F:
+    """`--socket` and `--deployment` of a verb that asks a supervisor: which one, if not the one of this folder."""
+    taken: F = _socket_option(deployment_option(function))
+    return taken
+
+
 agent_argument = click.argument("agent", metavar="AGENT", shell_complete=complete_agent)
 conversation_option = click.option(
     "--conversation-id",

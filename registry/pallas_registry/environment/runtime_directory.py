@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.problems import ConfigurationError, Problem
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET_NAME = "control.sock"
+LOCK_NAME = "supervisor.lock"
+"""Locked for as long as the supervisor lives; says its process and its `agents.yaml`."""
 AGENTS = "agents"
 """Name of the directory of those agents' sockets that have no port."""
 
@@ -27,6 +29,37 @@ SOCKET_PATH_BYTES = 107
 DIRECTORY_VARIABLE = "PALLAS_RUNTIME_DIR"
 
 _SLUG_LENGTH = 40
+_LONGEST_HOLDER = 8192
+
+
+class Holder(NamedTuple):
+    """Who has, or had, the lock of a runtime directory."""
+
+    pid: int
+    file: Path | None
+    """The `agents.yaml` that is served, absolute; None: one before 0.9 does not say."""
+
+    def to_bytes(self) -> bytes:
+        """The content of the lock's file."""
+        return b"%d\n%s\n" % (self.pid, b"" if self.file is None else os.fsencode(self.file))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Holder | None:
+        """What `to_bytes` wrote; None if it is nothing of the kind."""
+        pid, _, file = data.partition(b"\n")
+        if not pid.isdigit():
+            return None
+        file = file.removesuffix(b"\n")
+        return cls(int(pid), Path(os.fsdecode(file)) if file.startswith(b"/") else None)
+
+
+def read_holder(directory: Path) -> Holder | None:
+    """What the lock of a runtime directory says, whether it is held or was left behind; None if it cannot be read."""
+    try:
+        with (directory / LOCK_NAME).open("rb") as file:
+            return Holder.from_bytes(file.read(_LONGEST_HOLDER))
+    except OSError:
+        return None
 
 
 def runtime_directory(deployment_name: str, environ: Mapping[str, str]) -> Path:

@@ -5,6 +5,7 @@ Knows what is said and which exit status it gets; signals go to the very process
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import signal
@@ -17,9 +18,9 @@ import click
 from pallas_common.problems import counted
 from pallas_common.terminal_text import terminal_line
 from pallas_control.client import Control
-from pallas_control.errors import ControlError, ForbiddenError
+from pallas_control.errors import ControlError
 from pallasctl.failures import EXIT_INTERRUPTED, Failure
-from pallasctl.options import SECONDS, config_option
+from pallasctl.options import SECONDS, config_option, deployment_option, named_deployment
 
 if TYPE_CHECKING:
     from pallas.commands.background.process import SupervisorProcess
@@ -34,6 +35,7 @@ AGAIN = 0.2
 
 @click.command()
 @config_option
+@deployment_option
 @click.option(
     "--timeout",
     type=SECONDS,
@@ -55,9 +57,11 @@ def down(ctx: click.Context, *, config: Path | None, timeout: float, now: bool) 
     from pallas.commands.background.process import SupervisorProcess
 
     path, name = _socket(config)
-    try:
-        process = SupervisorProcess(path)
-    except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):
+    process = None
+    if path is not None:
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError, ProcessLookupError):
+            process = SupervisorProcess(path)
+    if path is None or process is None:
         click.echo(terminal_line(f"{name} does not run: nothing to stop"), err=True)
         return
     with process:
@@ -71,50 +75,38 @@ def down(ctx: click.Context, *, config: Path | None, timeout: float, now: bool) 
             ctx.exit(EXIT_INTERRUPTED)
 
 
-def _socket(config: Path | None) -> tuple[Path, str]:
-    """The control socket of the deployment here, and the deployment's name.
+def _socket(config: Path | None) -> tuple[Path | None, str]:
+    """The control socket of the deployment that is meant, None if it does not run, and the deployment's name.
 
     Raises:
         Failure: there is no deployment here.
+        NamesakeError: another deployment of its name runs, and this one does not.
     """
     from pallas_common.problems import ConfigurationError
-    from pallas_control.locate import SOCKET_VARIABLE
+    from pallas_control.locate import SOCKET_VARIABLE, named_socket, socket_of
     from pallas_registry.deployment.location import deployment_name, deployment_path, working_directory
     from pallas_registry.environment.dotenv import load_dotenv
-    from pallas_registry.environment.runtime_directory import control_socket
 
-    if named := os.environ.get(SOCKET_VARIABLE):
+    name = named_deployment()
+    if name is None and (named := os.environ.get(SOCKET_VARIABLE)):
         return Path(named), named
     try:
         environ = {**load_dotenv(working_directory(), os.environ), **os.environ}
     except ConfigurationError:
         environ = dict(os.environ)
+    if name is not None:
+        if config is not None:
+            raise click.UsageError(
+                "--config and --deployment both say which deployment is meant: give one of them"
+            )
+        return named_socket(name, environ), name
     file = config or deployment_path(environ)
     name = deployment_name(file)
     if name is None:
         raise Failure(
             f"{file}: no deployment here, so none to stop; cd to the folder of its agents.yaml, or give --config FILE"
         )
-    try:
-        own = control_socket(name, environ)
-    except ConfigurationError as error:
-        raise Failure(str(error)) from None
-    return (own, name) if own.exists() else (_system_socket(name) or own, name)
-
-
-def _system_socket(name: str) -> Path | None:
-    """The socket of a service that runs this deployment, to say how that is stopped."""
-    from pallas_control.locate import system_sockets
-
-    for path in system_sockets():
-        try:
-            if Control(path).get("/v1/status", timeout=2.0).get("deployment") == name:
-                return path
-        except ForbiddenError:
-            return path
-        except ControlError:
-            continue
-    return None
+    return socket_of(file, name, environ), name
 
 
 def _refuse_others(process: SupervisorProcess) -> None:

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -21,8 +22,6 @@ from pallasctl.options import SECONDS, config_option
 from pallasctl.text import format_duration
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pallas.commands.background.start import BackgroundSupervisor
     from pallas_control.documents import StatusDocument
     from pallas_registry.source import Configuration
@@ -133,12 +132,14 @@ def _tell_running(document: StatusDocument, configuration: Configuration) -> Non
     Raises:
         Failure: it is another deployment of the same name.
     """
-    ours, theirs = str(configuration.deployment.path), document.get("file", "")
+    from pallas_control.locate import is_same_file
+
+    ours, theirs = configuration.deployment.path, document.get("file", "")
     supervisor = document["supervisor"]
-    if theirs and theirs != ours:
+    if theirs and not is_same_file(Path(theirs), ours):
         raise Failure(
-            f"another deployment of the name {document['deployment']} runs, process {supervisor['pid']}: {theirs}; "
-            "give this one another `name:`, or set PALLAS_RUNTIME_DIR"
+            f"another deployment of the name {document['deployment']} runs, process {supervisor['pid']}: {theirs}, "
+            f"and this is {ours}; give this one another `name:`, or set PALLAS_RUNTIME_DIR"
         )
     age = (datetime.now(UTC) - datetime.fromisoformat(supervisor["since"])).total_seconds()
     click.echo(

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
+from pallas_registry.environment.runtime_directory import LOCK_NAME, Holder, read_holder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,25 +22,29 @@ class AlreadyRunningError(Exception):
     """Another supervisor runs this deployment; the message says which process and how to reach it."""
 
 
-def lock_instance(directory: Path, deployment: str) -> int:
+def lock_instance(directory: Path, deployment: str, file: Path) -> int:
     """Take the lock of a runtime directory; the descriptor holds it for as long as it is open.
 
+    Args:
+        file: the `agents.yaml` of this one, which is left there for those who look for it.
+
     Raises:
-        AlreadyRunningError: with the holder's process ID.
+        AlreadyRunningError: with the holder's process ID, and its `agents.yaml`.
     """
-    descriptor = os.open(directory / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        who = f"process {holder}" if holder else "another process"
+        holder = read_holder(directory)
+        who = "another process" if holder is None else f"process {holder.pid}"
+        where = "" if holder is None or holder.file is None else f", from {holder.file}"
         raise AlreadyRunningError(
-            f"{deployment} is running already, as {who}; `pallasctl status` shows it. For a second one beside it, "
-            f"set PALLAS_RUNTIME_DIR"
+            f"{deployment} is running already, as {who}{where}; `pallasctl status` shows it. For a second one beside "
+            "it, set PALLAS_RUNTIME_DIR"
         ) from None
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(descriptor, Holder(os.getpid(), file.absolute()).to_bytes(), 0)
     return descriptor
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -191,3 +194,71 @@ def test_a_unit_is_written_once_and_another_one_is_not_overwritten(
     assert f"pallas: {unit} is there already and is not what would be written" in refused.stderr
     assert "  -RestartSec=9\n  +RestartSec=2\n" in refused.stderr
     assert "RestartSec=9" in unit.read_text()
+
+
+VERBS = (
+    ("pallas", "down"),
+    ("pallasctl", "status"),
+    ("pallasctl", "stop", "--all"),
+    ("pallasctl", "restart", "--all", "--now"),
+    ("pallasctl", "reload"),
+    ("pallasctl", "ask", "library", "hello"),
+    ("pallasctl", "chat", "library", "-m", "hello"),
+    ("pallasctl", "apply", "-f", "agents.yaml"),
+    ("pallasctl", "get", "all"),
+    ("pallasctl", "logs"),
+    ("pallasctl", "gateway", "stop"),
+    ("pallasctl", "gateway", "backup", "kept.db"),
+    ("pallasctl", "token", "list"),
+    ("pallasctl", "audit"),
+)
+"""What acts on a supervisor, or says what it has."""
+
+
+def test_no_verb_in_the_copy_of_a_folder_reaches_the_one_that_runs(tmp_path: Path) -> None:
+    original = make_deployment(tmp_path / "original", "library")
+    copy = tmp_path / "copy"
+    shutil.copytree(original.directory, copy)
+    with tempfile.TemporaryDirectory() as runtime:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PALLAS_")},
+            "XDG_RUNTIME_DIR": runtime,
+            "PALLAS_STATE_DIR": str(tmp_path / "state"),
+            "PALLAS_LOG_FILE": str(tmp_path / "pallas.log"),
+        }
+
+        def run(program: str, *arguments: str, folder: Path = copy) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [str(BIN / program), *arguments],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+
+        assert run("pallas", "up", "-d", folder=original.directory).returncode == 0
+        try:
+            before = json.loads(run("pallasctl", "status", "-o", "json", folder=original.directory).stdout)
+            for program, *arguments in VERBS:
+                result = run(program, *arguments)
+                assert result.returncode not in (0, 2), (arguments, result.stderr)
+                assert (
+                    f"test-fleet runs from {original.directory}/agents.yaml, and this is {copy}/agents.yaml"
+                    in (result.stderr)
+                ), (arguments, result.stderr)
+            for arguments in (["up", "-d"], ["check"]):
+                assert str(original.directory / "agents.yaml") in run("pallas", *arguments).stderr
+            named = json.loads(run("pallasctl", "status", "--deployment", "test-fleet", "-o", "json").stdout)
+            assert named["supervisor"] == before["supervisor"]
+            assert [each["generation"] for each in named["agents"]] == [1]
+
+            (tmp_path / "link").symlink_to(original.directory)
+            assert run("pallasctl", "status", folder=tmp_path / "link").returncode == 0
+            assert "It runs already" in run("pallas", "up", "-d", folder=tmp_path / "link").stderr
+            assert run("pallas", "down", "--deployment", "test-fleet").returncode == 0
+            assert "does not run" in run("pallas", "down", folder=original.directory).stderr
+        finally:
+            run("pallas", "down", "--now", folder=original.directory)

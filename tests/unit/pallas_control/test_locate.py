@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 
 class Supervisors(Protocol):
-    """Starts a fake supervisor of a deployment, by default at its own place, and gives the path of its socket."""
+    """Starts a fake supervisor of a deployment, by default at its own place, and gives the path of its socket.
 
-    def __call__(self, deployment: str, path: str | None = None) -> Path: ...
+    Args:
+        file: the `agents.yaml` that it runs; None: it does not say.
+    """
+
+    def __call__(self, deployment: str, path: str | None = None, file: Path | None = None) -> Path: ...
 
 
 @pytest.fixture
@@ -43,11 +47,12 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Supervi
     monkeypatch.chdir(work)
     with ExitStack() as stack:
 
-        def supervisor(deployment: str, path: str | None = None) -> Path:
+        def supervisor(deployment: str, path: str | None = None, file: Path | None = None) -> Path:
             place = base / (path or f"pallas/{deployment}/control.sock")
             place.parent.mkdir(parents=True, exist_ok=True)
             fake = stack.enter_context(serve(place))
-            fake.answer("/v1/status", status(agent("one"), deployment=deployment))
+            document = status(agent("one"), deployment=deployment)
+            fake.answer("/v1/status", document if file is None else {**document, "file": str(file)})
             return place
 
         yield supervisor
@@ -135,12 +140,110 @@ def test_never_another_deployments(runtime: Supervisors) -> None:
     assert "/pallas/b/control.sock" in result.stderr
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """The `agents.yaml`, with the name `a`, of another folder than the working directory."""
+    other = tmp_path / "other"
+    other.mkdir()
+    file = other / "agents.yaml"
+    file.write_text("name: a\n")
+    return file
+
+
+def test_never_that_of_another_folder_with_the_same_name(runtime: Supervisors, elsewhere: Path) -> None:
+    runtime("a", file=elsewhere)
+    deployment_file("a")
+    result = run("stop", "--all")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"pallasctl: a runs from {elsewhere}, and this is {Path.cwd() / 'agents.yaml'}: nothing was asked of it; "
+        "go to its folder, or say --deployment a; for this one beside it, give it another `name:`\n"
+    )
+
+
+def test_never_that_of_another_folder_by_a_runtime_directory_that_dotenv_names(
+    runtime: Supervisors, elsewhere: Path
+) -> None:
+    path = runtime("a", file=elsewhere)
+    deployment_file("b")
+    Path(".env").write_text(f"PALLAS_RUNTIME_DIR={path.parent}\n")
+    assert f"runs from {elsewhere}" in run("stop", "--all").stderr
+
+
+def test_never_that_of_another_folder_that_the_system_runs(runtime: Supervisors, elsewhere: Path) -> None:
+    runtime("a", "system.sock", elsewhere)
+    deployment_file("a")
+    assert f"runs from {elsewhere}" in run("stop", "--all").stderr
+
+
+def test_its_own_elsewhere_though_another_folder_has_its_place(runtime: Supervisors, elsewhere: Path) -> None:
+    runtime("a", file=elsewhere)
+    deployment_file("a")
+    path = runtime("a", "system.sock", Path.cwd() / "agents.yaml")
+    assert locate.control_socket_path(None) == path
+
+
+def test_a_folder_by_a_link_is_the_same(
+    runtime: Supervisors, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = runtime("a", file=tmp_path / "link" / "agents.yaml")
+    (tmp_path / "link").symlink_to(elsewhere.parent)
+    monkeypatch.chdir(elsewhere.parent)
+    assert locate.control_socket_path(None) == path
+
+
+def test_one_that_hangs_says_by_its_lock_of_which_folder_it_is(runtime: Supervisors, elsewhere: Path) -> None:
+    deployment_file("a")
+    place = Path(os.environ["XDG_RUNTIME_DIR"], "pallas", "a")
+    place.mkdir(parents=True)
+    (place / "supervisor.lock").write_text(f"1\n{elsewhere}\n")
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(place / "control.sock"))
+        mute.listen()
+        assert f"runs from {elsewhere}" in run("stop", "--all").stderr
+
+
+def test_what_a_killed_one_of_another_folder_has_left_is_nobodys(
+    runtime: Supervisors, elsewhere: Path
+) -> None:
+    deployment_file("a")
+    place = Path(os.environ["XDG_RUNTIME_DIR"], "pallas", "a")
+    place.mkdir(parents=True)
+    (place / "supervisor.lock").write_text(f"1\n{elsewhere}\n")
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(place / "control.sock"))
+    assert "it was left behind" in run("stop", "--all").stderr
+
+
+def test_by_the_name_that_the_command_line_says(runtime: Supervisors, elsewhere: Path) -> None:
+    path = runtime("a", file=elsewhere)
+    runtime("b")
+    deployment_file("a")
+    assert locate.control_socket_path(None, deployment="a") == path
+    assert run("--deployment", "a", "status").exit_code == 0
+    assert run("status", "--deployment", "a").exit_code == 0
+
+
+def test_a_name_that_none_or_several_have_is_refused(
+    runtime: Supervisors, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = runtime("a", file=elsewhere)
+    monkeypatch.setenv("PALLAS_CONTROL_SOCKET", str(path))
+    assert "no deployment called b runs here" in run("status", "--deployment", "b").stderr
+    second = runtime("a", "system.sock")
+    assert run("status", "--deployment", "a").stderr.splitlines() == [
+        "pallasctl: more than one deployment called a runs here; name its socket with --socket",
+        f"  {path}: {elsewhere}",
+        f"  {second}",
+    ]
+
+
 def test_more_than_one(runtime: Supervisors) -> None:
     paths = [runtime("a"), runtime("b")]
     result = run("status")
     assert result.exit_code == 4
     assert result.stderr.splitlines() == [
-        "pallasctl: more than one supervisor runs here; name one with --socket",
+        "pallasctl: more than one supervisor runs here; name one with --socket or --deployment",
         *(f"  {path}" for path in paths),
     ]
 

@@ -41,7 +41,7 @@ def goal_verb(name: str, goal: str, help_: str, *flags: Option) -> click.Command
         *flags,
         no_wait,
         timeout,
-        options.socket_option,
+        options.supervisor_options,
     )
     for option in every:
         option(command)

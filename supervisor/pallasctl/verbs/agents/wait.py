@@ -29,7 +29,7 @@ _POLL = 0.1
     help="What to wait for.",
 )
 @options.timeout_option("How long to wait.")
-@options.socket_option
+@options.supervisor_options
 def wait(agents: tuple[str, ...], *, every: bool, goal: str, timeout: float) -> None:
     """Wait until agents are ready, or stopped; `gateway` is the gateway.
 

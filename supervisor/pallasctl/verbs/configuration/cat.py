@@ -13,7 +13,7 @@ import click
 from pallas_common.problems import counted, no_such_agent
 from pallas_common.terminal_text import terminal_json
 from pallasctl.failures import NoSuchAgent
-from pallasctl.options import agents_argument, control, output_option, socket_option
+from pallasctl.options import agents_argument, control, output_option, supervisor_options
 from pallasctl.text import one_line, paint
 from pallasctl.yaml_text import yaml_value
 
@@ -34,7 +34,7 @@ class _Line(NamedTuple):
 @click.command()
 @agents_argument
 @output_option("yaml", "json")
-@socket_option
+@supervisor_options
 def cat(agents: tuple[str, ...], output: str) -> None:
     """Print the configuration in effect.
 

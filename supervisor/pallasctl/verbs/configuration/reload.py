@@ -12,7 +12,7 @@ import click
 
 from pallas_common.protocol.gateway import OPERATOR_FILE
 from pallas_control.errors import ControlError
-from pallasctl.options import control, socket_option
+from pallasctl.options import control, supervisor_options
 from pallasctl.text import one_line, paint
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _ACTIONS: Mapping[str, str] = {
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only say what a reload would do.")
-@socket_option
+@supervisor_options
 def reload(*, dry_run: bool) -> None:
     """Read the configuration again.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pallas_control.errors import ControlError
-from pallasctl.options import control, socket_option
+from pallasctl.options import control, supervisor_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ _TOKEN_FILE = "pallasctl.gateway.token_file"  # noqa: S105 - where an option is 
 
 def gateway_options[F: Callable[..., Any]](function: F) -> F:
     """`--gateway`, `--token-file` and `--socket` of a verb that asks the gateway."""
-    for option in (socket_option, _token_file_option, _url_option):
+    for option in (supervisor_options, _token_file_option, _url_option):
         function = option(function)
     return function
 

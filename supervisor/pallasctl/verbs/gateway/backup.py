@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from pallasctl.failures import Failure
-from pallasctl.options import socket_option
+from pallasctl.options import supervisor_options
 from pallasctl.verbs.gateway.database import store_file
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ store_option = click.option(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @store_option
-@socket_option
+@supervisor_options
 def backup(file: Path, *, force: bool, store: str | None) -> None:
     """Copy the gateway's store, as it is at one moment, into FILE; the gateway goes on.
 
@@ -53,7 +53,7 @@ def backup(file: Path, *, force: bool, store: str | None) -> None:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @store_option
-@socket_option
+@supervisor_options
 def restore(file: Path, *, store: str | None) -> None:
     """Put the content of FILE, which `gateway backup` has made, in the place of the gateway's store.
 

@@ -5,12 +5,11 @@ Knows the places; nothing of what is in it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pallas_control.errors import ControlError
+from pallas_control.errors import ControlError, NamesakeError
 from pallasctl.failures import Failure
 from pallasctl.options import control
 
@@ -56,20 +55,23 @@ def _configured() -> tuple[str | None, Path | None]:
     from pallas_registry.environment.state_directory import state_directory
     from pallas_registry.reading.rules import STORE_VARIABLE
 
-    here = Path.cwd()
-    running = None
-    with contextlib.suppress(ControlError):
+    here, file = Path.cwd(), None
+    try:
         running = control().get("/v1/status")
+    except NamesakeError:
+        raise
+    except ControlError:
+        running = None
+    if running is not None and (theirs := running.get("file")):
+        here, file = Path(running["directory"]), Path(theirs)
     try:
         environ = {**os.environ, **load_dotenv(here, os.environ)}
-        base = read_deployment(deployment_path(environ), here)
+        base = read_deployment(file or deployment_path(environ), here)
     except ConfigurationError:
         base, environ = None, dict(os.environ)
     if running is not None:
         directory = running["supervisor"].get("state_directory")
         state = None if directory is None else Path(directory)
-        if base is not None and base.name != running["deployment"]:
-            base = None
     else:
         state = None if base is None else state_directory(base.name, environ)
     store = environ.get(STORE_VARIABLE) or None

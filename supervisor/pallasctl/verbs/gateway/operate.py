@@ -55,7 +55,7 @@ def ask_gateway(verb: str, goal: str, *, wait: bool, timeout: float, **flags: bo
 @click.command()
 @no_wait_option
 @options.timeout_option("How long to wait until it is ready.")
-@options.socket_option
+@options.supervisor_options
 def start(*, no_wait: bool, timeout: float) -> None:
     """Start the gateway, and wait until it is ready."""
     ask_gateway("start", "ready", wait=not no_wait, timeout=timeout)
@@ -64,7 +64,7 @@ def start(*, no_wait: bool, timeout: float) -> None:
 @click.command()
 @no_wait_option
 @options.timeout_option("How long to wait until it is stopped.")
-@options.socket_option
+@options.supervisor_options
 def stop(*, no_wait: bool, timeout: float) -> None:
     """Stop the gateway; agents go on.
 
@@ -77,7 +77,7 @@ def stop(*, no_wait: bool, timeout: float) -> None:
 @click.option("--now", is_flag=True, help="Stop the old process first; callers get a 503 meanwhile.")
 @no_wait_option
 @options.timeout_option("How long to wait until it is ready.")
-@options.socket_option
+@options.supervisor_options
 def restart(*, now: bool, no_wait: bool, timeout: float) -> None:
     """Restart the gateway without losing a request.
 

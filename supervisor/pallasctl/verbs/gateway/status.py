@@ -14,7 +14,7 @@ from pallas_common.problems import counted
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import ControlError
 from pallasctl.failures import EXIT_NOT_RUNNING, Failure, StatusUnknown
-from pallasctl.options import control, output_option, socket_option
+from pallasctl.options import control, output_option, supervisor_options
 from pallasctl.text import HEALTH_COLOURS, STATE_COLOURS, format_duration, format_size, one_line, paint
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NONE = "this deployment has no gateway; `gateway: {}` in agents.yaml and `pallas
 
 @click.command()
 @output_option("text", "json")
-@socket_option
+@supervisor_options
 @click.pass_context
 def status(ctx: click.Context, *, output: str) -> None:
     """Show whether the gateway serves, where, and why not.

@@ -11,7 +11,7 @@ import click
 
 from pallas_common.terminal_text import terminal_json
 from pallasctl.failures import EXIT_FAILED, Failure
-from pallasctl.options import output_option, socket_option
+from pallasctl.options import output_option, supervisor_options
 from pallasctl.verbs.resources.changes import apply_files, problems_of, refused_of, report
 from pallasctl.verbs.resources.files import files_of, files_option, recursive_option
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only say what it would do.")
 @click.option("--prune", is_flag=True, help="Delete all resources that are not in these files.")
 @output_option("text", "json")
-@socket_option
+@supervisor_options
 @click.pass_context
 def apply(
     ctx: click.Context, paths: tuple[str, ...], *, recursive: bool, dry_run: bool, prune: bool, output: str

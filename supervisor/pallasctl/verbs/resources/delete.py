@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pallasctl.options import socket_option
+from pallasctl.options import supervisor_options
 from pallasctl.verbs.resources import changes
 from pallasctl.verbs.resources.files import files_of, files_option, recursive_option, resources_in
 from pallasctl.verbs.resources.words import complete_resource, resources_of
@@ -14,7 +14,7 @@ from pallasctl.verbs.resources.words import complete_resource, resources_of
 @click.argument("what", nargs=-1, metavar="[KIND NAME...]", shell_complete=complete_resource)
 @files_option(required=False)
 @recursive_option
-@socket_option
+@supervisor_options
 @click.pass_context
 def delete(ctx: click.Context, what: tuple[str, ...], paths: tuple[str, ...], *, recursive: bool) -> None:
     """Delete resources: those that are named, or all that files have.

@@ -14,7 +14,7 @@ from pallas_common.terminal_text import terminal_text
 from pallas_control.errors import ControlError, UnknownAgentError
 from pallas_registry.resources.model import API_VERSION
 from pallasctl.failures import EXIT_FAILED, EXIT_USAGE, Failure
-from pallasctl.options import control, socket_option
+from pallasctl.options import control, supervisor_options
 from pallasctl.text import paint
 from pallasctl.verbs.resources import changes
 from pallasctl.verbs.resources.files import File, files_of, files_option, recursive_option, resources_in
@@ -45,7 +45,7 @@ class NoDiff(Failure):
 @click.command()
 @files_option()
 @recursive_option
-@socket_option
+@supervisor_options
 @click.pass_context
 def diff(ctx: click.Context, paths: tuple[str, ...], *, recursive: bool) -> None:
     """Show what `apply` of these files would change, as a unified diff of YAML.

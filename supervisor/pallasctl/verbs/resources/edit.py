@@ -19,7 +19,7 @@ from pallas_common.problems import ConfigurationError, quoted
 from pallas_control.errors import ControlError
 from pallas_registry.reading.files import read_file, text_of
 from pallasctl.failures import Failure
-from pallasctl.options import socket_option
+from pallasctl.options import supervisor_options
 from pallasctl.verbs.resources import changes
 from pallasctl.verbs.resources.files import File
 from pallasctl.verbs.resources.tables import source_of
@@ -41,7 +41,7 @@ _LINE = re.compile(r"^([^:\n]+):(\d+):")
 
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="KIND NAME", shell_complete=complete_resource)
-@socket_option
+@supervisor_options
 def edit(what: tuple[str, ...]) -> None:
     """Change a resource in an editor: $VISUAL, else $EDITOR, else vi.
 

@@ -13,7 +13,7 @@ import click
 
 from pallas_common.terminal_text import terminal_json
 from pallas_registry.resources.model import KINDS, ResourceId
-from pallasctl.options import control, output_option, socket_option
+from pallasctl.options import control, output_option, supervisor_options
 from pallasctl.text import one_line
 from pallasctl.verbs.resources.changes import missing, resource_of
 from pallasctl.verbs.resources.tables import resource_table, source_of
@@ -30,7 +30,7 @@ ALL = "all"
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="KIND [NAME]...", shell_complete=complete_resource)
 @output_option("table", "wide", "json", "yaml", "name")
-@socket_option
+@supervisor_options
 def get(what: tuple[str, ...], output: str) -> None:
     """Show resources: of a kind, or those that are named.
 

@@ -17,7 +17,7 @@ import click
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import UnknownAgentError
 from pallas_registry.resources.model import ResourceId
-from pallasctl.options import GATEWAY, complete_agent_or_gateway, control, output_option, socket_option
+from pallasctl.options import GATEWAY, complete_agent_or_gateway, control, output_option, supervisor_options
 from pallasctl.verbs.resources.changes import NoSuchResource, resource_of
 from pallasctl.verbs.resources.words import complete_resource, one_resource
 
@@ -36,7 +36,7 @@ def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="[KIND] NAME", shell_complete=_complete)
 @output_option("text", "json", "yaml")
-@socket_option
+@supervisor_options
 def describe(what: tuple[str, ...], output: str) -> None:
     """Show all that is known of an agent, or of another resource.
 

@@ -16,7 +16,7 @@ from pallas_control.events import follow_events, read_events
 from pallasctl.agent_names import AgentNames
 from pallasctl.failures import EXIT_INTERRUPTED, NoSuchAgent
 from pallasctl.interrupts import ending_on_interrupt
-from pallasctl.options import GATEWAY, complete_agent_or_gateway, control, output_option, socket_option
+from pallasctl.options import GATEWAY, complete_agent_or_gateway, control, output_option, supervisor_options
 from pallasctl.text import HEALTH_COLOURS, STATE_COLOURS, one_line, paint
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ DEFAULT_COUNT = 100
     help="Only of this kind: agent, gateway, configuration, supervisor.",
 )
 @output_option("text", "json")
-@socket_option
+@supervisor_options
 @click.pass_context
 def events(
     ctx: click.Context,

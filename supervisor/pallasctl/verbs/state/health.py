@@ -12,7 +12,7 @@ import click
 
 from pallas_common.terminal_text import terminal_json
 from pallasctl.failures import EXIT_FAILED
-from pallasctl.options import control, output_option, socket_option
+from pallasctl.options import control, output_option, supervisor_options
 from pallasctl.text import HEALTH_COLOURS, STATE_COLOURS, Cell, format_duration, one_line, paint, table
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _WIDE = ("AGENT", "KIND", "NAME", "UP", "SINCE", "CHECKED", "LATENCY", "LAST ERR
 
 @click.command()
 @output_option("table", "wide", "json")
-@socket_option
+@supervisor_options
 @click.pass_context
 def health(ctx: click.Context, output: str) -> None:
     """Show the health of the deployment, agents and gateway.

@@ -19,7 +19,7 @@ from pallas_common.times import parse_duration
 from pallasctl.agent_names import AgentNames
 from pallasctl.failures import EXIT_INTERRUPTED
 from pallasctl.interrupts import ending_on_interrupt
-from pallasctl.options import control, output_option, socket_option, watched_argument
+from pallasctl.options import control, output_option, supervisor_options, watched_argument
 from pallasctl.text import Colour, paint
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _pattern(_: click.Context, __: click.Parameter, value: str | None) -> re.Pat
     help="Only records in which the message or another text matches; -n counts those.",
 )
 @output_option("text", "json")
-@socket_option
+@supervisor_options
 @click.pass_context
 def logs(
     ctx: click.Context,

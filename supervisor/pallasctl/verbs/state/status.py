@@ -15,7 +15,7 @@ from pallas_common.problems import no_such_agent
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import ControlError
 from pallasctl.failures import EXIT_INTERRUPTED, EXIT_NOT_RUNNING, NoSuchAgent, StatusUnknown
-from pallasctl.options import agents_argument, control, output_option, socket_option
+from pallasctl.options import agents_argument, control, output_option, supervisor_options
 from pallasctl.text import (
     HEALTH_COLOURS,
     STATE_COLOURS,
@@ -62,7 +62,7 @@ _WIDE = ("WANTED", "FAILURES", "STARTS", "MEMORY", "SINCE", "LAST EXIT", "DEPEND
     help="Only agents in this state; may be given several times.",
 )
 @output_option("table", "wide", "json")
-@socket_option
+@supervisor_options
 @click.pass_context
 def status(
     ctx: click.Context,

@@ -13,7 +13,7 @@ import click
 from pallas_common.terminal_text import terminal_json
 from pallas_control.errors import ControlError
 from pallasctl.live import Screen, is_live_terminal
-from pallasctl.options import control, output_option, socket_option
+from pallasctl.options import control, output_option, supervisor_options
 from pallasctl.text import one_line, paint
 from pallasctl.verbs.state.top_table import KEYS, ORDERS, shares, table_lines
 
@@ -48,7 +48,7 @@ FIRST_LOOK = 1.0
     help="What comes first; keys change it.",
 )
 @output_option("table", "json")
-@socket_option
+@supervisor_options
 def top(*, interval: float, rounds: int | None, once: bool, order: str, output: str) -> None:
     """Show what each agent uses and does, as it changes.
 

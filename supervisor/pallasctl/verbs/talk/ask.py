@@ -16,7 +16,7 @@ from pallas_common.terminal_text import terminal_json, terminal_line
 from pallas_control.mcp.errors import CallError
 from pallas_control.mcp.messages import Question
 from pallasctl.failures import Failure
-from pallasctl.options import SECONDS, agent_argument, conversation_option, output_option, socket_option
+from pallasctl.options import SECONDS, agent_argument, conversation_option, output_option, supervisor_options
 from pallasctl.verbs.talk.images import ImageError, read_images
 from pallasctl.verbs.talk.terminal.message_text import LONGEST_TEXT, UnreadableError, decoded
 from pallasctl.verbs.talk.terminal.output import note, print_answer
@@ -57,7 +57,7 @@ def _images(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> li
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @output_option("text", "json")
-@socket_option
+@supervisor_options
 @click.pass_context
 def ask(
     ctx: click.Context,

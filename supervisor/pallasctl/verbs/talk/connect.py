@@ -18,7 +18,7 @@ from pallas_common.problems import counted, did_you_mean, no_such_agent, quoted
 from pallas_common.terminal_text import terminal_text
 from pallas_registry.catalogue.connections import CLIENTS, Endpoint, connection, reach_note
 from pallasctl.failures import Failure, NoSuchAgent
-from pallasctl.options import control, optional_agent_argument, socket_option
+from pallasctl.options import control, optional_agent_argument, supervisor_options
 from pallasctl.text import Cell, paint, table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _complete_client(_: click.Context, __: click.Parameter, incomplete: str) -> 
     "client", required=False, metavar="[CLIENT]", callback=_read_client, shell_complete=_complete_client
 )
 @optional_agent_argument
-@socket_option
+@supervisor_options
 def connect(client: str | None, agent: str | None) -> None:
     """Print what to paste into an MCP client.
 

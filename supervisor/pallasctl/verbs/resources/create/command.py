@@ -12,7 +12,7 @@ import click
 
 from pallas_registry.resources.model import API_VERSION, KINDS, Kind
 from pallasctl.failures import Failure
-from pallasctl.options import socket_option
+from pallasctl.options import supervisor_options
 from pallasctl.verbs.resources import changes
 from pallasctl.verbs.resources.create import values
 from pallasctl.verbs.resources.create.parameters import parameter_options, parameters_of
@@ -73,7 +73,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what it 
     "--from-env", multiple=True, metavar="KEY", help="What the variable KEY has; KEY=VARIABLE another one."
 )
 @dry_run_option
-@socket_option
+@supervisor_options
 def secret(
     name: str,
     *,
@@ -109,7 +109,7 @@ def secret(
 @click.option("--api-key-ref", metavar="SECRET/KEY", help="The key: a secret, and which of its values.")
 @description_option
 @dry_run_option
-@socket_option
+@supervisor_options
 def llm(
     name: str,
     *,
@@ -164,7 +164,7 @@ def llm(
 @click.option("--port", type=click.INT, metavar="N", help="A TCP port; without it, a unix socket.")
 @parameter_options
 @dry_run_option
-@socket_option
+@supervisor_options
 def agent(
     name: str,
     *,
@@ -225,7 +225,7 @@ def agent(
 )
 @description_option
 @dry_run_option
-@socket_option
+@supervisor_options
 def server(
     name: str,
     *,
@@ -268,7 +268,7 @@ def server(
 )
 @description_option
 @dry_run_option
-@socket_option
+@supervisor_options
 def project(name: str, *, servers: tuple[str, ...], description: str | None, dry_run: bool) -> None:
     """Create a project: servers and prompts that agents share."""
     _create("project", name, {"description": description, "servers": list(servers)}, dry_run=dry_run)
