@@ -180,7 +180,7 @@ ROOMS = {
     "pallas_worker.health": "agent.models downstreams telemetry",
     "pallas_worker.agent.parameters": "agent.models fastagent interface",
     "pallas_worker.fastagent.streams": "fastagent",
-    "pallas_worker.fastagent.tools": "fastagent interface telemetry",
+    "pallas_worker.fastagent.tools": ". fastagent interface telemetry",
     "pallas_worker.agent": (
         ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.streams "
         "fastagent.tools interface"
@@ -193,7 +193,7 @@ ROOMS = {
         "agent fastagent fastagent.declared fastagent.tools interface interface.chat"
     ),
     "pallas_worker.http.chat": "calls downstreams interface interface.chat telemetry",
-    "pallas_worker.process.user_module": "fastagent interface process.declared",
+    "pallas_worker.process.user_module": ". fastagent interface process.declared",
     "pallas_worker.http": "calls downstreams health http.chat interface telemetry",
     "pallas_worker.process": (
         ". agent agent.models calls downstreams fastagent fastagent.streams health http interface "
@@ -204,7 +204,7 @@ ROOMS = {
         "process.user_module telemetry"
     ),
     "pallas_worker.process.inspection": (
-        ". agent downstreams health interface process process.declared process.user_module process.zygote"
+        ". agent downstreams health interface process process.declared process.zygote"
     ),
 }
 """Room → the rooms of its package that it uses; `.` is the package's own folder."""

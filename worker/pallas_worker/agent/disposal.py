@@ -16,6 +16,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
+from pallas_worker.raised import contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +47,8 @@ async def shut_down(instances: Iterable[AgentInstance], attachments: Attachments
         *(client.aclose for client in tuple(attachments.clients or ())),  # again, it does nothing
     ):
         try:
-            await dispose()
+            with contained():
+                await dispose()
         except Exception as error:  # noqa: BLE001 - what else there is must be disposed of, too
             _log.warning("a part of an instance could not be disposed of: %r", error)
 

@@ -33,6 +33,7 @@ from pallas_worker.fastagent.tools.guard import TurnHeld, may_hold
 from pallas_worker.fastagent.tools.resume import pending_in, resume
 from pallas_worker.fastagent.tools.rules import check_patterns
 from pallas_worker.interface.errors import ArgumentError, CallError
+from pallas_worker.raised import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ class Instance:
         found = {}
         for name, agent in self._agents.items():
             # An agent's code may be in there, and nothing depends on the answer.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), contained():
                 async with asyncio.timeout(LISTING_TIMEOUT):
                     found[name] = [str(tool.name) for tool in (await agent.list_tools()).tools]
         return found

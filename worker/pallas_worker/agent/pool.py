@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
+from pallas_worker.raised import RaisedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,15 +80,17 @@ class Owned[T]:
                 await self._over.wait()
         except BaseException as error:  # noqa: BLE001 - the waiting caller gets it, if there is one
             if not self._ready.done():
-                self._ready.set_exception(_given_up() if isinstance(error, asyncio.CancelledError) else error)
+                self._ready.set_exception(_for_caller(error))
                 self._ready.exception()  # retrieved, since there may be no caller waiting any more
             elif not isinstance(error, asyncio.CancelledError):
                 # As an argument: an exception whose text cannot be had is no reason to fail here.
                 _log.warning("an instance could not be disposed of properly: %r", error)
 
 
-def _given_up() -> RuntimeError:
-    return RuntimeError("given up before it was made")
+def _for_caller(error: BaseException) -> Exception:
+    if isinstance(error, asyncio.CancelledError):
+        return RuntimeError("given up before it was made")
+    return error if isinstance(error, Exception) else RaisedError(error)
 
 
 class Pool[T]:

@@ -29,6 +29,7 @@ from pallas_worker.fastagent.streams.pacing import pace
 from pallas_worker.interface.chat.defaults import with_defaults
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
 from pallas_worker.interface.turn import Ignored, TurnResult
+from pallas_worker.raised import RaisedError, run_contained
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
 from pallas_worker.telemetry.correlation import bound
@@ -153,7 +154,7 @@ class Calls:
                 vision = self._vision_of(request)
                 vision.refuse(request.images)
                 async with self._admission.place():
-                    result = await self._run(request, caller, vision)
+                    result = await run_contained(lambda: self._run(request, caller, vision))
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
                 failed = self._failed(error, caller)
                 failed.__cause__ = error
@@ -196,6 +197,13 @@ class Calls:
             case FastAgentError():
                 kind, message = "agent", f"{type(error).__name__}: {error.message}"
                 _log.warning(f"the agent could not be made or run: {error.message}", exc_info=error)
+            case RaisedError():
+                kind = "agent"
+                message = (
+                    f"code of the agent ended the call with {error}; the agent's log has the details, "
+                    f"request_id {caller.request_id}"
+                )
+                _log.error(f"code of the agent ended the call with {error}", exc_info=error.__cause__)
             case _:
                 kind = "internal"
                 message = (

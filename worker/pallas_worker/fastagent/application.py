@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fast_agent import config, paths
-from fast_agent.agents import mcp_agent
+from fast_agent.agents import mcp_agent, tool_agent
 from fast_agent.agents.mcp_agent import McpAgent
 from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.agents.tool_runner import ToolRunner
@@ -45,6 +45,7 @@ VERSION = metadata.version("fast-agent-mcp")
 _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     *((owner, "run_tools", ("request", "request_params")) for owner in GUARDED),
     *((owner, "call_tool", ("name", "arguments", "tool_use_id")) for owner in GUARDED),
+    (getattr(tool_agent, "FunctionTool", None), "run", ("arguments",)),
     (AgentsAsToolsAgent, "_run_child_tool_clone", ("correlation_id",)),
     (ToolAgent, "_tool_runner_llm_step", ("messages", "request_params", "tools")),
     (ToolAgent, "_build_tool_runner_hooks", ("request_params",)),

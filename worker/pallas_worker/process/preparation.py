@@ -43,6 +43,7 @@ from pallas_worker.process.declared.turns import (
 from pallas_worker.process.user_module.errors import UserCode
 from pallas_worker.process.user_module.loaded_code import code_reports
 from pallas_worker.process.user_module.loading import load_agents
+from pallas_worker.raised import contained
 from pallas_worker.redact import known
 
 if TYPE_CHECKING:
@@ -140,20 +141,21 @@ async def try_instance(
                 f"server {server.name}: the header {header} names {variable}, which is not set: set it in .env"
             )
     try:
-        async with making as instance:
-            for name, remedy, needed in instance.missing_keys():
-                if needed:
-                    failure = failure or remedy
-                else:
-                    _log.warning(f"the LLM of {name}, which is only asked as a tool: {remedy}")
-            share_tls_with_providers()
-            lighten_chat_streams()
-            lighten_requests()
-            remember_failed_websockets()
-            tools = await instance.tool_names()
-            for warning in await default_warnings(instance, defaults, permitted_tools(spec), tools):
-                _log.warning(warning)
-            failure = _with_own_key(failure, spec)
+        with contained():
+            async with making as instance:
+                for name, remedy, needed in instance.missing_keys():
+                    if needed:
+                        failure = failure or remedy
+                    else:
+                        _log.warning(f"the LLM of {name}, which is only asked as a tool: {remedy}")
+                share_tls_with_providers()
+                lighten_chat_streams()
+                lighten_requests()
+                remember_failed_websockets()
+                tools = await instance.tool_names()
+                for warning in await default_warnings(instance, defaults, permitted_tools(spec), tools):
+                    _log.warning(warning)
+                failure = _with_own_key(failure, spec)
     except ProviderKeyError as error:
         _log.warning(f"no instance can be made: {key_remedy(error)}")
         failure = None if runtime.takes_callers_keys else _with_own_key(key_remedy(error), spec)

@@ -5,7 +5,6 @@ Knows the process: environment, signals, log pipe, lifeline, exit. What is serve
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import gc
 import importlib
@@ -33,7 +32,8 @@ from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, en
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors, WorkerSpec
 from pallas_common.secrets.values import secrets_in
 from pallas_worker.interface.errors import AgentError
-from pallas_worker.process.user_module.errors import said
+from pallas_worker.process.looping import run_in_loop
+from pallas_worker.raised import said
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry.correlation import CorrelationFilter
 
@@ -87,8 +87,7 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
     if memory is not None:
         memory.end_at_memory_errors()
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_serve(spec, listener, report, descriptors, orphaned))
+        run_in_loop(_serve(spec, listener, report, descriptors, orphaned), loop_factory())
     except AgentError as error:
         # The traceback belongs into the log; the report carries one line.
         _log.error(f"cannot serve the agent: {error}", exc_info=error.__cause__ or error)

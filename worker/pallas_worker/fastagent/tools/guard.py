@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from fast_agent.agents import mcp_agent
+from fast_agent.agents import mcp_agent, tool_agent
 from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
 from fast_agent.types import PromptMessageExtended
@@ -33,6 +33,7 @@ from pallas_worker.fastagent.tools.rules import (
     resolve_name,
 )
 from pallas_worker.fastagent.tools.running import Counts, RunningCall, count
+from pallas_worker.raised import OwnSignal, RaisedError, contained, run_contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -56,7 +57,7 @@ _holding: ContextVar[tuple[Any, PromptMessageExtended | None] | None] = ContextV
 """The agent whose calls can be held, and that of its messages whose calls were approved and are not held again."""
 
 
-class TurnHeld(BaseException):
+class TurnHeld(OwnSignal):
     """The turn ends before the tool calls of its last message, none of which has run.
 
     It is no `Exception`: fast-agent would make a tool's result of that, and go on.
@@ -83,6 +84,7 @@ def guard_tools() -> None:
         _wrap(owner, "run_tools", _guarded)
         _wrap(owner, "call_tool", _followed)
         _wrap(owner, "list_tools", _listing_permitted)
+    _wrap(tool_agent.__dict__["FunctionTool"], "run", _contained)
     _wrap(AgentsAsToolsAgent, "_run_child_tool_clone", _followed_child)
     _wrap(ToolAgent, "_tool_runner_llm_step", _with_allowed_tools)
     mcp_agent.__dict__["build_mcp_tool_route"] = _route_as_named
@@ -209,12 +211,31 @@ def _followed(call_tool: Method) -> Method:
     return followed
 
 
+def _contained(run: Method) -> Method:
+    """Make an error of whatever a function of the agent's own raises: fast-agent tells the model of that one."""
+
+    @functools.wraps(run)
+    async def run_function(tool: Any, arguments: dict[str, Any]) -> Any:
+        try:
+            return await run_contained(lambda: run(tool, arguments))
+        except RaisedError as error:
+            _log.warning(f"the tool {tool.name[:100]!r} raised {error}", exc_info=error.__cause__)
+            raise
+
+    return run_function
+
+
 def _followed_child(run_child: Method) -> Method:
     @functools.wraps(run_child)
     async def followed(agent: AgentsAsToolsAgent, *, correlation_id: str, **call: Any) -> CallToolResult:
-        return await _follow(
-            agent, correlation_id, lambda: run_child(agent, correlation_id=correlation_id, **call)
-        )
+        async def act() -> CallToolResult:
+            with contained():
+                return await run_child(agent, correlation_id=correlation_id, **call)  # type: ignore[no-any-return]
+
+        try:
+            return await _follow(agent, correlation_id, act)
+        except RaisedError as error:
+            return _error(agent, f"Error: {error}")
 
     return followed
 

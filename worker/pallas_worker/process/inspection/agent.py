@@ -41,7 +41,7 @@ from pallas_worker.process.preparation import (
     try_instance,
 )
 from pallas_worker.process.run import become_worker
-from pallas_worker.process.user_module.errors import said
+from pallas_worker.raised import said
 from pallas_worker.redact import known, one_line, redact
 
 if TYPE_CHECKING:

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import shortened
+from pallas_worker.raised import RaisedError, said
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from pallas_common.protocol.agent.source import AgentSource
-
-MAX_MESSAGE = 500
-"""Characters of an exception's own text."""
 
 _OURS = str(Path(__file__).parents[2])
 _LIBRARIES = tuple({f"{path}/lib" for path in (sys.prefix, sys.base_prefix)} | {_OURS})
@@ -45,6 +43,8 @@ class UserCode:
 
     def describe(self, error: BaseException) -> str:
         """One line: `agents/jarvis.py:5: ValueError: what it says`, without the place where that is not the user's."""
+        if isinstance(error, RaisedError) and error.__cause__ is not None:
+            error = error.__cause__
         if isinstance(error, SystemExit) and error.__context__ is not None:
             # fast-agent ends the process over a configuration that it cannot read; what it read says more.
             error = error.__context__
@@ -164,18 +164,6 @@ class UserCode:
 
 _FROM = re.compile(r"from\s+mcp_agent(?:\.core\.fastagent)?\s+import\s+(\w.*)")
 """An import from the module that held FastAgent; the others are called as they were."""
-
-
-def said(error: BaseException) -> str:
-    """The exception's type and text in one line, as at the end of a traceback."""
-    try:
-        text = error.msg if isinstance(error, SyntaxError) else str(error)
-        text = " ".join(str(text)[: 4 * MAX_MESSAGE].split())
-    except Exception:  # noqa: BLE001 - a foreign __str__
-        text = "(its text cannot be had)"
-    text = shortened(text, MAX_MESSAGE)
-    name = type(error).__name__[:100]
-    return f"{name}: {text}" if text else name
 
 
 def _hyphened(path: Path) -> Path | None:
