@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import Completion, CompletionArgument, ContentBlock, ImageContent, TextContent
+from mcp_types import CallToolResult, Completion, CompletionArgument, ContentBlock, ImageContent, TextContent
 from starlette.responses import JSONResponse
 
 from fakes.asking import add_asking_tools
@@ -127,6 +127,7 @@ def run_downstream(
     pictures: bool = False,
     notes: bool = False,
     greeting: bool = False,
+    mute: bool = False,
     era: Era = "both",
     stateless: bool = False,
     json_response: bool = False,
@@ -144,7 +145,7 @@ def run_downstream(
     `instructions` are what it tells all clients; with `asking`, it has tools that ask the client back as well;
     with `pictures`, `picture(data)`, whose result has texts and an image; with `notes`, the resource `note://one`;
     with `greeting`, the prompt `greet(who)` and the template `people://{who}`: it completes `who` to ada and alan,
-    and its tool `rename(who)` says that one has changed.
+    and its tool `rename(who)` says that one has changed; with `mute`, `mute(failing)`, whose result has no content.
     `era` is what it speaks: "modern" only 2026-07-28, "legacy" only the revisions with `initialize`.
     `stateless` and `json_response` are the SDK's own switches. `fault` is a `Fault` for every request, or
     decides on each; `status`, `reset`, `delay` and `hold` are short for one `Fault` on every request.
@@ -192,7 +193,7 @@ def run_downstream(
         def note() -> str:
             return "noted"
 
-    _add(server, {_add_greeting: greeting, add_asking_tools: asking})
+    _add(server, {_add_greeting: greeting, _add_mute: mute, add_asking_tools: asking})
     if fault is None and (status is not None or reset or delay or hold):
         fault = Fault(status=status, reset=reset, delay=delay, hold=hold)
     app = server.streamable_http_app(stateless_http=stateless, json_response=json_response)
@@ -207,6 +208,13 @@ def _add(server: MCPServer, wanted: Mapping[Callable[[MCPServer], None], bool]) 
     for add_more, is_wanted in wanted.items():
         if is_wanted:
             add_more(server)
+
+
+def _add_mute(server: MCPServer) -> None:
+    @server.tool(structured_output=False)
+    def mute(failing: bool) -> CallToolResult:
+        """Say nothing."""
+        return CallToolResult(content=[], is_error=failing)
 
 
 def _add_greeting(server: MCPServer) -> None:

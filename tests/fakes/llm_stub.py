@@ -49,6 +49,14 @@ class Call:
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    raw: str | None = None
+    """Say this text in place of the arguments, whether it is JSON or not."""
+    id: str | None = None
+    """In place of one that is like no other."""
+
+    def text(self) -> str:
+        """The arguments as the model writes them."""
+        return json.dumps(self.arguments) if self.raw is None else self.raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.http.json_bounds import TooManyValuesError, read_bounded
+from pallas_common.problems import shortened
 from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.http.errors import ApiError
-from pallas_gateway.mcp.wire import MOST_VALUES, has_too_many_values
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Scope
 
     from pallas_gateway.mcp.admitted import Admitted
-
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
 
@@ -72,18 +70,7 @@ async def read_json(request: Request, longest: int = LONGEST_BODY) -> dict[str, 
     found = parsed(body) if body.strip() else {}
     if not isinstance(found, dict):
         raise ApiError(400, "invalid", "the body is JSON, but no object")
-    if _SURROGATE.search(body) and not _is_text(found):
-        raise ApiError(400, "invalid", "the body has half of a surrogate pair, which stands for no character")
     return found
-
-
-def _is_text(value: Any) -> bool:
-    """Whether all texts in a value of JSON can be written in UTF-8."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def parsed(body: bytes, wrong: str = "invalid") -> Any:
@@ -95,13 +82,15 @@ def parsed(body: bytes, wrong: str = "invalid") -> Any:
     Raises:
         ApiError: 400, it is none; 413, it has too many values.
     """
-    if has_too_many_values(body):
-        raise ApiError(413, "too_large", f"more than {MOST_VALUES} values: send less in one request")
     try:
-        # Decoded here: what is given bytes would read UTF-16, too, in which nothing was counted.
-        return json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, wrong, f"the body is no JSON: {error}") from None
+        return read_bounded(body)
+    except TooManyValuesError as error:
+        raise ApiError(413, "too_large", f"{error}: send less in one request") from None
+    except UnicodeEncodeError:
+        message = "the body has half of a surrogate pair, which stands for no character"
+        raise ApiError(400, wrong, message) from None
+    except ValueError as error:
+        raise ApiError(400, wrong, f"the body is no JSON: {shortened(str(error), 200)}") from None
 
 
 def request_id(scope: Scope) -> str:

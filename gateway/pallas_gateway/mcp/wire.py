@@ -1,15 +1,15 @@
 """JSON-RPC 2.0 as bytes: what comes in is read within bounds, what goes out is written. Pure.
 
-What comes in is hostile: its size was bounded before, its depth, the number of its values and the length of its id are
-here. A batch is refused (no revision since 2025-06-18 has them).
+What comes in is hostile: its size was bounded before, its depth and the number of its values are by `json_bounds`, the
+length of its id is here. A batch is refused (no revision since 2025-06-18 has them).
 """
 
 from __future__ import annotations
 
 import json
-import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pallas_common.http.json_bounds import TooDeepError, TooManyValuesError, parse_bounded
 from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.mcp.errors import INVALID_REQUEST, PARSE_ERROR
 from pallas_gateway.mcp.surface import McpError
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
     from pallas_gateway.mcp.surface import Json
 
-DEEPEST = 128
-"""Lists and objects inside each other."""
-MOST_VALUES = 100_000
-"""Lists, objects and entries of a body: more of them would hold the loop."""
 LONGEST_ID = 256
 LONGEST_METHOD = 128
 LARGEST_ID = 2**63
@@ -76,63 +72,17 @@ def _read_id(found: object) -> int | str:
     )
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-
-_QUOTE = ord('"')
-_TOKENS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
-"""A string, which may lack its end, or a mark that begins a value."""
-
-
-def _read(body: bytes) -> Any:
-    if has_too_many_values(body):
-        raise McpError(INVALID_REQUEST, f"more than {MOST_VALUES} values: send less in one request")
+def _read(body: bytes) -> object:
     try:
-        document = _DECODER.decode(body.decode())
-    except RecursionError:
-        raise McpError(INVALID_REQUEST, f"more than {DEEPEST} lists and objects inside each other") from None
+        return parse_bounded(body)
+    except TooManyValuesError as error:
+        raise McpError(INVALID_REQUEST, f"{error}: send less in one request") from None
+    except TooDeepError as error:
+        raise McpError(INVALID_REQUEST, str(error)) from None
     except ValueError as error:
         # Of a text that is large the position says enough, and it may hold what nobody should see.
         place = f", at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise McpError(PARSE_ERROR, f"the body is not JSON in UTF-8{place}") from None
-    if body.count(b"[") + body.count(b"{") > DEEPEST and _is_too_deep(document):
-        raise McpError(INVALID_REQUEST, f"more than {DEEPEST} lists and objects inside each other")
-    return document
-
-
-def has_too_many_values(body: bytes) -> bool:
-    """Whether a text of JSON has more values than are read: commas and brackets outside of strings, and strings.
-
-    In one pass and constant space, for a body is as large as it may be, and may be no JSON at all.
-    """
-    if body.count(b"[") + body.count(b"{") + body.count(b",") <= MOST_VALUES:
-        return False
-    values = strings = 0
-    for token in _TOKENS.finditer(body):
-        if body[token.start()] == _QUOTE:
-            strings += 1
-        else:
-            values += 1
-        if values > MOST_VALUES or strings > 2 * MOST_VALUES:
-            return True
-    return False
-
-
-def _is_too_deep(document: Any) -> bool:
-    level = [document]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, (dict, list))
-        ]
-        if not level:
-            return False
-    return True
 
 
 def write(document: Json) -> bytes:

@@ -6,7 +6,6 @@ The tenant comes first in every key: what one tenant has is found, and kept apar
 from __future__ import annotations
 
 import datetime as dt
-import re
 from typing import TYPE_CHECKING, Any, override
 
 from sqlalchemy import (
@@ -28,6 +27,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 
+from pallas_common.http.json_bounds import whole_text
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Dialect
     from sqlalchemy.dialects import postgresql
@@ -39,28 +40,18 @@ HEAD = "0002"
 VERSION_TABLE = "pallas_version"
 """Where the number of the last migration is kept: not by the name of alembic's own table, which others use as well."""
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
 MOMENT_LENGTH = len("2026-03-12T10:00:00.000000Z")
 
 
-def storable(value: str) -> str:
-    """The text with U+FFFD in place of what cannot be kept: NUL, which PostgreSQL refuses, and lone surrogates.
-
-    Both databases keep the same: what a caller or a model says may hold either.
-    """
-    return value if _UNSTORABLE.search(value) is None else _UNSTORABLE.sub("\ufffd", value)
-
-
 class PlainText(TypeDecorator[str]):
-    """A text, made `storable` where it enters: as a value, and as what a value is compared with."""
+    """A text, made a `whole_text` where it enters: as a value, and as what a value is compared with."""
 
     impl = Text
     cache_ok = True
 
     @override
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else storable(value)
+        return None if value is None else whole_text(value)
 
 
 class Moment(TypeDecorator[dt.datetime]):

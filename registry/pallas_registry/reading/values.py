@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from pallas_common.http.json_bounds import is_number_of_json
 from pallas_common.problems import Problem, quoted
 from pallas_registry.reading.nodes import LOADER, Mappings, joined, line_of
 
@@ -54,7 +54,7 @@ def value_of(
         except (yaml.YAMLError, ValueError) as error:
             refuse(f"cannot be read: {error}", "put it in quotes")
             return None
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, (int, float)) and not is_number_of_json(value):
         refuse("is a number that JSON does not have", "write another one, or put it in quotes")
         return None
     return value

@@ -63,6 +63,7 @@ async def _stream(body: dict[str, Any], turn: Turn, number: int) -> AsyncIterato
 
 def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
     """The blocks of a turn as events: words of the text, tool calls with their input in two halves."""
+    texts = [call.text() for call in turn.calls]
     for index, block in enumerate(_blocks(turn, number)):
         if block["type"] == "thinking":
             empty: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
@@ -77,7 +78,7 @@ def _pieces(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
             deltas = [{"type": "text_delta", "text": word} for word in words if word]
         else:
             empty = {**block, "input": {}}
-            text = json.dumps(block["input"])
+            text = texts.pop(0)
             halves = (text[: len(text) // 2], text[len(text) // 2 :])
             deltas = [{"type": "input_json_delta", "partial_json": half} for half in halves]
         yield {"type": "content_block_start", "index": index, "content_block": empty}
@@ -96,7 +97,7 @@ def _blocks(turn: Turn, number: int) -> list[dict[str, Any]]:
         blocks.append(
             {
                 "type": "tool_use",
-                "id": f"toolu_{number}_{index}",
+                "id": f"toolu_{number}_{index}" if call.id is None else call.id,
                 "name": call.tool,
                 "input": dict(call.arguments),
             }

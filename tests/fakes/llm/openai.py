@@ -88,8 +88,12 @@ def _deltas(turn: Turn, number: int) -> Iterator[dict[str, Any]]:
 
 def _call(turn: Turn, number: int, index: int) -> dict[str, Any]:
     call = turn.calls[index]
-    function = {"name": call.tool, "arguments": json.dumps(call.arguments)}
-    return {"id": f"call_{number}_{index}", "type": "function", "function": function}
+    function = {"name": call.tool, "arguments": call.text()}
+    return {
+        "id": f"call_{number}_{index}" if call.id is None else call.id,
+        "type": "function",
+        "function": function,
+    }
 
 
 def _head(body: dict[str, Any], number: int, kind: str) -> dict[str, Any]:

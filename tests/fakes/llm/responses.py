@@ -122,9 +122,9 @@ def _items(turn: Turn, number: int) -> list[dict[str, Any]]:
             {
                 "type": "function_call",
                 "id": f"fc_{number}_{index}",
-                "call_id": f"call_{number}_{index}",
+                "call_id": f"call_{number}_{index}" if call.id is None else call.id,
                 "name": call.tool,
-                "arguments": json.dumps(call.arguments),
+                "arguments": call.text(),
                 "status": "completed",
             }
         )

@@ -47,7 +47,7 @@ ROOMS = {
     "pallas_common": "secrets",
     "pallas_common.logs": ". secrets",
     "pallas_common.protocol.agent": ".",
-    "pallas_common.protocol.agent.output_schema": ".",
+    "pallas_common.protocol.agent.output_schema": ". http",
     "pallas_common.http": ". logs secrets",
     "pallas_common.protocol": ". protocol.agent",
     "pallas_common.tracing": "logs secrets",
@@ -179,7 +179,7 @@ ROOMS = {
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
     "pallas_worker.agent.parameters": "agent.models fastagent interface",
-    "pallas_worker.fastagent.streams": "fastagent",
+    "pallas_worker.fastagent.streams": "fastagent fastagent.tools",
     "pallas_worker.fastagent.tools": ". fastagent interface telemetry",
     "pallas_worker.agent": (
         ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.streams "

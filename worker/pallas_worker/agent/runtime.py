@@ -50,6 +50,7 @@ from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.fastagent.implicit_sources import settle_subagents
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
+from pallas_worker.fastagent.streams.answers import take_answers_whole
 from pallas_worker.fastagent.streams.pacing import pace, pace_streams
 from pallas_worker.fastagent.streams.tap import tap_streams
 from pallas_worker.fastagent.tools.guard import guard_tools
@@ -357,6 +358,7 @@ async def open_runtime(
     use_own_aggregator()
     guard_tools()
     tap_streams()
+    take_answers_whole()
     pace_streams()
     collect_rarely()
     refuse_elicitation()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_types import TextContent
 
+from pallas_common.http.json_bounds import whole_text
 from pallas_worker.interface.turn import TakenBack, Text
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ class _Message:
 
     begin: int
     """Where it begins in the answer, its separator included."""
+    agent: str
     characters: dict[TextKind, int] = field(default_factory=dict)
+    halves: dict[TextKind, str] = field(default_factory=dict)
+    """The first half of a surrogate pair that the last piece ended with: servers cut between the two."""
 
 
 class Spoken:
@@ -48,8 +52,15 @@ class Spoken:
         """See `current_call.Speech`."""
         message = self._messages.get(model)
         if message is None:
-            message = self._messages[model] = _Message(self._length)
+            message = self._messages[model] = _Message(self._length, agent)
         kind: TextKind = "reasoning" if reasoning else "answer" if agent in self.speakers else "other"
+        text = message.halves.pop(kind, "") + text
+        if text and "\ud800" <= text[-1] <= "\udbff":  # its other half may be the next piece
+            text, message.halves[kind] = text[:-1], text[-1]
+        if text:
+            self._say(message, kind, whole_text(text))
+
+    def _say(self, message: _Message, kind: TextKind, text: str) -> None:
         said = message.characters.get(kind, 0)
         message.characters[kind] = said + len(text)
         if kind == "answer":
@@ -58,11 +69,14 @@ class Spoken:
                 text = BETWEEN + text if self._length else text
             self._pieces.append(text)
             self._length += len(text)
-        self._tell(Text(agent, text, kind))
+        self._tell(Text(message.agent, text, kind))
 
     def end(self, model: object) -> None:
         """See `current_call.Speech`."""
-        self._messages.pop(model, None)
+        message = self._messages.pop(model, None)
+        if message is not None:
+            for kind, half in message.halves.items():
+                self._say(message, kind, whole_text(half))
 
     def begin_again(self, model: object, agent: str) -> None:
         """See `current_call.Speech`."""

@@ -95,6 +95,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (MCPAggregator, "_execute_session_method", ("client", "method_name")),
     (FastAgentLLM, "_base_url", ()),
     (FastAgentLLM, "_notify_stream_listeners", ("chunk",)),
+    (FastAgentLLM, "_execute_with_retry", ("func",)),
     (client_gateway, "get_stderr_handler", ("server_name", "on_line")),
     (MCPClientConnection, "__init__", ("transport", "callbacks")),
     (MCPClientCallbackRuntime, "__init__", ("server_name", "server_config", "aggregator")),

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from mcp.server.streamable_http import check_accept_headers
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecurityMiddleware
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
-from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from pallas_worker.calls.large import MAX_VALUES, has_too_many_values
+from pallas_common.http.json_bounds import TooManyValuesError, read_bounded
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
@@ -30,11 +29,13 @@ class Refusal:
     code: int
     message: str
     id: str | int | None = None
+    status: int = 400
+    """Of the HTTP response."""
 
-    def response(self, status: int = 400) -> Response:
+    def response(self) -> Response:
         """The refusal on the wire."""
         error = {"code": self.code, "message": self.message}
-        return JSONResponse({"jsonrpc": "2.0", "id": self.id, "error": error}, status)
+        return JSONResponse({"jsonrpc": "2.0", "id": self.id, "error": error}, self.status)
 
 
 _SIZE = "pallas.size"
@@ -50,10 +51,12 @@ def size_of_body(scope: Scope) -> int:
 def refuse(body: bytes) -> Refusal | None:
     """What is wrong with a body that has to be one JSON-RPC request or notification; None if nothing is.
 
-    Strict JSON: neither NaN, nor half a surrogate pair, nor another encoding than UTF-8.
+    Strict JSON: neither NaN nor a number that no double holds, nor half a surrogate pair, and UTF-8 alone.
     """
     try:
-        message = from_json(body, allow_inf_nan=False)
+        message = read_bounded(body)
+    except TooManyValuesError as error:
+        return Refusal(INVALID_REQUEST, f"The body has {error}", status=413)
     except ValueError as error:
         return Refusal(PARSE_ERROR, f"Parse error: {error}")
     if not isinstance(message, dict):
@@ -108,7 +111,7 @@ class OneMessage:
             return unsafe
         if not all(check_accept_headers(request)):
             reason = "Not Acceptable: the client must accept both application/json and text/event-stream"
-            return Refusal(INVALID_REQUEST, reason).response(406)
+            return Refusal(INVALID_REQUEST, reason, status=406).response()
         return None
 
     async def _check_body(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,10 +120,6 @@ class OneMessage:
         if message["type"] != "http.request" or message.get("more_body"):
             return  # the client is gone
         body = message["body"]
-        if has_too_many_values(body):
-            said = f"The body has more than {MAX_VALUES} values"
-            await Refusal(INVALID_REQUEST, said).response(413)(scope, receive, send)
-            return
         refusal = refuse(body)
         if refusal is not None:
             await refusal.response()(scope, receive, send)

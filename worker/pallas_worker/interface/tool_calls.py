@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pallas_common.protocol.agent.output_schema.strict_json import depth_and_size, read_json
+from pallas_common.http.json_bounds import depth_and_size, parse_json, read_json, whole_value
+from pallas_common.problems import kind_of
 from pallas_worker.interface.errors import ArgumentError
 
 MAX_CALLS = 128
@@ -20,6 +21,8 @@ MAX_ARGUMENTS = 1024**2
 MAX_VALUES = 100_000
 """Values and keys in the arguments of all calls of a request: each is copied before each turn, in which the loop
 stands."""
+MAX_CALL_VALUES = 10_000
+"""Values and keys in the arguments of one call that a model makes."""
 MAX_DEPTH = 64
 """How deep arguments may be nested."""
 MAX_NAME = 256
@@ -53,6 +56,11 @@ class Budget:
     """What the arguments of the calls that are still to be read may have."""
 
     values: int = MAX_VALUES
+
+
+def nothing_said(is_error: bool) -> str:
+    """What a model reads of a call whose tool has given no text."""
+    return "the tool failed and said nothing" if is_error else "the tool succeeded and said nothing"
 
 
 def readable_calls(value: object, budget: Budget) -> Calls:
@@ -138,6 +146,37 @@ def parse_object(text: str, where: str) -> dict[str, object]:
     if depth_and_size(value)[0] > MAX_DEPTH:
         raise _too_deep(where)
     return value
+
+
+def parse_arguments(text: str) -> dict[str, object]:
+    """The arguments of a call as a model writes them: empty where it says nothing or null.
+
+    Half of a surrogate pair and NUL are replaced, see `whole_text`; of two values of one key the last one counts.
+
+    Raises:
+        ArgumentError: they are no JSON object, or larger than a history may have them.
+    """
+    if not text.strip():
+        return {}
+    if len(text) > MAX_ARGUMENTS:
+        raise ArgumentError(f"they are larger than {MAX_ARGUMENTS // 1024**2} Mi characters")
+    try:
+        value = parse_json(text)
+    except RecursionError:
+        raise ArgumentError(f"they are nested more than {MAX_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise ArgumentError(f"they are not JSON: {str(error)[:200]}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ArgumentError(f"they are {kind_of(value)}, not an object")
+    depth, size = depth_and_size(value)
+    if depth > MAX_DEPTH:
+        raise ArgumentError(f"they are nested more than {MAX_DEPTH} levels deep")
+    if size > MAX_CALL_VALUES:
+        raise ArgumentError(f"they have more than {MAX_CALL_VALUES} values and keys")
+    whole = whole_value(value)
+    return whole if isinstance(whole, dict) else {}
 
 
 def _parse_call(entry: object, where: str, budget: Budget) -> ToolCall:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from pallas_common.http.json_bounds import parse_bounded
 from pallas_common.problems import quoted
 from pallas_gateway.access.predicate import may
 from pallas_gateway.access.writing import may_on, may_some_of, permissions_on
@@ -25,7 +26,6 @@ from pallas_gateway.http.places import NAME
 from pallas_gateway.http.requests import admitted_of, read_body
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
-from pallas_gateway.mcp.wire import has_too_many_values
 from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.model import KINDS, ResourceId
 
@@ -225,8 +225,8 @@ def _may_know(principal: Principal, resource: str) -> bool:
 
 def _object(raw: bytes) -> Json:
     try:
-        body = None if has_too_many_values(raw) else json.loads(raw)
-    except (ValueError, RecursionError):
+        body = parse_bounded(raw)
+    except ValueError:
         body = None
     if not isinstance(body, dict):
         raise ApiError(400, "invalid", "the body is no JSON object")

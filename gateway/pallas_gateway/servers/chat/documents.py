@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from pallas_common.http.json_bounds import read_json
 from pallas_common.times import rfc3339
 
 if TYPE_CHECKING:
@@ -15,8 +13,6 @@ if TYPE_CHECKING:
     from pallas_gateway.store.conversations.records import Message, Row, Thread
 
 type Json = dict[str, Any]
-
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def thread_document(thread: Thread) -> Json:
@@ -66,18 +62,7 @@ def moment(at: dt.datetime) -> str:
 
 def _arguments(text: str) -> object:
     try:
-        found = json.loads(text, parse_constant=_refuse, parse_float=_number)
-        if _HALF_PAIR.search(text):
-            json.dumps(found, ensure_ascii=False).encode()
+        found = read_json(text)
     except (ValueError, RecursionError):
         return text
     return found if isinstance(found, dict) else text
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _number(text: str) -> float:
-    found = float(text)
-    return found if math.isfinite(found) else _refuse(text)

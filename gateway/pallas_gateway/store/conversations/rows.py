@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.http.json_bounds import whole_value
 from pallas_gateway.store.conversations.records import Message, Row, Thread, ToolCall
 from pallas_gateway.store.conversations.words import words
 from pallas_gateway.store.errors import MalformedMessageError
-from pallas_gateway.store.tables import MESSAGES, THREADS, storable
+from pallas_gateway.store.tables import MESSAGES, THREADS
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -139,18 +140,7 @@ def message_of(found: Found, thread: str) -> Message:
 def _dump(value: object) -> str:
     text = _encode(value)
     # The columns' type sees to lone surrogates; a NUL is not one any more here.
-    return _encode(_without_nul(value)) if "\\u0000" in text else text
-
-
-def _without_nul(value: object) -> object:
-    match value:
-        case str():
-            return storable(value)
-        case dict():
-            return {_without_nul(key): _without_nul(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_without_nul(each) for each in value]
-    return value
+    return _encode(whole_value(value)) if "\\u0000" in text else text
 
 
 def _content(value: object) -> str | list[dict[str, Any]]:

@@ -5,12 +5,12 @@ Knows JSON; nothing of agents. Whatever is sent, the answer names the field.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import ClientDisconnect
 
+from pallas_common.http.json_bounds import parse_json
 from pallas_common.problems import quoted, shortened
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def read_body(request: Request) -> dict[str, Any]:
     """
     raw = await read_bytes(request, MAX_BODY)
     try:
-        body = json.loads(raw) if raw else {}
+        body = parse_json(raw) if raw else {}
     except RecursionError:
         raise BadRequestError("the body is nested too deeply") from None
     except ValueError as error:

@@ -7,7 +7,6 @@ Knows Starlette, and bodies of JSON and YAML; what they mean is computed in `age
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from urllib.parse import unquote
 
 from starlette.responses import JSONResponse, Response
 
+from pallas_common.http.json_bounds import parse_json
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import counted, shortened
 from pallas_registry.resources.changes import ABSENT, AppliedFile
@@ -193,7 +193,7 @@ class _ApplyBody:
 def _parse_apply(raw: bytes) -> _ApplyBody:
     """The body of an apply, its files read; or of a deletion of several resources."""
     try:
-        body = json.loads(raw) if raw else None
+        body = parse_json(raw) if raw else None
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"the body is no JSON: {shortened(str(error), 200)}") from None
     if not isinstance(body, dict):

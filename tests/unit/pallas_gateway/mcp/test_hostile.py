@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from pallas_common.http.json_bounds import DEEPEST, MOST_VALUES, has_too_many_values
 from pallas_gateway.mcp import methods, wire
-from pallas_gateway.mcp.wire import DEEPEST, MOST_VALUES
 from support.gateway.mcp.raw import ACCEPT, INITIALIZE, open_session, post, stateless
 from support.gateway.mcp.toy import Toy, serve
 
@@ -99,7 +99,7 @@ def test_a_body_is_counted_in_little_space_and_one_pass(begin: bytes, unit: byte
     body = b"[" + b"1," * (MOST_VALUES - 10) + begin + unit * (8 * 1024 * 1024 // len(unit)) + b"," * 100
     tracemalloc.start()
     try:
-        wire.has_too_many_values(body)
+        has_too_many_values(body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -15,6 +15,8 @@ from pallas_worker.interface.turn import TakenBack, Text, TurnEvent
 if TYPE_CHECKING:
     from types import FrameType
 
+    from pallas_worker.interface.turn import TextKind
+
 
 class Reader:
     """What a caller has, of all it was told."""
@@ -171,3 +173,26 @@ def test_whatever_happens_the_pieces_make_the_answer() -> None:
         texts = [chance.choice(["", "a", "abc"]) for _ in range(chance.randrange(3))]
         reader.settle(*texts)
         assert reader.answer == "\n\n".join(texts)
+
+
+def test_a_pair_that_is_cut_in_two_is_one_character() -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "a\ud83d", "\ude00b")
+    reader.settle("a\U0001f600b")
+    assert reader.events == [Text("demo", "a"), Text("demo", "\U0001f600b")]
+
+
+@pytest.mark.parametrize("pieces", [("a\ud83d", "b"), ("a", "\ud83d", "b"), ("a\ud83db",)])
+def test_half_of_a_pair_stands_for_no_character(pieces: tuple[str, ...]) -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", *pieces)
+    assert reader.answer == "a\ufffdb"
+
+
+@pytest.mark.parametrize("reasoning", [True, False])
+def test_half_of_a_pair_at_the_end_is_told_with_the_end(reasoning: bool) -> None:
+    reader = Reader("demo")
+    reader.say("llm", "demo", "a\ud83d", reasoning=reasoning)
+    reader.spoken.end("llm")
+    kind: TextKind = "reasoning" if reasoning else "answer"
+    assert reader.events == [Text("demo", "a", kind), Text("demo", "\ufffd", kind)]

@@ -12,7 +12,8 @@ from unittest import mock
 import httpx
 import pytest
 
-from pallas_worker.calls.large import LARGE, MAX_VALUES
+from pallas_common.http.json_bounds import MOST_VALUES
+from pallas_worker.calls.large import LARGE
 from pallas_worker.http import mcp_app
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.interface.errors import ArgumentError, FailedTurn
@@ -80,7 +81,7 @@ def test_large_arguments_are_checked_beside_the_loop(mode: str, size: int, here:
 def test_more_values_than_any_conversation_has_are_refused(mode: str) -> None:
     headers, body = raw_call(mode, "x")
     call = json.loads(body)
-    call["params"]["arguments"]["history"] = [[]] * MAX_VALUES
+    call["params"]["arguments"]["history"] = [[]] * MOST_VALUES
     response = asyncio.run(post(headers, json.dumps(call)))
     assert response.status_code == 413
     assert response.json()["error"]["message"] == "The body has more than 100000 values"

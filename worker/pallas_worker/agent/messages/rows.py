@@ -27,7 +27,7 @@ from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import Row
 from pallas_worker.interface.images import Image
 from pallas_worker.interface.pairing import ends_with_results
-from pallas_worker.interface.tool_calls import ToolCall
+from pallas_worker.interface.tool_calls import ToolCall, nothing_said
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -124,6 +124,7 @@ def _result(row: Row) -> CallToolResult:
     parts: list[str | Image] = [*row.parts]
     if row.unreadable:
         parts.append(_note("they cannot be read", row.unreadable))
+    parts = parts or [nothing_said(row.is_error)]
     content: list[ContentBlock] = [
         TextContent(type="text", text=part) if isinstance(part, str) else image_block(part) for part in parts
     ]

@@ -23,6 +23,8 @@ from mcp_types import CallToolResult, TextContent
 from pallas_common.logs.setup import get_logger
 from pallas_worker.fastagent.application import GUARDED
 from pallas_worker.fastagent.current_call import current_call
+from pallas_worker.fastagent.tools.arguments import UnreadableCall
+from pallas_worker.fastagent.tools.results import whole_result
 from pallas_worker.fastagent.tools.rules import (
     Hold,
     Patterns,
@@ -45,7 +47,12 @@ if TYPE_CHECKING:
     from pallas_worker.fastagent.tools.rules import Globs, Verdict
     from pallas_worker.interface.turn import TurnEvent
 
+    type _Judged = tuple[CallToolRequest, PendingCall, Verdict]
     type Method = Callable[..., Awaitable[Any]]
+
+_BESIDE_UNREADABLE = (
+    "This call did not run, because another one of the same message cannot be read. Make the calls again."
+)
 
 _log = get_logger("pallas.worker.fastagent")
 _passed: ContextVar[dict[str, tuple[CallToolRequest, RunningCall]]] = ContextVar("passed", default={})  # noqa: B039
@@ -152,7 +159,7 @@ def _guarded(run: Method) -> Method:
         passed = _passed.get()
         if all(id_ in passed and passed[id_][0] is call for id_, call in calls.items()):
             return await run(agent, request, request_params)  # type: ignore[no-any-return]
-        judged = await _judged(agent, request)
+        judged = _together(await _judged(agent, request))
         tell, counts = _teller(), _counts(agent)
         held = [call for _, call, verdict in judged if isinstance(verdict, Hold)]
         if held:
@@ -177,7 +184,8 @@ def _guarded(run: Method) -> Method:
             message: PromptMessageExtended = await run(
                 agent, request.model_copy(update={"tool_calls": allowed}), request_params
             )
-            results = message.tool_results or {}
+            results = {id_: whole_result(result) for id_, result in (message.tool_results or {}).items()}
+            message.tool_results = results
         finally:
             _passed.reset(token)
             for id_, (_, one) in running.items():
@@ -245,12 +253,14 @@ async def _follow(
 ) -> CallToolResult:
     """Run what may be one of the calls that have been let through; a tool may call tools of its agent itself."""
     _, one = _passed.get().get(id_ or "", (None, None))
-    return await (one.run(act) if one is not None and one.call.agent == agent.name else act())
+
+    async def whole() -> CallToolResult:
+        return whole_result(await act())
+
+    return await (one.run(whole) if one is not None and one.call.agent == agent.name else whole())
 
 
-async def _judged(
-    agent: ToolAgent, request: PromptMessageExtended
-) -> Sequence[tuple[CallToolRequest, PendingCall, Verdict]]:
+async def _judged(agent: ToolAgent, request: PromptMessageExtended) -> Sequence[_Judged]:
     """The calls of a message under the names that the agent's tools have, and what becomes of each."""
     allowed = _allowed()
     tools = (await agent.list_tools()).tools
@@ -276,8 +286,21 @@ async def _judged(
         )
         if name != asked.params.name:
             asked = asked.model_copy(update={"params": asked.params.model_copy(update={"name": name})})
-        judged.append((asked, call, await judge(call)))
+        verdict = await judge(call)
+        if isinstance(asked, UnreadableCall) and not isinstance(verdict, Refuse):
+            verdict = Refuse(asked.reason)
+        judged.append((asked, call, verdict))
     return judged
+
+
+def _together(judged: Sequence[_Judged]) -> Sequence[_Judged]:
+    """The same, without a call that is held beside one that cannot be read: that one could not be taken up."""
+    if not any(isinstance(asked, UnreadableCall) for asked, _, _ in judged):
+        return judged
+    return [
+        (asked, call, Refuse(_BESIDE_UNREADABLE) if isinstance(verdict, Hold) else verdict)
+        for asked, call, verdict in judged
+    ]
 
 
 def _allowed() -> Patterns | None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic_core import from_json
 from starlette.datastructures import Headers
 
-from pallas_worker.calls.large import MAX_VALUES, has_too_many_values
+from pallas_common.http.json_bounds import TooManyValuesError, read_bounded
 from pallas_worker.interface.chat.errors import ApiError, method_not_allowed
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ class Received(NamedTuple):
 async def read_object(scope: Scope, receive: Receive, limit: int) -> Received:
     """The JSON object of a POST request.
 
-    Strict JSON: neither NaN, nor half a surrogate pair, nor another encoding than UTF-8, and no great depth. Its
-    Content-Type is required, because a page of another site can send all else without asking first.
+    Strict JSON: neither NaN nor a number that no double holds, nor half a surrogate pair, in UTF-8, and no great
+    depth. Its Content-Type is required, because a page of another site can send all else without asking first.
 
     Args:
         limit: bytes that the body may have.
@@ -60,11 +59,10 @@ async def read_object(scope: Scope, receive: Receive, limit: int) -> Received:
         message = "the header Content-Type has to be application/json"
         raise RefusedError(ApiError(415, message, code="unsupported_media_type"))
     body = await _body(headers, receive, limit)
-    if has_too_many_values(body):
-        said = f"the body has more than {MAX_VALUES} values"
-        raise RefusedError(ApiError(413, said, code="request_too_large"))
     try:
-        value = from_json(body, allow_inf_nan=False)
+        value = read_bounded(body)
+    except TooManyValuesError as error:
+        raise RefusedError(ApiError(413, f"the body has {error}", code="request_too_large")) from None
     except ValueError as error:
         raise RefusedError(ApiError(400, f"the body is not JSON: {error}", code="invalid_json")) from None
     if not isinstance(value, dict):

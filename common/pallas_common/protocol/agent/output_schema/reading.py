@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from pallas_common.http.json_bounds import depth_and_size, read_json
 from pallas_common.problems import quoted
 from pallas_common.protocol.agent.output_schema import limits
 from pallas_common.protocol.agent.output_schema.errors import SchemaError
-from pallas_common.protocol.agent.output_schema.strict_json import depth_and_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -264,7 +264,7 @@ def _measure(root: dict[str, object]) -> None:
     try:
         text = json.dumps(root, allow_nan=False, ensure_ascii=False)
         text.encode()
-        json_alike = json.loads(text) == root
+        json_alike = read_json(text) == root
     except RecursionError:
         raise SchemaError("", f"is nested more than {limits.DEEPEST} deep", "use a flatter one") from None
     except (TypeError, ValueError) as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 
+from pallas_common.http.json_bounds import depth_and_size, read_json
 from pallas_common.problems import shortened
 from pallas_common.protocol.agent.output_schema import limits
 from pallas_common.protocol.agent.output_schema.errors import Misfit, MisfitError, SchemaError
@@ -22,7 +23,6 @@ from pallas_common.protocol.agent.output_schema.reading import (
     look_through,
     patterns,
 )
-from pallas_common.protocol.agent.output_schema.strict_json import depth_and_size, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from starlette.responses import JSONResponse, StreamingResponse
 
+from pallas_common.http.json_bounds import MOST_VALUES, has_too_many_values, parse_json
 from pallas_common.problems import kind_of
 from pallas_gateway.conversations.turns import agent_key
 from pallas_gateway.http.api.conversations.threads import AT_A_TIME, LONGEST_LINE, MOST_BYTES
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.openapi.operations.operation import LINES
 from pallas_gateway.http.requests import admitted_of, read_body
-from pallas_gateway.mcp.wire import MOST_VALUES, has_too_many_values
 from pallas_gateway.servers.chat.documents import moment, thread_document
 from pallas_gateway.store.conversations import threads
 from pallas_gateway.store.conversations.messages import list_messages
@@ -237,7 +237,7 @@ def _text(found: Json, field: str, place: int) -> str | None:
 
 def _object(line: bytes, place: int) -> Json:
     try:
-        found = json.loads(line.decode())
+        found = parse_json(line)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

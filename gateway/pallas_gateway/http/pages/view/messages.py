@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pallas_common.http.html import Html, join, tag
+from pallas_common.http.json_bounds import read_json
 from pallas_gateway.http.pages.view.calls import CallView, call_view
 from pallas_gateway.http.pages.view.markdown import markdown
 from pallas_gateway.http.pages.view.text import moment, plain
@@ -142,7 +142,7 @@ def _call(call: ToolCall, results: Mapping[str | None, Message]) -> Html:
 
 def _arguments(text: str) -> Mapping[str, object] | str:
     try:
-        found = json.loads(text)
+        found = read_json(text)
     except (ValueError, RecursionError):
         return text
     return found if isinstance(found, dict) else text

@@ -5,7 +5,6 @@ Knows files, stdin and the environment; nothing of resources.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, override
 
 import click
 
+from pallas_common.http.json_bounds import read_json
 from pallas_common.problems import ConfigurationError, quoted
 from pallas_registry.reading.files import MAXIMUM_BYTES, read_file, text_of
 
@@ -67,7 +67,7 @@ class JsonOrWord(click.ParamType[Any]):
         if not str(value).lstrip().startswith(("{", "[")):
             return value
         try:
-            return json.loads(value)
+            return read_json(value)
         except (ValueError, RecursionError) as error:
             self.fail(f"{quoted(str(value))} is no JSON: {error}", param, ctx)
 
@@ -101,7 +101,7 @@ def json_or_file(value: str) -> Any:
     """
     text = text_or_file(value)
     try:
-        return json.loads(text)
+        return read_json(text)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{quoted(value)} is no JSON: {error}") from None
 

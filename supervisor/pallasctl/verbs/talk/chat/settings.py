@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.http.json_bounds import read_json
 from pallas_common.problems import did_you_mean, kind_of, quoted
 from pallas_common.protocol.agent.parameters import PARAMETERS, ParameterError, parse_parameters
 
@@ -93,7 +94,7 @@ def _known(name: str) -> None:
 def _value(name: str, said: str) -> Any:
     """JSON; a text may stand without quotes where it is none."""
     try:
-        value = json.loads(said, parse_constant=_no_constant)
+        value = read_json(said)
     except (ValueError, RecursionError):
         if said[0] in '{["' or name not in _WORDS:
             message = f"{name}: {quoted(said)} is no JSON; write a value as 0.5, null or {_example(name)}"
@@ -126,7 +127,3 @@ def _example(name: str) -> str:
         "response_format": '{"type": "json_object"}',
         "extra": '{"min_tokens": 5}',
     }.get(name, '"text"')
-
-
-def _no_constant(said: str) -> Any:
-    raise ValueError(said)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pallas_worker.calls.large import MAX_VALUES
+from pallas_common.http.json_bounds import MOST_VALUES
 from pallas_worker.http.chat.client import Received, RefusedError, read_object
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def read(body: bytes) -> Received:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"x":[' + b"[]," * MAX_VALUES + b"1]}",
-        b'{"x":[' + b"1," * MAX_VALUES + b"1]}",
-        b'{"x":[' + b'"",' * MAX_VALUES + b"1]}",
-        b'{"x":[' + b'"\\\\",' * MAX_VALUES + b"1]}",
-        b'{"x":[' + b'"\\"",' * MAX_VALUES + b"1]}",
-        b"{" + b'"a":{},' * (MAX_VALUES // 2) + b'"b":1}',
-        b"[" * (MAX_VALUES + 1),
-        b'{"' + b'""' * (3 * MAX_VALUES) + b"," * (2 * MAX_VALUES) + b'"',
+        b'{"x":[' + b"[]," * MOST_VALUES + b"1]}",
+        b'{"x":[' + b"1," * MOST_VALUES + b"1]}",
+        b'{"x":[' + b'"",' * MOST_VALUES + b"1]}",
+        b'{"x":[' + b'"\\\\",' * MOST_VALUES + b"1]}",
+        b'{"x":[' + b'"\\"",' * MOST_VALUES + b"1]}",
+        b"{" + b'"a":{},' * (MOST_VALUES // 2) + b'"b":1}',
+        b"[" * (MOST_VALUES + 1),
+        b'{"' + b'""' * (3 * MOST_VALUES) + b"," * (2 * MOST_VALUES) + b'"',
     ],
     ids=lambda body: repr(body[:12]),
 )
@@ -44,7 +44,9 @@ def test_more_values_than_any_conversation_has_are_not_parsed(body: bytes) -> No
     assert (refused.value.error.status, refused.value.error.code) == (413, "request_too_large")
 
 
-@pytest.mark.parametrize("text", [",[{" * MAX_VALUES, '",' * MAX_VALUES, '\\",' * MAX_VALUES, "\\" * 999_999])
+@pytest.mark.parametrize(
+    "text", [",[{" * MOST_VALUES, '",' * MOST_VALUES, '\\",' * MOST_VALUES, "\\" * 999_999]
+)
 def test_texts_have_as_many_commas_as_they_like(text: str) -> None:
     body = json.dumps({"x": text, "y": "z"}).encode()
     assert read(body) == ({"x": text, "y": "z"}, len(body))
