@@ -11,10 +11,16 @@ from pallas_common.protocol.agent.parameters import EFFORTS, MAX_BIASES, MAX_STO
 from pallas_common.protocol.agent.settings import RULES
 from pallas_registry.deployment.agent_entry import RUN_KEYS
 from pallas_registry.reading import rules
-from pallas_registry.resources.documents import KEYS, METADATA_KEYS
+from pallas_registry.resources.documents import KEYS, METADATA_KEYS, NETWORK_KEY
 from pallas_registry.resources.kinds import agent, common, llm, names, project, secret, server
 from pallas_registry.resources.kinds.table import TABLE
-from pallas_registry.resources.model import API_VERSION, KINDS, OTHER_API_VERSIONS
+from pallas_registry.resources.model import (
+    API_VERSION,
+    KINDS,
+    NETWORKS,
+    OTHER_API_VERSIONS,
+    WITH_NETWORK,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +143,11 @@ _NOT_BOTH = {"agent": ("llm", "model"), "server": ("url", "command")}
 
 def page() -> str:
     """The schema's whole text."""
-    metadata = {"name": {"type": "string"}, **dict.fromkeys(METADATA_KEYS[1:], _SCALAR)}
+    metadata = {
+        "name": {"type": "string"},
+        **dict.fromkeys(METADATA_KEYS[1:], _SCALAR),
+        NETWORK_KEY: {"enum": list(NETWORKS)},
+    }
     whole: dict[str, Schema] = {
         "apiVersion": {"enum": [API_VERSION, *OTHER_API_VERSIONS]},
         "kind": {"enum": list(KINDS)},
@@ -158,7 +168,9 @@ def page() -> str:
 
 def _of_kind(kind: str) -> Schema:
     said: Schema = {
-        "metadata": {"properties": {"name": _name(kind)}},
+        "metadata": {
+            "properties": {"name": _name(kind), **({} if kind in WITH_NETWORK else {NETWORK_KEY: False})}
+        },
         "spec": {"$ref": f"#/definitions/{kind}"},
     }
     return {"if": {"properties": {"kind": {"const": kind}}}, "then": {"properties": said}}

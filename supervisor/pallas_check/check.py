@@ -29,6 +29,7 @@ from pallas_common.secrets.values import KnownSecrets
 from pallas_registry.configured_secrets import configured_secrets, values_of
 from pallas_registry.deployment.location import deployment_path
 from pallas_registry.environment.dotenv import load_dotenv, worker_environment
+from pallas_registry.resources.references import is_closed
 from pallas_registry.source import read_start
 from pallas_supervisor.agents.worker_spec import worker_spec
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pallas_registry.deployment.model import Agent
+    from pallas_registry.resources.model import ResourceSet
     from pallas_registry.source import Configuration
 
     type Progress = Callable[[int, int, tuple[str, ...]], None]
@@ -78,6 +80,7 @@ def read_files(
         path=file or deployment_path(together),
         deployment=configuration.deployment.name,
         gateway=None if gateway is None else f"{gateway.public_url}/mcp",
+        open_network=() if gateway is None else tuple(_open_network(configuration.resources)),
         names=tuple(configuration.deployment.agents),
         findings=(
             *(Finding(problem=problem, level="warning") for problem in configuration.warnings),
@@ -86,6 +89,12 @@ def read_files(
         ),
     )
     return report, configuration, together
+
+
+def _open_network(resources: ResourceSet) -> Iterator[str]:
+    for id_, resource in resources.items():
+        if id_.kind in ("llm", "server") and "url" in resource.spec and not is_closed(resource, resources):
+            yield str(id_)
 
 
 def _resources(configuration: Configuration) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ def document(report: CheckReport, mode: Mode) -> dict[str, Any]:
         "file": str(report.path),
         "deployment": report.deployment,
         "gateway": report.gateway,
+        "open_network": list(report.open_network),
         "mode": mode,
         "result": report.result,
         "errors": len(report.errors),

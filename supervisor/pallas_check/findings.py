@@ -62,6 +62,8 @@ class CheckReport:
     findings: tuple[Finding, ...] = ()
     gateway: str | None = None
     """URL by which clients reach the gateway's MCP; None where there is none."""
+    open_network: tuple[str, ...] = ()
+    """Where there is one, the servers and llms whose URLs may lead to this machine, as `server/NAME`."""
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -20,7 +20,7 @@ from pallas_registry.resources.model import KINDS, ResourceSet
 from pallas_registry.resources.text import to_document, to_file_text, to_text
 from support.data.agents_text import parse
 from support.data.resource_specs import FREE, SPECS, WRONG, at, places
-from support.data.resource_texts import FILE, digest, document, resource, text_of
+from support.data.resource_texts import FILE, digest, digest_of, document, resource, text_of
 
 if TYPE_CHECKING:
     from pallas_common.problems import Problem
@@ -88,7 +88,7 @@ def read_again(text: bytes) -> None:
         assert again.resources == (each,)
         assert again.resources[0].resource_version == each.resource_version
         if each.id.kind != "secret":
-            shown = to_document(each, digest=digest)
+            shown = to_document(each, digest=digest_of)
             assert read_resources(to_text(shown).encode(), FILE).resources == (each,)
             assert read_resources(json.dumps(shown).encode(), FILE).resources == (each,)
     if problems:

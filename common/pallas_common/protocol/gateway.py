@@ -238,6 +238,8 @@ class ServerUpstream:
     settings: Mapping[str, Any] = field(repr=False)
     """In the words of fast-agent's settings: `transport` (`http`, `sse`, `stdio`), `url`, `headers`, `command`, `args`,
     `env`, `cwd`, `read_timeout_seconds`."""
+    closed: bool = False
+    """Whether its URL may lead nowhere but where `pallas_common.http.reach` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

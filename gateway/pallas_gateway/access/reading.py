@@ -1,7 +1,7 @@
 """What of a resource is shown to somebody who may view it, and not change it. Pure.
 
 Values of variables and headers are where people write keys, though there are secrets for that. Who may only view is
-told their names; who may change the resource has to see what it is.
+told their names, and those of a secret's values; who may change the resource has to see what it is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ def shown(principal: Principal, document: Mapping[str, Any]) -> dict[str, Any]:
         found["spec"] = _without_values(spec)
     elif kind == "agent" and "run" in spec:
         found["spec"] = {**spec, "run": _without_values(spec["run"])}
+    elif kind == "secret" and "data" in spec:
+        # Who may change it knows by the digest whether it is still what it was.
+        found["spec"] = {**spec, "data": {key: {"digest": HIDDEN} for key in spec["data"]}}
     return found
 
 

@@ -1,12 +1,16 @@
 """What it takes to write a resource: the verb on it, `run` on all that it names, `edit:code` where it runs code. Pure.
 
-Whoever writes a resource decides what Pallas does with what the resource names: so that needs the right to use it.
+Whoever writes a resource decides what Pallas does with what the resource names: so that needs the right to use it. For
+this machine that is `edit:network`. Few URLs show where they lead: those of all others are closed, and looked at when
+they are connected to.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, urlsplit
 
+from pallas_common.http.reach import names_this_machine
 from pallas_gateway.access.predicate import may, may_some
 from pallas_gateway.identity.grants import Permission
 from pallas_registry.resources.references import references_of
@@ -16,7 +20,12 @@ if TYPE_CHECKING:
 
     from pallas_gateway.identity.grants import Kind, Verb
     from pallas_gateway.identity.principal import Principal
-    from pallas_registry.resources.model import Resource
+    from pallas_registry.resources.model import Network, Resource
+
+OWNER_HEADER = "Pallas-Owner"
+NETWORK_HEADER = "Pallas-Network"
+EDIT_NETWORK = Permission("edit", "network")
+"""To write URLs that lead to this machine."""
 
 OWN_KINDS: dict[str, Kind] = {"agent": "agents", "project": "projects"}
 """Kinds of resources for which there are grants of their own."""
@@ -69,11 +78,31 @@ def _needed(verb: Verb, resource: Resource) -> Iterator[tuple[Permission, ...]]:
     for reference in references_of(resource):
         yield permissions_on("run", reference.target.kind, reference.target.name)
     if resource.id.kind == "agent":
+        if (model := resource.spec.get("model")) is not None:
+            # A model of the deployment's own, with its key: as one that is declared, by its name.
+            yield permissions_on("run", "llm", model.partition("?")[0])
         # The agent's own token may call these.
         for name in resource.spec.get("run", {}).get("depends_on", ()):
             yield (Permission("run", "agents", cast("str", name)),)
     if runs_code(resource):
         yield (Permission("edit", "code"),)
+    if leads_here(resource):
+        yield (EDIT_NETWORK,)
+
+
+def asked_for(principal: Principal) -> dict[str, str]:
+    """The headers that tell the supervisor who asks for a change, and where URLs may lead that they write."""
+    network: Network = "open" if may(principal, EDIT_NETWORK) else "closed"
+    return {OWNER_HEADER: quote(principal.name, safe=""), NETWORK_HEADER: network}
+
+
+def leads_here(resource: Resource) -> bool:
+    """Whether the URL of an llm or a server plainly leads to this machine."""
+    url = resource.spec.get("url") if resource.id.kind in ("llm", "server") else None
+    try:
+        return url is not None and names_this_machine(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
 
 
 def runs_code(resource: Resource) -> bool:

@@ -1,7 +1,7 @@
 """Grants: what a principal may do, as text `verb:kind[:name]`. Pure.
 
-`run:agents:jarvis`, `view:projects`, `edit:resources:llm/x`, `run:agents:team-*`, `edit:code`; `*` stands for all verbs
-and kinds, `edit:code` included. What no grant says is denied.
+`run:agents:jarvis`, `view:projects`, `edit:resources:llm/x`, `run:agents:team-*`, `edit:code`, `edit:network`; `*`
+stands for all verbs and kinds, those two included. What no grant says is denied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 from pallas_common.problems import did_you_mean, quoted
 
 Verb = Literal["view", "create", "edit", "delete", "run", "approve"]
-Kind = Literal["agents", "projects", "threads", "resources", "policy", "knowledge", "code"]
+Kind = Literal["agents", "projects", "threads", "resources", "policy", "knowledge", "code", "network"]
 
 VERBS: tuple[Verb, ...] = get_args(Verb)
 KINDS: tuple[Kind, ...] = get_args(Kind)

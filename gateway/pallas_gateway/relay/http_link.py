@@ -318,10 +318,13 @@ class HttpLink:
         with contextlib.suppress(RelayError):
             await self._notify("notifications/cancelled", params)
 
+    def _whole(self, response: Response) -> Json:
+        return answers.whole(response, quote_refusal=not self._pool.endpoint.closed)
+
     async def _response(self, response: Response, id_: int | str) -> Json:
         """The message that answers a request of our own."""
         if response.body is not None:
-            return answers.whole(response)
+            return self._whole(response)
         async for data in answers.events(response):
             message = adapting.parse(data)
             if adapting.is_response(message):
@@ -335,7 +338,7 @@ class HttpLink:
     async def _answer(self, response: Response, call: Call, id_: int | str) -> Answer:
         """What the client gets of what the server says; a stream only where something comes before the answer."""
         if response.body is not None:
-            message, same = adapting.answered(answers.whole(response), call, id_, self._era)
+            message, same = adapting.answered(self._whole(response), call, id_, self._era)
             return answers.answer(call, message, response.body if same else None, response.status)
         messages = answers.events(response)
         try:

@@ -59,11 +59,11 @@ class Upstreams:
 
     def server(self, server: ServerUpstream) -> Upstream:
         """The server of that definition."""
-        key = json.dumps([server.name, dict(server.settings)], sort_keys=True, default=str)
+        key = json.dumps([server.name, dict(server.settings), server.closed], sort_keys=True, default=str)
         upstream = self._servers.get(key)
         if upstream is None:
             self._known.add(own_secrets(server.settings))
-            link = link_of(server.name, server.settings)
+            link = link_of(server.name, server.settings, closed=server.closed)
             upstream = Upstream(server.name, link, self._changed, server.settings)
             self._servers[key] = upstream
         upstream.start()
@@ -114,8 +114,12 @@ class Upstreams:
         await asyncio.gather(*closing, return_exceptions=True)
 
 
-def link_of(name: str, settings: Mapping[str, Any]) -> Link:
-    """The link that settings of a server ask for; one that cannot be made says why when it is opened."""
+def link_of(name: str, settings: Mapping[str, Any], *, closed: bool = False) -> Link:
+    """The link that settings of a server ask for; one that cannot be made says why when it is opened.
+
+    Args:
+        closed: its URL may lead nowhere but where `pallas_common.http.reach` says.
+    """
     transport = settings.get("transport", "stdio")
     if transport == "stdio":
         return _stdio_link(name, settings)
@@ -126,7 +130,8 @@ def link_of(name: str, settings: Mapping[str, Any]) -> Link:
         )
     try:
         headers = settings.get("headers") or {}
-        endpoint = parse_endpoint(str(settings.get("url")), {key: str(headers[key]) for key in headers})
+        sent = {key: str(headers[key]) for key in headers}
+        endpoint = parse_endpoint(str(settings.get("url")), sent, closed=closed)
     except ValueError as error:
         return Impossible(str(transport), str(error))
     if transport == "sse":

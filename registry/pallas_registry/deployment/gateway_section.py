@@ -41,7 +41,7 @@ SHORTEST_KEEP = 3600.0
 
 GRANT = (
     r"\*|(view|create|edit|delete|run|approve|\*)"
-    r":(agents|projects|threads|resources|policy|knowledge|code|\*)(:[A-Za-z0-9_.*/-]+)?"
+    r":(agents|projects|threads|resources|policy|knowledge|code|network|\*)(:[A-Za-z0-9_.*/-]+)?"
 )
 """What the gateway takes for a grant."""
 LONGEST_GRANT = 300

@@ -38,7 +38,7 @@ def assemble(base: Deployment, kept: KeptResources) -> Assembly:
     """The deployment with all that can be used. What cannot, and what needs it, is left out with the reason."""
     ordered = sorted(kept.resources.values(), key=lambda each: (KINDS.index(each.id.kind), each.id.name))
     resources = ResourceSet(ordered)
-    deployed = deploy(base, resources, kept.digest)
+    deployed = deploy(base, resources, kept.fingerprint)
     disabled = {**deployed.problems, **kept.problems}
     return Assembly(
         base=base,

@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pallas_common.problems import Problem, quoted
 from pallas_registry.resources.assembly import Assembly, assemble
-from pallas_registry.resources.model import LEFT_WITH_ITS_FILE, Metadata, Resource, ResourceId
+from pallas_registry.resources.model import (
+    LEFT_WITH_ITS_FILE,
+    WITH_NETWORK,
+    Metadata,
+    Resource,
+    ResourceId,
+)
 from pallas_registry.resources.references import references_of, without
 from pallas_registry.resources.secret_values import with_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pallas_registry.resources.model import Network
 
 Word = Literal["created", "configured", "unchanged", "pruned", "deleted", "refused", "missing"]
 """`missing`: was to be deleted, and is not there."""
@@ -75,6 +83,8 @@ class Change(NamedTuple):
     now: str
     """RFC 3339."""
     new_uid: Callable[[], str]
+    network: Network = "open"
+    """Whether who changes it may say that something leads to this machine."""
 
 
 class _Refusal(NamedTuple):
@@ -194,7 +204,7 @@ class _Apply:
             accepted = {
                 id_: each for id_, each in self._taken.items() if self._file_of[id_] not in self._refused
             }
-            put = {id_: each for id_, each in accepted.items() if self._there.get(id_) != each}
+            put = {id_: each for id_, each in accepted.items() if self._differs(each)}
             gone = self._pruned() if self._prune and not self._refused else []
             after = _after(self._before, put.values(), gone) if put or gone else self._before
             if not self._refuse_broken(after, accepted, put, gone):
@@ -257,8 +267,25 @@ class _Apply:
             )
         return _of(resource, "metadata.resourceVersion", message, remedy)
 
+    def _differs(self, resource: Resource) -> bool:
+        """Whether the resource is another one than is there."""
+        there = self._there.get(resource.id)
+        return there is None or there != resource or there.is_closed != resource.is_closed
+
+    def _network(self, resource: Resource) -> Network | None:
+        """Where what it says may lead: no change by somebody who may not say so leads to this machine.
+
+        Who leaves the place as it is leaves that as it is, too, and whoever writes `closed` has it closed.
+        """
+        if resource.id.kind not in WITH_NETWORK or resource.is_closed or self._change.network == "open":
+            return resource.network
+        there = self._there.get(resource.id)
+        is_kept = there is not None and not there.is_closed and _place(there) == _place(resource)
+        return "open" if is_kept else "closed"
+
     def _stamped(self, resource: Resource) -> Resource:
         there, now = self._there.get(resource.id), self._change.now
+        resource = replace(resource, network=self._network(resource))
         if there is not None and there.metadata is not None:
             return _changed(resource, there, self._change)
         metadata = Metadata(
@@ -334,6 +361,11 @@ def _changed(resource: Resource, there: Resource, change: Change) -> Resource:
     assert there.metadata is not None
     metadata = replace(there.metadata, version=there.metadata.version + 1, updated_at=change.now)
     return replace(resource, metadata=metadata)
+
+
+def _place(resource: Resource) -> object:
+    """What decides where it leads: of a server or an llm the URL, of a secret all that may stand in one."""
+    return resource.spec if resource.id.kind == "secret" else resource.spec.get("url")
 
 
 def _differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:

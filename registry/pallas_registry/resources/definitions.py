@@ -14,6 +14,7 @@ from pallas_common.protocol.agent.definition import (
     ServerDefinition,
 )
 from pallas_registry.resources.model import ResourceId
+from pallas_registry.resources.references import is_closed
 from pallas_registry.resources.secret_values import secret_values
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Definitions:
                 provider=spec["type"],
                 model=spec["model"],
                 url=spec.get("url"),
+                closed=is_closed(self._resources[ResourceId("llm", name)], self._resources),
                 api_key=None if key is None else f"${{secret:{key}}}",
             )
         return self._llms[name]
@@ -106,7 +108,11 @@ class Definitions:
             spec = self._spec("server", name)
             transport = spec.get("transport") or ("http" if "url" in spec else "stdio")
             said = {theirs: spec[ours] for ours, theirs in _SETTINGS.items() if ours in spec}
-            self._servers[name] = ServerDefinition(name=name, settings={"transport": transport, **said})
+            self._servers[name] = ServerDefinition(
+                name=name,
+                settings={"transport": transport, **said},
+                closed=is_closed(self._resources[ResourceId("server", name)], self._resources),
+            )
         return self._servers[name]
 
     def _spec(self, kind: Any, name: str) -> Mapping[str, Any]:

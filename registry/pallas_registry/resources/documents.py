@@ -18,7 +18,9 @@ from pallas_registry.resources.kinds.table import TABLE
 from pallas_registry.resources.model import (
     API_VERSION,
     KINDS,
+    NETWORKS,
     OTHER_API_VERSIONS,
+    WITH_NETWORK,
     Metadata,
     Resource,
     ResourceId,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     import yaml
 
-    from pallas_registry.resources.model import Kind
+    from pallas_registry.resources.model import Kind, Network
 
 MOST_DOCUMENTS = 2000
 """Of one file, and resources in it."""
@@ -38,6 +40,7 @@ MOST_PROBLEMS = 1000
 
 KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
 METADATA_KEYS = ("name", "uid", "owner", "version", "createdAt", "updatedAt", "resourceVersion")
+NETWORK_KEY = "network"
 SHOWN_METADATA_KEYS = ("source",)
 """Of an agent of `agents.yaml`, which may come back as it was shown, to be refused for what it is."""
 LIST_KEYS = ("apiVersion", "kind", "metadata", "items")
@@ -130,6 +133,7 @@ class _Reader:
         metadata = fields.section("metadata")
         name = None if metadata is None else self._name(metadata, kind)
         noted, version = (None, None) if metadata is None else _metadata(metadata)
+        network = None if metadata is None else _network(metadata, kind)
         fields.require("spec", "say what the resource is")
         spec_fields = fields.section("spec")
         if spec_fields is None or not spec_fields.is_mapping or kind is None:
@@ -145,12 +149,14 @@ class _Reader:
         if len(self.problems) > before:
             return
         lines = _lines(fields, metadata, spec_fields)
-        self.found[id_] = Resource(id=id_, spec=spec, metadata=noted, file=self._file, lines=lines)
+        self.found[id_] = Resource(
+            id=id_, spec=spec, metadata=noted, network=network, file=self._file, lines=lines
+        )
         if version is not None:
             self.versions[id_] = version
 
     def _name(self, metadata: Fields, kind: Kind | None) -> str | None:
-        metadata.only((*METADATA_KEYS, *SHOWN_METADATA_KEYS))
+        metadata.only((*METADATA_KEYS, NETWORK_KEY, *SHOWN_METADATA_KEYS))
         metadata.require("name", "name the resource, as in `name: deployer`")
         return metadata.text("name", lambda text: None if kind is None else resource_name(kind, text))
 
@@ -169,6 +175,16 @@ def _metadata(fields: Fields) -> tuple[Metadata | None, str | None]:
     if uid and owner and counted and created and updated:
         noted = Metadata(uid=uid, owner=owner, version=counted, created_at=created, updated_at=updated)
     return noted, given.get("resourceVersion")
+
+
+def _network(fields: Fields, kind: Kind | None) -> Network | None:
+    """Whether it may lead to this machine, of a kind that may lead anywhere."""
+    if NETWORK_KEY not in fields:
+        return None
+    if kind is not None and kind not in WITH_NETWORK:
+        fields.refuse(NETWORK_KEY, f"is nothing that a resource of kind {kind} has", "remove it")
+        return None
+    return cast("Network | None", fields.choice(NETWORK_KEY, NETWORKS))
 
 
 def _lines(fields: Fields, metadata: Fields | None, spec: Fields) -> dict[str, int]:

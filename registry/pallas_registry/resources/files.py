@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import stat
 from dataclasses import dataclass, field, replace
@@ -59,10 +60,18 @@ class KeptResources:
     key: bytes = field(default=_NEW_KEY, repr=False, compare=False)
     """By which digests of secrets are keyed."""
 
-    def digest(self, value: str) -> str:
-        """What is shown of a secret: the same only for the same value in the same deployment."""
-        found = hmac.new(self.key, value.encode("utf-8", "surrogatepass"), hashlib.sha256)
-        return f"hmac-sha256:{found.hexdigest()}"
+    def digest(self, secret: Resource, key: str) -> str:
+        """What is shown of a secret's value: the same only for that value, in that version of that very secret.
+
+        So nobody finds out another's value by the digests of guesses in a secret of their own.
+        """
+        kept = secret.metadata
+        said = [kept.uid, kept.version] if kept is not None else [str(secret.id), 0]
+        return f"hmac-sha256:{self.fingerprint(json.dumps([*said, key, secret.spec['data'][key]]))}"
+
+    def fingerprint(self, value: str) -> str:
+        """By what it is told here whether a value is another one; shown to nobody."""
+        return hmac.new(self.key, value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 class _Known(NamedTuple):

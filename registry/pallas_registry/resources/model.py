@@ -15,6 +15,14 @@ Kind = Literal["agent", "llm", "secret", "server", "project"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+Network = Literal["open", "closed"]
+"""Whether what a resource says may lead to this machine (`pallas_common.http.reach`), as its writer had the right."""
+
+NETWORKS: tuple[Network, ...] = get_args(Network)
+
+WITH_NETWORK: frozenset[Kind] = frozenset(("llm", "server", "secret"))
+"""The kinds of which that is noted: those with a URL, and what may stand in one."""
+
 REFERRED_FIRST: tuple[Kind, ...] = ("secret", "llm", "server", "project", "agent")
 """The kinds, each after those that it refers to."""
 
@@ -61,6 +69,8 @@ class Resource:
     """What it says, as JSON in its canonical form: short forms, defaults left out. A secret's values are in it."""
     metadata: Metadata | None = field(default=None, compare=False)
     """None of one that has only been read."""
+    network: Network | None = field(default=None, compare=False)
+    """As its document says. None says nothing: who applies it decides, and a file that is kept is open."""
     file: str = field(default="", compare=False, repr=False)
     """Where it was read, for people."""
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
@@ -77,6 +87,11 @@ class Resource:
         return replace(self, spec=spec)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether what it says may not lead to this machine."""
+        return self.network == "closed"
+
+    @property
     def resource_version(self) -> str:
         """Changes with all that the resource says, also by hand: 16 hexadecimal digits.
 
@@ -85,6 +100,7 @@ class Resource:
         kept = self.metadata
         shown = sorted(self.spec["data"]) if self.id.kind == "secret" else self.spec
         said = [*self.id, shown, None if kept is None else (kept.uid, kept.version)]
+        said += ["closed"] if self.is_closed else []
         text = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -56,6 +56,14 @@ def _references(resource: Resource) -> Iterator[Reference]:
             pass
 
 
+def is_closed(resource: Resource, resources: ResourceSet) -> bool:
+    """Whether the URL of an llm or a server may not lead to this machine: by its own writer, or a secret's in it."""
+    if resource.is_closed:
+        return True
+    named = (each.target for each in references_of(resource) if each.path == "spec.url")
+    return any(resources[each].is_closed for each in named if each in resources)
+
+
 def _named(spec: Mapping[str, Any], field: str, kind: Kind) -> Iterator[Reference]:
     if (name := spec.get(field)) is not None:
         yield Reference(f"spec.{field}", ResourceId(kind, name))

@@ -9,28 +9,33 @@ from pallas_registry.resources.model import ResourceId
 from pallas_registry.resources.references import references_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from pallas_common.protocol.agent.definition import AgentDefinition
     from pallas_registry.resources.model import Resource, ResourceSet
 
+    type Digest = Callable[[Resource, str], str]
+    """How one value of a secret, by its key, is shown."""
 
-def shown(spec: Mapping[str, Any], digest: Callable[[str], str]) -> dict[str, Any]:
+
+def shown(secret: Resource, digest: Digest) -> dict[str, Any]:
     """The spec as it may be shown: each value by its digest."""
-    data = spec["data"].items()
+    data = secret.spec["data"].items()
     return {
-        "data": {key: {"digest": digest(value)} if isinstance(value, str) else value for key, value in data}
+        "data": {
+            key: {"digest": digest(secret, key)} if isinstance(value, str) else value for key, value in data
+        }
     }
 
 
 def with_values(
-    resource: Resource, kept: Resource | None, digest: Callable[[str], str]
+    resource: Resource, kept: Resource | None, digest: Digest
 ) -> tuple[Resource, tuple[Problem, ...]]:
     """The secret with its values in place of their digests, taken from the one that is `kept`; and what does not fit.
 
     Args:
         kept: of the same name; None where there is none.
-        digest: how a value is shown.
+        digest: how a value of the one that is kept is shown.
     """
     there = {} if kept is None else kept.spec["data"]
     data: dict[str, object] = {}
@@ -40,7 +45,7 @@ def with_values(
         if isinstance(value, str):
             continue
         old = there.get(key)
-        if isinstance(old, str) and digest(old) == value["digest"]:
+        if kept is not None and isinstance(old, str) and digest(kept, key) == value["digest"]:
             data[key] = old
             continue
         message = (

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pallas_registry.reading.values import NUMBER
-from pallas_registry.resources.model import API_VERSION
+from pallas_registry.resources.model import API_VERSION, WITH_NETWORK
 from pallas_registry.resources.secret_values import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pallas_registry.resources.model import Resource
+    from pallas_registry.resources.secret_values import Digest
 
 type Document = dict[str, Any]
 
@@ -21,11 +22,9 @@ _WIDTH = 1 << 20
 """Characters of a line: none is broken, so that two texts differ only where two resources do."""
 
 
-def to_document(
-    resource: Resource, *, digest: Callable[[str], str], status: Mapping[str, Any] | None = None
-) -> Document:
+def to_document(resource: Resource, *, digest: Digest, status: Mapping[str, Any] | None = None) -> Document:
     """The resource as JSON, as it may be shown: a secret's values by their `digest`."""
-    spec = shown(resource.spec, digest) if resource.id.kind == "secret" else dict(resource.spec)
+    spec = shown(resource, digest) if resource.id.kind == "secret" else dict(resource.spec)
     document = _document(resource, spec)
     document["metadata"]["resourceVersion"] = resource.resource_version
     if status is not None:
@@ -58,6 +57,8 @@ def _document(resource: Resource, spec: Mapping[str, Any]) -> Document:
             "createdAt": kept.created_at,
             "updatedAt": kept.updated_at,
         }
+        if resource.id.kind in WITH_NETWORK:
+            metadata["network"] = resource.network or "open"
     return {"apiVersion": API_VERSION, "kind": resource.id.kind, "metadata": metadata, "spec": spec}
 
 

@@ -64,6 +64,11 @@ def refusals(kind: str, spec: object) -> list[tuple[str, str, str]]:
     return [(each.field, each.message, each.remedy) for each in problems]
 
 
+def digest_of(secret: Resource, key: str) -> str:
+    """How one of its values is shown."""
+    return digest(f"{secret.id.name}/{key}/{secret.spec['data'][key]}")
+
+
 def digest(value: str) -> str:
     """Stands for the keyed digest of a value."""
     return f"hmac-sha256:{value.encode().hex():0>16.16}"

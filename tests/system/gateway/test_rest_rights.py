@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from support.gateway.door import Door
 
+PASSTHROUGH = "run:resources:llm/passthrough"
+"""To give an agent the model that the tests give it."""
 HUMANS: dict[str, tuple[str, ...]] = {
     "everything": ("*",),
     "views all": ("view:agents",),
@@ -30,11 +32,11 @@ HUMANS: dict[str, tuple[str, ...]] = {
     "runs all": ("run:agents",),
     "runs red": ("run:agents:red",),
     "runs and views red": ("run:agents:red", "view:agents:red"),
-    "creates": ("create:agents",),
-    "edits red": ("edit:agents:red", "view:agents:red"),
-    "edits unseen red": ("edit:agents:red",),
+    "creates": ("create:agents", PASSTHROUGH),
+    "edits red": ("edit:agents:red", "view:agents:red", PASSTHROUGH),
+    "edits unseen red": ("edit:agents:red", PASSTHROUGH),
     "deletes": ("delete:agents",),
-    "resources": ("view:resources", "edit:resources", "create:resources", "delete:resources"),
+    "resources": ("view:resources", "edit:resources", "create:resources", "delete:resources", PASSTHROUGH),
     "project": ("view:projects:team",),
     "views threads": ("view:threads",),
     "views threads and runs": ("view:threads", "run:agents"),

@@ -169,7 +169,6 @@ ROOMS = {
         "access directory directory.events identity mcp relay relay.http relay.messages servers.chat"
     ),
     "pallas_worker": "",
-    "pallas_worker.fastagent.declared": "",
     "pallas_worker.interface": "",
     "pallas_worker.agent.messages": "interface",
     "pallas_worker.agent.models": "interface",
@@ -178,6 +177,7 @@ ROOMS = {
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
     "pallas_worker.health": "agent.models downstreams telemetry",
+    "pallas_worker.fastagent.declared": "downstreams fastagent",
     "pallas_worker.agent.parameters": "agent.models fastagent interface",
     "pallas_worker.fastagent.streams": "fastagent fastagent.tools",
     "pallas_worker.fastagent.tools": ". fastagent interface telemetry",
@@ -190,7 +190,7 @@ ROOMS = {
         "interface.chat telemetry"
     ),
     "pallas_worker.process.declared": (
-        "agent fastagent fastagent.declared fastagent.tools interface interface.chat"
+        "agent downstreams fastagent fastagent.declared fastagent.tools interface interface.chat"
     ),
     "pallas_worker.http.chat": "calls downstreams interface interface.chat telemetry",
     "pallas_worker.process.user_module": ". fastagent interface process.declared",
@@ -223,6 +223,7 @@ NEVER = {
 
 FASTAGENT_PRIVATE = {
     "pallas_worker.fastagent",
+    "pallas_worker.fastagent.declared",
     "pallas_worker.fastagent.streams",
     "pallas_worker.fastagent.tools",
 }

@@ -13,7 +13,9 @@ from fast_agent.core.exceptions import walk_exception_chain
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
+from pallas_common.http.reach import REFUSED
 from pallas_common.problems import shortened
+from pallas_worker.downstreams.closed import is_forbidden
 
 LONGEST = 300
 """Characters of a reason."""
@@ -32,6 +34,8 @@ def _reason(error: BaseException) -> str | None:
     match error:
         case httpx2.HTTPStatusError():
             return f"HTTP {error.response.status_code}"
+        case httpx2.ConnectError() if is_forbidden(error):
+            return REFUSED
         case httpx2.ConnectError():
             return "cannot connect"
         case TimeoutError() | httpx2.TimeoutException():

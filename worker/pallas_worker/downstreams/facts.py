@@ -28,3 +28,5 @@ class Downstream:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
     forward_inbound_auth: bool = False
+    closed: bool = False
+    """Whether its URL may lead nowhere but where `pallas_common.http.reach` says."""

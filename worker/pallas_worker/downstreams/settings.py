@@ -13,6 +13,7 @@ from fast_agent.mcp_server_registry import ServerRegistry
 
 from pallas_common.references import referred
 from pallas_worker.downstreams.bearer import with_bearer
+from pallas_worker.downstreams.closed import is_closed
 from pallas_worker.downstreams.facts import Downstream
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def downstreams_of(
             env=dict(settings.env or {}),
             cwd=settings.cwd,
             forward_inbound_auth=name in forwarding,
+            closed=is_closed(settings),
         )
         for name in dict.fromkeys(names)
         if (settings := servers.get(name)) is not None and settings.management == "client"

@@ -97,6 +97,11 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     (FastAgentLLM, "_notify_stream_listeners", ("chunk",)),
     (FastAgentLLM, "_execute_with_retry", ("func",)),
     (client_gateway, "get_stderr_handler", ("server_name", "on_line")),
+    (client_gateway, "_create_transport", ("server_name", "config")),
+    (client_gateway, "sse_client", ("url", "httpx_client_factory")),
+    (FastAgentLLM, "generate", ("messages",)),
+    (FastAgentLLM, "structured", ("messages",)),
+    (FastAgentLLM, "structured_schema", ("messages",)),
     (MCPClientConnection, "__init__", ("transport", "callbacks")),
     (MCPClientCallbackRuntime, "__init__", ("server_name", "server_config", "aggregator")),
 )

@@ -40,7 +40,9 @@ from fast_agent.ui.console_display import ConsoleDisplay
 from mcp.client.session import ClientSession
 from pydantic_settings import DotEnvSettingsSource, EnvSettingsSource, PydanticBaseSettingsSource
 
+from pallas_common.http.reach import is_closed
 from pallas_common.logs.setup import get_logger
+from pallas_worker.downstreams.closed import ClosedTransport
 from pallas_worker.downstreams.tls import shared_context
 from pallas_worker.fastagent.aggregator import enter_connection
 from pallas_worker.fastagent.copies import COPIED, deepcopy, merged_plainly
@@ -195,7 +197,17 @@ class _SharedTls:
         """A client with the shared context, whose requests name the trace that they belong to."""
         hooks = dict(options.pop("event_hooks", None) or {})
         hooks["request"] = [*hooks.get("request", ()), add_trace_headers]
-        return httpx2.AsyncClient(verify=shared_context(), event_hooks=hooks, **options)
+        return httpx2.AsyncClient(event_hooks=hooks, **_way_out(), **options)
+
+
+def _way_out() -> dict[str, Any]:
+    """How a client that is made now connects: with the shared context, and no farther than it may."""
+    context = shared_context()
+    return (
+        {"verify": context, "transport": ClosedTransport(verify=context)}
+        if is_closed()
+        else {"verify": context}
+    )
 
 
 _PROVIDERS = "fast_agent.llm.provider"
@@ -213,7 +225,7 @@ class _NotingClients(functools.partial[Any]):
     """Makes HTTP clients, each noted in the call that it is made for."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        client = super().__call__(*args, **options)
+        client = super().__call__(*args, **{**options, **_way_out()})
         call = current_call()
         if call is not None:
             call.clients.add(client)

@@ -9,6 +9,9 @@ import ssl
 
 import httpx
 
+from pallas_common.http.reach import REFUSED
+from pallas_worker.downstreams.closed import is_forbidden
+
 HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
 """All that a request with a configured URL and configured headers may raise."""
 
@@ -16,6 +19,8 @@ HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
 def describe(error: Exception) -> str:
     """What went wrong, in one short line."""
     match error:
+        case httpx.ConnectError() if is_forbidden(error):
+            return REFUSED
         case httpx.ConnectError():
             return "cannot connect: TLS failed" if _has_cause(error, ssl.SSLError) else "cannot connect"
         case httpx.TimeoutException():

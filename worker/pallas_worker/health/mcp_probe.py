@@ -13,14 +13,14 @@ import asyncio
 import contextlib
 import os
 import shutil
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import httpx
 
 from pallas_common.protocol.reports import DownstreamHealth
-from pallas_worker.downstreams.tls import shared_context
+from pallas_worker.downstreams.closed import probe_client
 from pallas_worker.health.handshakes import (
     AnswerError,
     Era,
@@ -55,7 +55,8 @@ class Prober:
         self._timeout = timeout
         self._answered: dict[str, Era] = {}
         self._guess: dict[str, Era] = {}
-        self._client: httpx.AsyncClient | None = None
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+        """Those for servers whose URLs may lead anywhere (False), and those that may not: no connection is of both."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,16 +64,16 @@ class Prober:
     async def __aexit__(
         self, type_: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        for client in self._clients.values():
+            await client.aclose()
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self, *, closed: bool) -> httpx.AsyncClient:
         """The client, made for the first probe that needs one: many agents have no server at all."""
-        if self._client is None:
-            cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no server sees another one's
-            # No time-out: the whole probe is timed.
-            self._client = httpx.AsyncClient(timeout=None, cookies=cookies, verify=shared_context())  # noqa: S113
-        return self._client
+        if closed not in self._clients:
+            self._clients[closed] = probe_client(closed=closed)
+            # No server sees another one's.
+            self._clients[closed].cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        return self._clients[closed]
 
     async def probe(self, server: Downstream) -> DownstreamHealth:
         """Probe one server. Whatever the server does becomes part of the result."""
@@ -145,7 +146,7 @@ class Prober:
         """The head of the answer to one request; a redirect is followed within the server's own origin."""
         merged = httpx.Headers(dict(server.headers))
         merged.update(headers)
-        client = self._http()
+        client = self._http(closed=server.closed)
         request = client.build_request(method, server.url or "", headers=merged, json=body)
         if not request.url.host or (request.url.port or 0) > 65535:
             raise _DownError("the URL is not valid")

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
-
 from pallas_common.protocol.reports import ProviderHealth
-from pallas_worker.downstreams.tls import shared_context
+from pallas_worker.downstreams.closed import probe_client
 from pallas_worker.health.http_errors import HTTP_FAILURES, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import httpx
 
     from pallas_worker.agent.models.capabilities import AskedModel
     from pallas_worker.agent.models.providers import ProviderSettings
@@ -72,7 +72,7 @@ async def check_provider(provider: ProviderSettings, model: str) -> str | None:
     if not provider.api_key:
         return f"no API key is configured: set {provider.name.upper()}_API_KEY in .env"
     try:
-        async with httpx.AsyncClient(timeout=None, verify=shared_context()) as client:  # noqa: S113
+        async with probe_client(closed=provider.closed) as client:
             if provider.name == "anthropic":
                 await _check_anthropic(client, provider, model)
             else:

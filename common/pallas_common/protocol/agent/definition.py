@@ -29,6 +29,8 @@ class LlmDefinition:
     url: str | None = None
     api_key: str | None = None
     """A reference to a secret, or None: the provider needs none, or the environment has it."""
+    closed: bool = False
+    """Whether its URL may lead nowhere but where `pallas_common.http.reach` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class ServerDefinition:
     name: str
     settings: Mapping[str, object]
     """In the words of fast-agent's settings: `transport`, `url`, `headers`, `command`, `args`, `env`, …"""
+    closed: bool = False
+    """Whether its URL may lead nowhere but where `pallas_common.http.reach` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pallas_common.problems import shortened
 from pallas_control.errors import ControlError
 from pallas_gateway.access.reading import shown
-from pallas_gateway.access.writing import lacking, may_on, permissions_on
+from pallas_gateway.access.writing import asked_for, lacking, may_on, permissions_on
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.places import NAME
 from pallas_gateway.mcp.surface import InsufficientScopeError
@@ -30,7 +30,6 @@ type Json = dict[str, Any]
 
 WRITE_TIMEOUT = 120.0
 """Seconds that taking over a change may take: an agent that is removed ends first."""
-OWNER_HEADER = "Pallas-Owner"
 _NOT_FOUND = 404
 _TYPES = {
     404: "not_found",
@@ -103,7 +102,7 @@ class Declared:
             f"/{id_.kind}/{quoted_path(id_.name)}",
             content=body,
             query=query,
-            headers={**headers, **owner(principal)},
+            headers={**headers, **asked_for(principal)},
             missing=ApiError(404, "not_found", f"there is no {id_}; without `If-Match` it is created"),
         )
 
@@ -116,7 +115,7 @@ class Declared:
         return await self.ask(
             "DELETE",
             f"/{id_.kind}/{quoted_path(id_.name)}",
-            headers={**headers, **owner(principal)},
+            headers={**headers, **asked_for(principal)},
             missing=ApiError(404, "not_found", f"there is no {id_.kind} {id_.name!r} any more"),
         )
 
@@ -180,11 +179,6 @@ def seen(principal: Principal, document: Json) -> Json:
         return document
     used_by = [each for each in status["usedBy"] if may_on(principal, "view", *each.split("/", 1))]
     return {**document, "status": {**status, "usedBy": used_by}}
-
-
-def owner(principal: Principal) -> dict[str, str]:
-    """The header that tells the supervisor who it is."""
-    return {OWNER_HEADER: quoted_path(principal.name)}
 
 
 def quoted_path(name: str) -> str:

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from pallas_common.http.json_bounds import parse_bounded
 from pallas_common.problems import quoted
 from pallas_gateway.access.predicate import may
-from pallas_gateway.access.writing import may_on, may_some_of, permissions_on
-from pallas_gateway.http.api.declared import Declared, owner, require, seen
+from pallas_gateway.access.writing import asked_for, may_on, may_some_of, permissions_on
+from pallas_gateway.http.api.declared import Declared, require, seen
 from pallas_gateway.http.errors import HEADERS, ApiError
 from pallas_gateway.http.openapi.operations.resources import RESOURCES
 from pallas_gateway.http.openapi.routes import routes_of
@@ -140,7 +140,7 @@ class _Resources:
             else:
                 await self._may_apply(principal, body, entry)
             answer = await self._declared.ask(
-                "POST", "", content=raw, headers=owner(principal), content_type="application/json"
+                "POST", "", content=raw, headers=asked_for(principal), content_type="application/json"
             )
         results = [
             each for each in answer.document.get("results") or () if _may_know(principal, each["resource"])

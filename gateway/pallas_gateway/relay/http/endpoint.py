@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
@@ -28,6 +28,8 @@ class Endpoint:
     is_tls: bool = False
     socket: str | None = None
     """Path of the unix socket to connect to instead."""
+    closed: bool = False
+    """Whether it may lead nowhere but where `pallas_common.http.reach` says."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Configured; they may hold secrets."""
 
@@ -55,10 +57,12 @@ class Endpoint:
             return None
         if (other.host, other.port, other.is_tls) != (self.host, self.port, self.is_tls):
             return None
-        return Endpoint(self.host, self.port, other.target, self.is_tls, self.socket, self.headers)
+        return replace(self, target=other.target)
 
 
-def parse_endpoint(url: str, headers: Mapping[str, str], *, socket: str | None = None) -> Endpoint:
+def parse_endpoint(
+    url: str, headers: Mapping[str, str], *, socket: str | None = None, closed: bool = False
+) -> Endpoint:
     """The endpoint of a URL.
 
     Raises:
@@ -80,7 +84,7 @@ def parse_endpoint(url: str, headers: Mapping[str, str], *, socket: str | None =
             sent.append((name, value))
     is_tls = parts.scheme == "https"
     port = parts.port or (443 if is_tls else 80)
-    return Endpoint(parts.hostname, port, target, is_tls, socket, tuple(sent))
+    return Endpoint(parts.hostname, port, target, is_tls, socket, closed, tuple(sent))
 
 
 @functools.cache

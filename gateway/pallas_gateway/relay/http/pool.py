@@ -6,8 +6,10 @@ import asyncio
 import errno
 import ssl
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from pallas_common.http.reach import ForbiddenAddressError, closed
 from pallas_gateway.relay.http.connection import Connection
 from pallas_gateway.relay.http.endpoint import tls_context
 from pallas_gateway.relay.http.errors import BusyError, LateError, LostError, NoConnectionError
@@ -132,6 +134,9 @@ class Pool:
         except ssl.SSLError as error:
             self._give_back()
             raise NoConnectionError(f"no connection to {self.endpoint.origin}: {error.reason}") from None
+        except ForbiddenAddressError as error:
+            self._give_back()
+            raise NoConnectionError(str(error)) from None
         except OSError as error:
             self._give_back()
             reason = error.strerror or str(error)
@@ -155,9 +160,10 @@ class Pool:
                 else:
                     return made
         context = tls_context() if endpoint.is_tls else None
-        _, connected = await self._loop.create_connection(
-            self._made, endpoint.host, endpoint.port, ssl=context
-        )
+        with closed() if endpoint.closed else nullcontext():
+            _, connected = await self._loop.create_connection(
+                self._made, endpoint.host, endpoint.port, ssl=context
+            )
         return connected
 
     def _made(self) -> Connection:

@@ -121,6 +121,11 @@ def is_response(message: Mapping[str, Any]) -> bool:
     return "method" not in message and ("result" in message or "error" in message)
 
 
+def has_outcome(message: Mapping[str, Any]) -> bool:
+    """Whether a response says a result, or an error as JSON-RPC does."""
+    return isinstance(message.get("result"), dict) or isinstance(message.get("error"), dict)
+
+
 def result_of(message: Mapping[str, Any]) -> Json:
     """The result of a response.
 

@@ -22,13 +22,19 @@ TIMED_OUT = -32955
 NOT_ANSWERED = -32603
 _ENDLESS = 1 << 62
 _CHARACTERS = 300
+_REFUSALS = {401: "it wants credentials", 403: "it does not accept the credentials"}
+"""What statuses mean that come without words."""
 _STATUSES = frozenset((400, 404))
 """Those with which the protocol answers errors. Another one, as 401, is between the server and the gateway: clients
 would take it for what the gateway says of their token."""
 
 
-def whole(response: Response) -> Json:
+def whole(response: Response, *, quote_refusal: bool = True) -> Json:
     """The message of an answer that is no stream.
+
+    Args:
+        quote_refusal: say with what words a status was sent that is no message. Not of a server whose URL is of
+            somebody who may not know what is there.
 
     Raises:
         WrongAnswerError: it has none; the status is said.
@@ -36,10 +42,12 @@ def whole(response: Response) -> Json:
     body = response.body or b""
     if response.content_type == "application/json":
         message = adapting.parse(body)
-        if adapting.is_response(message):
+        # What stands at the gate of a server says `{"error": "invalid_token"}`, as OAuth has it.
+        if adapting.is_response(message) and (response.status < 400 or adapting.has_outcome(message)):
             return message
     if response.status >= 400:
-        said = shortened(" ".join(body[:4000].decode("utf-8", "replace").split()), _CHARACTERS)
+        text = " ".join(body[:4000].decode("utf-8", "replace").split()) if quote_refusal else ""
+        said = shortened(text, _CHARACTERS) or _REFUSALS.get(response.status, "")
         raise WrongAnswerError(
             f"it refused with HTTP status {response.status}" + (f": {said}" if said else "")
         )

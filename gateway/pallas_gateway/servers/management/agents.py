@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pallas_control.errors import ControlError
 from pallas_gateway.access.predicate import may, may_see_agent
 from pallas_gateway.access.reading import shown
-from pallas_gateway.access.writing import lacking, may_on, permissions_on
+from pallas_gateway.access.writing import asked_for, lacking, may_on, permissions_on
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
 from pallas_gateway.servers.management.arguments import ToolError, field_in, for_clients
@@ -40,7 +40,6 @@ WRITE_TIMEOUT = 120.0
 """Seconds that taking over a change may take: an agent that is removed ends first."""
 VERB_TIMEOUT = 90.0
 """Seconds until an agent has to be what was asked for."""
-OWNER_HEADER = "Pallas-Owner"
 LONGEST_DESCRIPTION = 100
 MOST_PROBLEMS = 50
 _OK = (200, 201)
@@ -192,7 +191,7 @@ async def _write(
     Raises:
         ToolError: it will not, or cannot be asked.
     """
-    sent = {**headers, OWNER_HEADER: quote(call.principal.name, safe="")}
+    sent = {**headers, **asked_for(call.principal)}
     path = f"/v1/resources/agent/{quote(name, safe='')}"
     try:
         answer = await call.context.control.ask(

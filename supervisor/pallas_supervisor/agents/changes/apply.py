@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pallas_common.secrets.values import KnownSecrets
     from pallas_registry.resources.assembly import Assembly
     from pallas_registry.resources.changes import AppliedFile, Changes
-    from pallas_registry.resources.model import ResourceId
+    from pallas_registry.resources.model import Network, ResourceId
     from pallas_registry.source import Configuration
     from pallas_supervisor.agents.changes.moving import Moving
     from pallas_supervisor.reload.drift import Drift
@@ -46,12 +46,19 @@ class Applying:
         self._known_secrets = known_secrets
 
     async def apply(
-        self, files: Sequence[AppliedFile], owner: str, *, dry_run: bool = False, prune: bool = False
+        self,
+        files: Sequence[AppliedFile],
+        owner: str,
+        *,
+        network: Network = "open",
+        dry_run: bool = False,
+        prune: bool = False,
     ) -> Changes:
         """Take on what these files say; each of them whole or not at all.
 
         Args:
             owner: whose the resources are that are new.
+            network: whether they may lead to this machine.
             dry_run: say what would be done, and do nothing.
             prune: remove all that is in none of the files.
 
@@ -60,7 +67,7 @@ class Applying:
             NotKeptError: it cannot be written; nothing was changed.
             PortsTakenError: a new port is taken; nothing was changed.
         """
-        change = _change(owner)
+        change = _change(owner, network)
         return await self._take_on(
             lambda before: plan_apply(files, before, change, prune=prune), dry_run=dry_run
         )
@@ -116,8 +123,8 @@ class Applying:
         await asyncio.to_thread(self._drift.source.resources.learn, directory, changes.put)
 
 
-def _change(owner: str) -> Change:
-    return Change(owner, ago(), lambda: str(uuid.uuid4()))
+def _change(owner: str, network: Network = "open") -> Change:
+    return Change(owner, ago(), lambda: str(uuid.uuid4()), network)
 
 
 def _said(changes: Changes) -> str:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from pallas_common.protocol.agent.definition import ServerDefinition
     from pallas_common.protocol.gateway import WorkerToken
     from pallas_registry.deployment.model import Agent
     from pallas_registry.fastagent_files.servers import ConfiguredServers
-    from pallas_registry.resources.model import Resource
     from pallas_registry.source import Configuration
     from pallas_supervisor.agents.engine import Engine
     from pallas_supervisor.agents.worker_spec import StartKeys
@@ -136,7 +136,7 @@ class UpstreamDirectory:
             tokens=tuple(tokens),
             max_concurrency=agent.max_concurrency,
             depends_on=agent.depends_on,
-            servers=self._usable(taken, servers),
+            servers=self._usable(taken, servers, [] if definition is None else definition.servers),
             tools=None if definition is None else definition.tools,
         )
 
@@ -201,34 +201,43 @@ class UpstreamDirectory:
             if name in taken.deployment.agents and "project" in agent.spec:
                 agents.setdefault(agent.spec["project"], []).append(name)
         for name, project in projects.items():
+            declared = [definitions.server(each) for each in project.spec.get("servers", ())]
             yield ProjectUpstream(
                 name=name,
                 description=project.spec.get("description", ""),
-                servers=self._usable(taken, self._servers_of(taken, project, definitions)),
+                servers=self._usable(taken, self._servers_of(taken, declared), declared),
                 prompts=tuple(ProjectPrompt(**prompt) for prompt in project.spec.get("prompts", ())),
                 agents=tuple(sorted(agents.get(name, ()))),
             )
 
     def _servers_of(
-        self, taken: Configuration, project: Resource, definitions: Definitions
+        self, taken: Configuration, declared: Iterable[ServerDefinition]
     ) -> dict[str, Mapping[str, Any] | None]:
         found: dict[str, Mapping[str, Any] | None] = {}
-        for name in project.spec.get("servers", ()):
-            server = taken.resources[ResourceId("server", name)]
-            secrets = dict(secret_values(server, taken.resources))
-            found[name] = self._declared(name, definitions.server(name).settings, secrets, {})
+        for server in declared:
+            resource = taken.resources[ResourceId("server", server.name)]
+            secrets = dict(secret_values(resource, taken.resources))
+            found[server.name] = self._declared(server.name, server.settings, secrets, {})
         return found
 
     # --- both ---------------------------------------------------------------------------------------------
 
     def _usable(
-        self, taken: Configuration, servers: Mapping[str, Mapping[str, Any] | None]
+        self,
+        taken: Configuration,
+        servers: Mapping[str, Mapping[str, Any] | None],
+        declared: Iterable[ServerDefinition],
     ) -> tuple[ServerUpstream, ...]:
-        """Those that can be connected to and are not the gateway itself."""
+        """Those that can be connected to and are not the gateway itself.
+
+        Args:
+            declared: those of them that are, which know where their URLs may lead.
+        """
+        closed = {server.name for server in declared if server.closed}
         gateway, host = taken.deployment.gateway, taken.deployment.host
         urls = () if gateway is None else gateway_urls(gateway, host)
         return tuple(
-            ServerUpstream(name=name, settings=settings)
+            ServerUpstream(name=name, settings=settings, closed=name in closed)
             for name, settings in servers.items()
             if settings and not is_gateway(settings.get("url") or "", urls)
         )

@@ -19,7 +19,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.problems import counted, shortened
 from pallas_registry.resources.changes import ABSENT, AppliedFile
 from pallas_registry.resources.documents import read_resources
-from pallas_registry.resources.model import KINDS, Kind, ResourceId
+from pallas_registry.resources.model import KINDS, NETWORKS, Kind, Network, ResourceId
 from pallas_supervisor.agents.description.resources import UnknownResourceError, kind_of
 from pallas_supervisor.http.control.requests import BadRequestError, parse_switch, read_bytes, take_flag
 
@@ -46,6 +46,8 @@ LONGEST_NAME = 4096
 OWNER_HEADER = "Pallas-Owner"
 """For whom a change is asked for, percent-encoded; whose a new resource is."""
 LONGEST_OWNER = 200
+NETWORK_HEADER = "Pallas-Network"
+"""Beside that, whether they may say that something leads to this machine: `open` or `closed`."""
 
 _BODY = (
     '{"files": [{"file": name, "text": text}], "dry_run": true or false, "prune": true or false}, '
@@ -91,7 +93,13 @@ class ResourceRoutes:
         )
         # Shielded: a client that goes away must not leave the change half done.
         changes = await asyncio.shield(
-            self._applying.apply(body.files, _owner(request), dry_run=body.dry_run, prune=body.prune)
+            self._applying.apply(
+                body.files,
+                _owner(request),
+                network=_network(request),
+                dry_run=body.dry_run,
+                prune=body.prune,
+            )
         )
         return JSONResponse(
             {
@@ -117,7 +125,9 @@ class ResourceRoutes:
         if (version := _wanted_version(request)) is not None:
             file = AppliedFile(name=file.name, resources=file.resources, versions={resource: version})
         _note(request, f"put of {resource}")
-        changes = await asyncio.shield(self._applying.apply([file], _owner(request), dry_run=dry_run))
+        changes = await asyncio.shield(
+            self._applying.apply([file], _owner(request), network=_network(request), dry_run=dry_run)
+        )
         [outcome] = changes.outcomes
         if outcome.word == "refused":
             return self._refusal(outcome)
@@ -282,6 +292,19 @@ def _owner(request: Request) -> str:
         return owner
     peer = getattr(request.state, "peer", None)
     return "nobody" if peer is None else peer.user
+
+
+def _network(request: Request) -> Network:
+    """What the peer itself asks for is open; what it asks for somebody else is so only where it says so.
+
+    Raises:
+        BadRequestError: it is neither.
+    """
+    said = request.headers.get(NETWORK_HEADER, "closed" if OWNER_HEADER in request.headers else "open")
+    for network in NETWORKS:
+        if said == network:
+            return network
+    raise BadRequestError(f"{NETWORK_HEADER}: is one of {', '.join(NETWORKS)}")
 
 
 def _note(request: Request, what: str) -> None:

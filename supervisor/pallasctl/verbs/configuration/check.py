@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pallasctl.text import Colour
 
 RESULT_COLOURS: Mapping[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red"}
+MOST_OPEN = 20
+"""Resources of which it is said that their URLs may lead to this machine."""
 MOST_NAMED = 20
 """Agents that are named in the last line."""
 HEADER = ("AGENT", "RESULT", "MODEL", "SERVERS", "MADE OF")
@@ -123,6 +125,11 @@ def _print(report: CheckReport) -> None:
             alike = any(agent.alike for agent in report.agents)
             why = ": of declared ones with the same model, servers and interpreter, one" if alike else ""
             click.echo(f"tried {len(report.agents)} of {counted(len(report.names), 'agent')}{why}")
+    if report.open_network:
+        shown = report.open_network[:MOST_OPEN]
+        more = len(report.open_network) - len(shown)
+        listed = ", ".join(shown) + (f" and {more} more" if more else "")
+        click.echo(f"URLs may lead to this machine (`network: open`): {listed}")
     program = click.get_current_context().find_root().info_name or "pallasctl"
     for finding in report.warnings:
         click.echo(f"{program}: warning: {finding.problem}", err=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
@@ -12,7 +13,7 @@ from pallas_common.problems import ConfigurationError
 from pallas_registry.resources import files
 from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.files import KEY_FILE, KeptResources, ResourceFiles, file_of, folder_of
-from pallas_registry.resources.model import KINDS, ResourceId
+from pallas_registry.resources.model import KINDS, Metadata, Resource, ResourceId
 from support.supervisor.declared import agent, llm, secret
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ DEPLOYER, SMALL, KEYS = (
     ResourceId("llm", "small"),
     ResourceId("secret", "keys"),
 )
+SECRET = Resource(id=KEYS, spec={"data": {"A": "value"}})
 TEXTS = {DEPLOYER: agent(), SMALL: llm(), KEYS: secret()}
 
 
@@ -211,17 +213,33 @@ def test_a_folder_that_cannot_be_read_is_an_error(state: Path) -> None:
         ResourceFiles().read(state)
 
 
+def test_a_digest_is_that_of_one_value_of_one_version_of_one_secret() -> None:
+    """Else who may write a secret could compare guesses with what is shown of another's."""
+    kept = KeptResources(key=b"k" * 32)
+    noted = Metadata(uid="u", owner="ada", version=1, created_at="t", updated_at="t")
+
+    def shown(key: str = "A", value: str = "one", **changes: Any) -> str:
+        secret = Resource(
+            id=ResourceId("secret", "k"), spec={"data": {key: value}}, metadata=replace(noted, **changes)
+        )
+        return kept.digest(secret, key)
+
+    found = [shown(), shown(uid="another"), shown(version=2), shown(key="B"), shown(value="two")]
+    assert len(set(found)) == 5
+    assert shown() == found[0]
+
+
 def test_digests_are_keyed_and_the_key_is_kept(state: Path) -> None:
     one = ResourceFiles().read(state)
-    assert one.digest("value") == ResourceFiles().read(state).digest("value")
-    assert one.digest("value") != KeptResources(key=b"k" * 32).digest("value")
-    assert one.digest("value").startswith("hmac-sha256:")
+    assert one.digest(SECRET, "A") == ResourceFiles().read(state).digest(SECRET, "A")
+    assert one.digest(SECRET, "A") != KeptResources(key=b"k" * 32).digest(SECRET, "A")
+    assert one.digest(SECRET, "A").startswith("hmac-sha256:")
     path = folder_of(state) / KEY_FILE
     path.write_text((b"k" * 32).hex())
     path.chmod(0o600)
     again = ResourceFiles().read(state)
     assert again.key == b"k" * 32
-    assert again.digest("other") != again.digest("value")
+    assert again.fingerprint("other") != again.fingerprint("value")
     path.chmod(0o644)
     assert ResourceFiles().read(state).key == one.key
     path.chmod(0o600)

@@ -6,7 +6,7 @@ import yaml
 
 from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.text import to_document, to_file_text, to_text, to_texts
-from support.data.resource_texts import digest, resource
+from support.data.resource_texts import digest_of, resource
 
 KEPT = {
     "uid": "u",
@@ -48,7 +48,7 @@ def test_a_file_says_all_in_a_fixed_order() -> None:
 
 
 def test_a_document_has_its_version_and_its_status() -> None:
-    document = to_document(AGENT, digest=digest, status={"state": "idle"})
+    document = to_document(AGENT, digest=digest_of, status={"state": "idle"})
     assert list(document) == ["apiVersion", "kind", "metadata", "spec", "status"]
     assert document["metadata"]["resourceVersion"] == AGENT.resource_version
     found, problems, versions = read_resources(to_text(document).encode(), "f")
@@ -57,11 +57,11 @@ def test_a_document_has_its_version_and_its_status() -> None:
 
 def test_several_documents_are_one_text() -> None:
     secret = resource("secret", "k", {"data": {"A": "value"}})
-    text = to_texts(to_document(each, digest=digest) for each in (AGENT, secret))
+    text = to_texts(to_document(each, digest=digest_of) for each in (AGENT, secret))
     assert "value" not in text
     found = read_resources(text.encode(), "f").resources
     assert found[0] == AGENT
-    assert found[1].spec == {"data": {"A": {"digest": digest("value")}}}
+    assert found[1].spec == {"data": {"A": {"digest": digest_of(secret, "A")}}}
 
 
 def test_a_secret_is_in_full_only_in_its_file() -> None:

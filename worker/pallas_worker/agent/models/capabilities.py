@@ -52,6 +52,8 @@ class Overlay(NamedTuple):
 
     base_url: str | None = None
     api_key: str | None = None
+    closed: bool = False
+    """Whether the address may lead nowhere but where `pallas_common.http.reach` says."""
 
 
 class AskedModel(NamedTuple):
@@ -78,12 +80,15 @@ def overlaid_keys(specs: Iterable[str]) -> frozenset[str]:
 def _overlay_of(model: str) -> Overlay:
     """The connection of a model that is called by the name of an overlay; an empty one for all others."""
     try:
-        options = ModelFactory.resolve_model_spec(model).llm_init_kwargs
+        resolved = ModelFactory.resolve_model_spec(model)
+        options = resolved.llm_init_kwargs
     except ModelConfigError:
         return Overlay()
     base_url, api_key = options.get("base_url"), options.get("api_key")
     return Overlay(
-        base_url if isinstance(base_url, str) else None, api_key if isinstance(api_key, str) else None
+        base_url if isinstance(base_url, str) else None,
+        api_key if isinstance(api_key, str) else None,
+        getattr(resolved.overlay, "closed", False) is True,
     )
 
 

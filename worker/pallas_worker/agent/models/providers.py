@@ -45,6 +45,8 @@ class ProviderSettings:
     name: ProviderName
     api_key: str | None = field(repr=False)
     base_url: str
+    closed: bool = False
+    """Whether the address may lead nowhere but where `pallas_common.http.reach` says."""
 
 
 def provider_of(
@@ -68,6 +70,7 @@ def provider_of(
     return replace(
         found,
         base_url=model.overlay.base_url or found.base_url,
+        closed=model.overlay.closed,
         api_key=model.overlay.api_key or model.api_key or found.api_key,
     )
 

@@ -75,6 +75,8 @@ class DeclaredModel(LoadedModelOverlay):
 
     url: str | None = None
     key: str | None = field(default=None, repr=False)
+    closed: bool = False
+    """Whether its address may lead nowhere but where `pallas_common.http.reach` says."""
 
     @property
     def compiled_model_spec(self) -> str:
@@ -110,9 +112,13 @@ class DeclaredModel(LoadedModelOverlay):
 
 
 def declared_model(
-    name: str, provider: Provider, model: str, url: str | None, key: str | None
+    name: str, provider: Provider, model: str, url: str | None, key: str | None, *, closed: bool = False
 ) -> DeclaredModel:
-    """A model that agents call `name`."""
+    """A model that agents call `name`.
+
+    Args:
+        closed: its address may lead nowhere but where `pallas_common.http.reach` says.
+    """
     if url is not None and provider is Provider.ANTHROPIC:  # whose client adds `/v1` itself
         url = url.rstrip("/").removesuffix("/v1")
     # Only Anthropic's API wants a limit in each request, and fast-agent has none for a model that it does not know.
@@ -121,7 +127,7 @@ def declared_model(
     manifest = ModelOverlayManifest(
         name=name, provider=provider, model=model, defaults=ModelOverlayDefaults(max_tokens=limit)
     )
-    return DeclaredModel(manifest, Path(), None, url, key)
+    return DeclaredModel(manifest, Path(), None, url, key, closed=closed and url is not None)
 
 
 def use_models(models: Iterable[DeclaredModel]) -> None:

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.http.reach import is_closed
 from pallas_common.logs.setup import get_logger
 from pallas_worker.fastagent.application import host_of
 
@@ -57,6 +58,8 @@ class FailedWebSockets:
         @functools.wraps(own)
         def effective_transport(llm: Any) -> str:
             chosen = own(llm)
+            if is_closed():  # a WebSocket's client may go through a proxy, and shows what refuses it
+                return "sse"
             if chosen == "auto" and self._clock() < self._again.get(host_of(llm), 0.0):
                 return "sse"
             return chosen

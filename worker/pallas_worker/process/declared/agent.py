@@ -14,6 +14,7 @@ from fast_agent import FastAgent
 from fast_agent.types import RequestParams
 
 from pallas_worker.fastagent.application import settings_of
+from pallas_worker.fastagent.declared.closed import keep_closed
 from pallas_worker.fastagent.declared.models import use_models
 from pallas_worker.fastagent.declared.prompts import inert, leave_prompts
 from pallas_worker.process.declared.llms import declared_models
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def make_agent(name: str, definition: AgentDefinition, secrets: Mapping[str, str]) -> FastAgent:
-    """The application whose only agent is called `name`. Changes this process: which models it knows, and prompts.
+    """The application whose only agent is called `name`. Changes this process: its models, prompts and connections.
 
     Args:
         secrets: `NAME/KEY` → value, of all that the definition refers to.
@@ -39,6 +40,7 @@ def make_agent(name: str, definition: AgentDefinition, secrets: Mapping[str, str
     settings.mcp = mcp_settings(definition.servers, secrets, settings.mcp)
     use_models(declared_models(definition, secrets))
     leave_prompts()
+    keep_closed()
 
     @fast.agent(
         name=name,

@@ -55,7 +55,7 @@ def _model(llm: LlmDefinition, secrets: Mapping[str, str]) -> DeclaredModel:
     if key is not None:
         key = filled(key if "${" in key else f"${{secret:{key}}}", secrets, f"{where}: apiKeyRef")
     url = None if llm.url is None else filled(llm.url, secrets, f"{where}: url")
-    return declared_model(llm.name, provider, llm.model.strip(), url, key)
+    return declared_model(llm.name, provider, llm.model.strip(), url, key, closed=llm.closed)
 
 
 def _refused(llm: LlmDefinition, field: str, complaint: str) -> AgentError:

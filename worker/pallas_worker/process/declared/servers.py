@@ -12,6 +12,7 @@ from fast_agent.mcp.server_declaration import MCPServerDeclaration
 from pydantic import ValidationError
 
 from pallas_common.problems import shortened
+from pallas_worker.downstreams.closed import close
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.declared.secrets import filled
 
@@ -65,6 +66,8 @@ def _server(
     for name in said:
         where = f"server {server.name}: {FIELDS.get(name, name)}"
         setattr(settings, name, _filled(getattr(settings, name), secrets, where))
+    if server.closed:
+        close(settings)
     declaration = MCPServerDeclaration.model_validate(
         {"name": server.name, FORWARD: server.settings.get(FORWARD) is True}
     )

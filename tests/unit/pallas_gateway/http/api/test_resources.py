@@ -173,14 +173,19 @@ def test_what_one_may_not_view_is_not_there(tmp_path: Path) -> None:
     on_api(tmp_path, do)
 
 
+def far(text: str) -> str:
+    """The resource, whose URL does not lead to this machine."""
+    return text.replace("http://127.0.0.1:9/", "http://llm.test/")
+
+
 def test_creating_is_not_editing(tmp_path: Path) -> None:
     async def do(api: Api) -> None:
         creator, editor = "create:resources:llm/*", "edit:resources:llm/*"
         await api.ask("PUT", "/llm/opal", EVERYTHING, status=201, body=open_llm("opal"))
-        absent = await api.ask("PUT", "/llm/open", editor, status=404, body=open_llm())
+        absent = await api.ask("PUT", "/llm/open", editor, status=404, body=far(open_llm()))
         assert "opal" not in absent["error"]["message"]
-        await api.ask("PUT", "/llm/open", creator, status=201, body=open_llm())
-        other = document("llm", "open", type="openai", model="other", url="http://127.0.0.1:9/v1")
+        await api.ask("PUT", "/llm/open", creator, status=201, body=far(open_llm()))
+        other = document("llm", "open", type="openai", model="other", url="http://llm.test/v1")
         await api.ask("PUT", "/llm/open", creator, status=409, body=other)
         await api.ask("PUT", "/llm/open", creator, status=403, body=other, headers={"If-Match": "*"})
         await api.ask("PUT", "/llm/open", editor, body=other)
@@ -196,7 +201,7 @@ def test_creating_is_not_editing(tmp_path: Path) -> None:
             "resources/apply nothing denied",
             "resources/delete llms/open denied",
         ]
-        await api.ask("PUT", "/llm/open?dry_run=1", editor, body=open_llm())
+        await api.ask("PUT", "/llm/open?dry_run=1", editor, body=far(open_llm()))
         assert api.audited()[-1] == "resources/put (dry run) llm/open ok"
 
     on_api(tmp_path, do)
@@ -205,12 +210,12 @@ def test_creating_is_not_editing(tmp_path: Path) -> None:
 def test_writing_takes_the_rights_on_what_is_named_and_on_code(tmp_path: Path) -> None:
     async def do(api: Api) -> None:
         await api.ask("PUT", "/secret/keys", EVERYTHING, status=201, body=secret())
-        with_key = await api.ask("PUT", "/llm/small", "create:resources:llm", status=403, body=llm())
+        with_key = await api.ask("PUT", "/llm/small", "create:resources:llm", status=403, body=far(llm()))
         assert with_key["error"]["type"] == "insufficient_scope"
         writer = "create:resources:llm/small"
-        with_key = await api.ask("PUT", "/llm/small", writer, status=403, body=llm())
+        with_key = await api.ask("PUT", "/llm/small", writer, status=403, body=far(llm()))
         assert with_key["error"]["message"] == "this takes the grant run:resources:secret/keys"
-        await api.ask("PUT", "/llm/small", writer, "run:resources:secret/keys", status=201, body=llm())
+        await api.ask("PUT", "/llm/small", writer, "run:resources:secret/keys", status=201, body=far(llm()))
         stdio = document("server", "git", command="uvx", args=["mcp-server-git"])
         code = await api.ask("PUT", "/server/git", "create:resources", status=403, body=stdio)
         assert code["error"]["message"] == "this takes the grant edit:code"

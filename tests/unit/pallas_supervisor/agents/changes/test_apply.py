@@ -46,7 +46,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-async def apply(rig: Rig, *documents: str, **options: bool) -> Changes:
+async def apply(rig: Rig, *documents: str, **options: Any) -> Changes:
     return await rig.applying.apply([file("a.yaml", *documents)], "ada", **options)
 
 
