@@ -58,6 +58,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
         "build_mcp_tool_route",
         ("requested_name", "catalog", "local_tool_exists", "is_filesystem_runtime_tool"),
     ),
+    (McpAgent, "_programmatic_tool_runtime", ()),
     (McpAgent, "_call_human_input_tool", ("arguments",)),
     (McpAgent, "process_rendered_instruction", ("instruction",)),
     (model_factory, "load_model_overlay_registry", ("start_path", "home")),

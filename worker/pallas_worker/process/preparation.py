@@ -33,6 +33,7 @@ from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.fastagent.streams.plain_requests import lighten_requests
 from pallas_worker.fastagent.streams.plain_text import lighten_chat_streams
 from pallas_worker.fastagent.streams.transports import remember_failed_websockets
+from pallas_worker.fastagent.tools.guard import programmatic_tools_warnings
 from pallas_worker.health.needs import providers_for
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.declared.turns import (
@@ -202,7 +203,7 @@ def qualified(model: str | None) -> str | None:
 
 def _complete(settings: Settings, spec: WorkerSpec) -> None:
     """Put right what fast-agent would misread: placeholders that nothing fills, an unknown model."""
-    for warning in forget_unresolved(settings):
+    for warning in (*forget_unresolved(settings), *programmatic_tools_warnings(settings)):
         _log.warning(warning)
     settle_addresses(settings, os.environ)
     if settings.default_model is None:

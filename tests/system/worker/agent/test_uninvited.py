@@ -121,3 +121,19 @@ def test_only_the_definition_can_ask_for_subagents(tmp_path: Path, stub: LlmStub
             call(worker.url, "auto", "demo", message="x")
             assert "Be kind." in str(stub.asked[-1].body)
             assert ("subagent" in stub.asked[-1].tools) is asked_for
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment"),
+    [("ptc: {enabled: true}\n", {}), ("", {"PTC__ENABLED": "true"})],
+    ids=["by the configuration", "by the environment"],
+)
+def test_python_that_a_model_writes_calls_no_tools(
+    tmp_path: Path, stub: LlmStub, settings: str, environment: dict[str, str]
+) -> None:
+    project(tmp_path, agents=PLAIN, config=config(stub) + settings)
+    with run_worker(tmp_path, environment=environment, **spec()) as worker:
+        code = 'CALL execute_python {"code": "print(await agent__child(message=1))"}'
+        assert "not available" in text(call(worker.url, "auto", "demo", message=code))
+        assert stub.asked[-1].tools == ("agent__child",)
+        worker.wait_until(lambda it: any("ptc.enabled" in warning for warning in it.messages("WARNING")))

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.agents import mcp_agent, tool_agent
+from fast_agent.agents.mcp_agent import McpAgent
 from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
 from fast_agent.types import PromptMessageExtended
@@ -40,6 +41,7 @@ from pallas_worker.raised import OwnSignal, RaisedError, contained, run_containe
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+    from fast_agent.config import Settings
     from fast_agent.types import RequestParams
     from mcp import Tool
     from mcp_types import CallToolRequest, ListToolsResult
@@ -95,6 +97,21 @@ def guard_tools() -> None:
     _wrap(AgentsAsToolsAgent, "_run_child_tool_clone", _followed_child)
     _wrap(ToolAgent, "_tool_runner_llm_step", _with_allowed_tools)
     mcp_agent.__dict__["build_mcp_tool_route"] = _route_as_named
+    McpAgent._programmatic_tool_runtime = _no_programmatic_tools  # type: ignore[method-assign,assignment]  # noqa: SLF001
+
+
+def programmatic_tools_warnings(settings: Settings) -> Iterator[str]:
+    """Say that model-written Python calls no tools where fast-agent's settings ask for it (`ptc: {enabled: true}`)."""
+    if settings.ptc.enabled:
+        yield (
+            "ptc.enabled of fast-agent's configuration (or of the environment) has no effect: Python that a model "
+            "writes would call tools past their filters; remove it"
+        )
+
+
+def _no_programmatic_tools(agent: McpAgent) -> None:
+    """Give `agent` no tool that runs Python: the tools which that calls would never come to `run_tools`."""
+    del agent
 
 
 def _wrap(owner: type[Any], name: str, wrapped: Callable[[Method], Method]) -> None:
