@@ -196,7 +196,7 @@ ROOMS = {
     "pallas_worker.process.user_module": ". fastagent interface process.declared",
     "pallas_worker.http": "calls downstreams health http.chat interface telemetry",
     "pallas_worker.process": (
-        ". agent agent.models calls downstreams fastagent fastagent.streams health http interface "
+        ". agent agent.models calls downstreams fastagent fastagent.streams fastagent.tools health http interface "
         "process.declared process.user_module telemetry"
     ),
     "pallas_worker.process.zygote": (
