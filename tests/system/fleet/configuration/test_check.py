@@ -408,6 +408,7 @@ SCHEMA = _object(
         "errors": NUMBER,
         "warnings": NUMBER,
         "not_tried": _list(TEXT),
+        "open_network": _list(TEXT),
         "agents": _list(
             _object(
                 {
