@@ -112,6 +112,8 @@ class DownstreamHealth:
     error: str | None = None
     checked: str | None = None
     """When it ended, as RFC 3339."""
+    incomplete: str | None = None
+    """What is missing in its lists of tools and the like, which calls have read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

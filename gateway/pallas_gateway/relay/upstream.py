@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
+from pallas_common.protocol.mcp.lists import LISTS, ListError, read_list
 from pallas_common.times import timestamp
-from pallas_gateway.relay.http.errors import LostError, NoConnectionError, RelayError
-from pallas_gateway.relay.lists import LISTS, read_list
+from pallas_gateway.relay.http.errors import (
+    LostError,
+    NoConnectionError,
+    RelayError,
+    WrongAnswerError,
+)
 from pallas_gateway.relay.messages.model import OPENED, ServerError
 from pallas_gateway.relay.own_secrets import OwnSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pallas_gateway.relay.messages.model import Answer, Call, Json, Link, ListName, Opened, State
+    from pallas_common.protocol.mcp.lists import ListName
+    from pallas_gateway.relay.messages.model import Answer, Call, Json, Link, Opened, State
 
 _log = get_logger("pallas.gateway.relay")
 
@@ -36,6 +42,9 @@ LOOK_INTERVAL = 60.0
 """Seconds between two looks at the lists of a server that does not tell when they change."""
 HEARING_TIMEOUT = 20.0
 """Seconds after which a server that does not say that it tells of changes is taken to do so."""
+LIST_TIMEOUT = 30.0
+"""Seconds for each page of a list."""
+_METHOD_NOT_FOUND = -32601
 _LONGEST_REASON = 500
 
 type Changed = Callable[[Upstream, ListName | str], None]
@@ -66,6 +75,8 @@ class Upstream:
         self._link = link
         self._changed = changed
         self._lists: dict[ListName, list[Json]] = {name: [] for name in LISTS}
+        self._notes: dict[ListName, str] = {}
+        """What is not in a list, where something is not."""
         self._mirroring: frozenset[str] = frozenset()
         self._settled = asyncio.Event()
         self._again = asyncio.Event()
@@ -300,7 +311,7 @@ class Upstream:
         assert self.opened is not None
         if LISTS[name].capability not in self.opened.capabilities:
             return
-        found = await read_list(self._link, name)
+        found = await self._ask_for(name)
         if found != self._lists[name]:
             self._lists[name] = found
             if name == "tools":  # looked for here, not at each call: schemas are long
@@ -309,6 +320,35 @@ class Upstream:
                 )
             if self.state == "running":
                 self._changed(self, name)
+
+    async def _ask_for(self, name: ListName) -> list[Json]:
+        """All entries of one list that can be used; what cannot is told once.
+
+        Raises:
+            RelayError, ServerError: it cannot be read.
+        """
+
+        async def ask(cursor: str | None) -> Json:
+            params: Json = {} if cursor is None else {"cursor": cursor}
+            try:
+                return await self._link.request(LISTS[name].method, params, timeout=LIST_TIMEOUT)
+            except ServerError as error:
+                if cursor is None and error.code == _METHOD_NOT_FOUND:  # it has resources, and no templates
+                    return {LISTS[name].field: []}
+                raise
+
+        try:
+            listing = await read_list(name, ask)
+        except ListError as error:
+            raise WrongAnswerError(str(error)) from None
+        note = self._secrets.strike(listing.note)
+        if note and note != self._notes.get(name):
+            _log.warning(f"the server {self.name}: {note}")
+        if note:
+            self._notes[name] = note
+        else:
+            self._notes.pop(name, None)
+        return listing.entries
 
     def _say(self, state: State, reason: str | None) -> None:
         reason = None if reason is None else shortened(self._secrets.strike(reason), _LONGEST_REASON)
@@ -332,6 +372,7 @@ class Upstream:
             "transport": self.transport,
             "era": self.opened.version if self.opened is not None else None,
             "tools": len(self.listed("tools")),
+            "incomplete": "; ".join(self._notes.values()) or None,
         }
 
 

@@ -56,7 +56,7 @@ def roll_up(
             continue
         entry["checked"] = None if report is None else report.timestamp
         entry["downstreams"] = [
-            _entry(server, history.downstream(name, server.name))
+            _entry(server, history.downstream(name, server.name)) | {"incomplete": server.incomplete}
             for server in (() if report is None else report.downstreams)
         ]
         provider = None if report is None else report.provider

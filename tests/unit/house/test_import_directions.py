@@ -47,6 +47,7 @@ ROOMS = {
     "pallas_common": "secrets",
     "pallas_common.logs": ". secrets",
     "pallas_common.protocol.agent": ".",
+    "pallas_common.protocol.mcp": ".",
     "pallas_common.protocol.agent.output_schema": ". http",
     "pallas_common.http": ". logs secrets",
     "pallas_common.protocol": ". protocol.agent",

@@ -49,6 +49,8 @@ class Reachability:
     """Answers of servers that do not depend on the caller: by kind and server, when it came, and the JSON."""
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The protocol versions that a server named when it was asked last; none, where it wanted a handshake."""
+    incomplete: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What is missing in a server's list: by server and list."""
     losses: int = 0
     """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
 
@@ -85,6 +87,18 @@ class Reachability:
         """The server's answer, if it is at most `REMEMBER_FOR` seconds old."""
         made, listing = self.listings.get((kind, server), (-REMEMBER_FOR, b""))
         return listing if time.monotonic() - made < REMEMBER_FOR else None
+
+    def listed(self, server: str, kind: str, missing: str) -> None:
+        """A list of the server has been read, and this is missing in it; nothing, if that is empty."""
+        if not missing:
+            self.incomplete.pop((server, kind), None)
+        elif missing != self.incomplete.get((server, kind)):
+            self.incomplete[server, kind] = missing
+            _log.warning(f"{server}: {missing}", server=server)
+
+    def missing(self, server: str) -> str | None:
+        """What is missing in the server's lists, for people; None where nothing is, as far as is known."""
+        return "; ".join(said for (name, _), said in self.incomplete.items() if name == server) or None
 
     def introduce(self, server: str, versions: tuple[str, ...]) -> None:
         """The server has said what it is; if that has changed, what was connected is not used any more."""

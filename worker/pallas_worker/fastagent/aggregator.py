@@ -37,19 +37,29 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.mcp.lists import LISTS, read_list
 from pallas_worker.downstreams.attach_errors import why_unattached
 from pallas_worker.downstreams.reachability import AVOID_FOR, SLOW_ATTACH
 from pallas_worker.downstreams.server_output import output_of
 from pallas_worker.interface.tools import history_prompt, list_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fast_agent.config import MCPServerSettings
     from pydantic import BaseModel
 
     from pallas_common.protocol.agent.sibling import Sibling
+    from pallas_common.protocol.mcp.lists import Json, ListName
     from pallas_worker.downstreams.reachability import Attachments, Reachability
+
+_LISTINGS: Mapping[str, tuple[ListName, str, str]] = {
+    "list_tools": ("tools", "tools", "name"),
+    "list_prompts": ("prompts", "prompts", "name"),
+    "list_resources": ("resources", "resources", "uri"),
+    "list_resource_templates": ("templates", "resource_templates", "uri_template"),
+}
+"""Method of a connection → the list that it gives a page of, the field of its result, and what names an entry."""
 
 _trace = get_logger("pallas.forward.trace")
 
@@ -293,6 +303,8 @@ class Aggregator(MCPAggregator):
 
     async def _execute_session_method(self, client: Any, **kwargs: Any) -> Any:
         try:
+            if kwargs.get("method_name") in _LISTINGS:
+                return await self._read_list(client, **kwargs)
             return await super()._execute_session_method(client, **kwargs)
         except Exception as error:
             if self._attachments is not None:
@@ -303,6 +315,31 @@ class Aggregator(MCPAggregator):
             tool = (kwargs.get("method_args") or {}).get("name")
             _trace.exception(f"{self.agent_name}: {method} on {server} failed", server=server, tool=tool)
             raise
+
+    async def _read_list(self, client: Any, *, method_name: str, **kwargs: Any) -> Any:
+        """All pages of a list as one; fast-agent would take the first for all."""
+        name, field, key = _LISTINGS[method_name]
+        pages: list[Any] = []
+        arguments = dict(kwargs.pop("method_args", None) or {})
+
+        async def ask(cursor: str | None) -> Json:
+            more = {} if cursor is None else {"cursor": cursor}
+            page: Any = await super(Aggregator, self)._execute_session_method(
+                client, method_name=method_name, method_args=arguments | more, **kwargs
+            )
+            pages.append(page)
+            found: Json = page.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return found
+
+        listing = await read_list(name, ask)
+        if self._attachments is not None:
+            self._attachments.reachability.listed(client.callbacks.server_name, name, listing.note)
+        entries: dict[str, Any] = {}
+        for page in pages:
+            for entry in getattr(page, field):
+                entries.setdefault(str(getattr(entry, key)), entry)
+        used = [entries[entry[LISTS[name].key]] for entry in listing.entries]
+        return pages[0].model_copy(update={field: used, "next_cursor": None})
 
 
 def _stderr_of(server_name: str, *, on_line: Callable[[str], None] | None = None) -> Any:

@@ -18,9 +18,9 @@ def assess(
 ) -> tuple[Status, str | None]:
     """The status, and the message that goes with all but `ok`.
 
-    A server or provider that is down or slow degrades the agent, which can still answer with what it has;
-    `failure`, the reason why the agent cannot answer at all, is an error (interface specification, "Status Values"
-    and "Result mapping"). Beside that reason, the state of the provider is no news.
+    A server or provider that is down or slow, or a server whose lists are cut, degrades the agent, which can still
+    answer with what it has; `failure`, the reason why the agent cannot answer at all, is an error (interface
+    specification, "Status Values" and "Result mapping"). Beside that reason, the state of the provider is no news.
 
     Args:
         downstreams: the newest outcome of each server.
@@ -33,6 +33,8 @@ def assess(
         parts.append(f"Unreachable: {', '.join(unreachable)}")
     if late := [f"{server.name} ({server.latency or 0:.1f} s)" for server in downstreams if server in slow]:
         parts.append(f"Slow: {', '.join(late)}")
+    if cut := [f"{server.name} ({server.incomplete})" for server in downstreams if server.incomplete]:
+        parts.append(f"Incomplete: {', '.join(cut)}")
     if provider is not None and not failure:
         if not provider.up:
             parts.append(f"LLM: {provider.name}: {provider.error or 'failed its check'}")

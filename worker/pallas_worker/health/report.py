@@ -61,6 +61,7 @@ class Health:
         failure: str | None = None,
         unattached: Mapping[str, str] | None = None,
         attach_again: Callable[[], None] = lambda: None,
+        missing: Callable[[str], str | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         probe: Probe | None = None,
         interval: float = PROBE_INTERVAL,
@@ -77,6 +78,7 @@ class Health:
             failure: why the agent cannot answer at all, from the start on; see `fail`.
             unattached: the servers that calls could not use so far, and why; see `attachment`.
             attach_again: has the servers tried again that calls could not use.
+            missing: what is missing in a server's lists, as calls have read them.
             now: the wall clock, for the reports' timestamps.
             probe: in place of a `Prober`'s.
             interval: seconds between the starts of two probes.
@@ -86,6 +88,7 @@ class Health:
         self._agent = agent
         self._publish = publish
         self._attach_again = attach_again
+        self._missing = missing
         self._now = now
         self._prober = Prober()
         self._interval = interval
@@ -230,8 +233,9 @@ class Health:
 
     def _announce(self) -> None:
         counting = [subject for subject in self._subjects if subject.counts]
-        outcomes = [state for subject in counting if (state := subject.state) is not None]
-        slow = [state for subject in counting if subject.condition == "slow" and (state := subject.state)]
+        found = [(subject, state) for subject in counting if (state := self._state(subject)) is not None]
+        outcomes = [state for _, state in found]
+        slow = [state for subject, state in found if subject.condition == "slow"]
         downstreams = tuple(outcome for outcome in outcomes if isinstance(outcome, DownstreamHealth))
         provider = next((outcome for outcome in outcomes if isinstance(outcome, ProviderHealth)), None)
         status, message = assess(downstreams, provider, self._failure, slow)
@@ -244,3 +248,10 @@ class Health:
         )
         self._first_round.set()
         self._publish(self._newest)
+
+    def _state(self, subject: Subject) -> DownstreamHealth | ProviderHealth | None:
+        """How it is, with what is missing in the lists of a server that is up."""
+        state = subject.state
+        if isinstance(state, DownstreamHealth) and state.up:
+            return replace(state, incomplete=self._missing(state.name))
+        return state

@@ -118,6 +118,7 @@ async def _serve(
         failure=trial.failure,
         unattached=runtime.reachability.watched_down,
         attach_again=runtime.attach_again,
+        missing=runtime.reachability.missing,
         interval=spec.probe_interval,
         slow_after=spec.slow_after,
         on_demand=runtime.siblings,

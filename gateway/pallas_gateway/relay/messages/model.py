@@ -18,8 +18,6 @@ STATELESS_VERSION = "2026-07-28"
 
 State = Literal["initializing", "running", "failed"]
 
-ListName = Literal["tools", "prompts", "resources", "templates"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
+    from pallas_common.protocol.mcp.lists import ListName
     from pallas_common.secrets.values import KnownSecrets
     from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.mcp.surface import ClientRequest
-    from pallas_gateway.relay.messages.model import Answer, ListName
+    from pallas_gateway.relay.messages.model import Answer
     from pallas_gateway.relay.upstream import Upstream
     from pallas_gateway.servers.chat.turns import ThreadTurns
 

@@ -161,7 +161,7 @@ class _Page:
                     state,
                     Cell(self._age(health["checked"]) if known else "-"),
                     Cell(one_line(_target(server))),
-                    Cell(one_line((health["error"] or "") if known else "")),
+                    Cell(one_line((health["error"] or health.get("incomplete") or "") if known else "")),
                 ]
             )
         if rows:

@@ -82,7 +82,7 @@ def _line(agent: str, kind: str, found: Mapping[str, Any], now: datetime) -> lis
         Cell(_ago(found["since"], now)),
         Cell(_ago(found["checked"], now)),
         Cell("-" if latency is None else f"{latency:.3f}s"),
-        Cell(one_line("-" if error is None else error + when)),
+        Cell(one_line(found.get("incomplete") or ("-" if error is None else error + when))),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fakes import stdio_server
 from fakes.downstream import Fault, run_downstream
+from fakes.tool_lists import run_tool_lists, tool
 from pallas_common.protocol.reports import HealthReport
 from support.ports import free_ports
 from support.worker.process import RunningWorker, run_worker
@@ -117,3 +118,27 @@ def test_a_server_that_wants_its_callers_token_is_not_down_before_one_has_called
             report = newest(worker)
             assert report is not None
             assert (report.status, report.message) == ("ok", None)
+
+
+def test_all_pages_of_a_servers_lists_are_used_and_what_is_cut_is_said(tmp_path: Path) -> None:
+    with (
+        run_tool_lists([tool(f"t{number}") for number in range(7)], page=3) as paged,
+        run_tool_lists([tool("first")], page=1) as endless,
+    ):
+        endless.endless = True
+        servers = {
+            "paged": {"transport": "http", "url": paged.url},
+            "endless": {"transport": "http", "url": endless.url},
+        }
+        with run_worker(project(tmp_path, servers=servers)) as worker:
+            assert text(call(worker.url, "auto", "demo", message="***CALL_TOOL paged__t6 {}")) == "t6 ran"
+            worker.wait_until(is_known_as("degraded"))
+            found = servers_of(worker)
+            assert (found["paged"].up, found["paged"].incomplete) == (True, None)
+            why = "only 1 of its tools are used: their pages do not end"
+            assert (found["endless"].up, found["endless"].incomplete) == (True, why)
+            report = newest(worker)
+            assert report is not None
+            assert report.message == f"Incomplete: endless ({why})"
+            worker.stop()
+    assert [r["message"] for r in worker.records if why in r["message"]] == [f"endless: {why}"]

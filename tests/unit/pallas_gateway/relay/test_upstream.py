@@ -122,7 +122,7 @@ def test_entries_that_cannot_be_shown_are_left_out_and_told_in_one_line(
 
     asyncio.run(main())
     assert caplog.text.count("left out") == 1
-    assert "1001 of its tools are left out: the first has no input schema" in caplog.text
+    assert "the server s: 1001 of its tools are left out: the first has no input schema" in caplog.text
 
 
 ONE, TWO = "test://one", "test://two"

@@ -159,7 +159,7 @@ def test_since_when_and_the_last_error_outlive_what_comes_after() -> None:
         },
     ]
     assert [look["downstreams"] for look in seen] == [
-        [{"name": "library", "latency": 0.25, **look}] for look in looks
+        [{"name": "library", "latency": 0.25, "incomplete": None, **look}] for look in looks
     ]
     assert [look["provider"] for look in seen] == [
         {"name": "openai", "latency": 0.5, **look} for look in looks

@@ -57,6 +57,12 @@ SLOW = DownstreamHealth(name="neo4j", up=True, latency=1.25)
     [
         ([], None, None, ("ok", None)),
         ([SLOW, outcome("argos")], OPENAI_UP, None, ("degraded", "Slow: neo4j (1.2 s)")),
+        (
+            [replace(outcome("a"), incomplete="only 9 of its tools are used: …"), SLOW],
+            None,
+            None,
+            ("degraded", "Slow: neo4j (1.2 s); Incomplete: a (only 9 of its tools are used: …)"),
+        ),
         ([], OPENAI_SLOW, None, ("degraded", "LLM: openai: slow (2.3 s)")),
         ([outcome("a", False), SLOW], None, None, ("degraded", "Unreachable: a; Slow: neo4j (1.2 s)")),
         ([], OPENAI_DOWN, "no API key", ("error", "no API key")),
