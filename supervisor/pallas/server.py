@@ -25,6 +25,7 @@ VERBS: Mapping[str, str] = {
     "up": "pallas.commands.up",
     "down": "pallas.commands.down",
     "install-service": "pallas.commands.install_service",
+    "store": "pallas.commands.store",
     "check": "pallasctl.verbs.configuration.check",
     "schema": "pallas.commands.schema",
     "completion": "pallas.commands.completion",

@@ -45,7 +45,7 @@ VERBS: Mapping[str, str] = {
 """Verb → the module that holds the click command of that name."""
 
 
-_OF_PALLAS = ("init", "up", "down", "install-service", "schema", "completion")
+_OF_PALLAS = ("init", "up", "down", "install-service", "store", "schema", "completion")
 """The verbs of `pallas`, which people look for here."""
 
 

@@ -40,6 +40,9 @@ GATEWAY_NAME = f"@{GATEWAY}"
 OPERATOR_FILE = "operator.token"
 """File in the state directory: the first human token, mode 0600."""
 
+INSTANCE_FILE = "instance"
+"""File in the state directory: the id by which a store knows the deployment that it belongs to."""
+
 DEFAULT_PORT = 24199
 DEFAULT_GROUPS_CLAIM = "groups"
 

@@ -49,6 +49,8 @@ from pallas_gateway.identity.principals import Principals
 from pallas_gateway.identity.sessions import Sessions
 from pallas_gateway.mcp.endpoint import Endpoint
 from pallas_gateway.process.health import Health
+from pallas_gateway.process.ownership import keep_ownership
+from pallas_gateway.process.store_opening import claimant_of
 from pallas_gateway.process.surfaces import AllSurfaces
 from pallas_gateway.process.upkeep.agent_threads import AgentThreads
 from pallas_gateway.process.upkeep.deleted_agents import follow_deletions
@@ -241,6 +243,7 @@ async def open_parts(
             "tokens": principals.watch(),
             "sessions": sessions.watch(),
             "store": _mend(store),
+            "owner of the store": keep_ownership(store, claimant_of(spec)),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": follow_deletions(
                 directory,

@@ -32,7 +32,7 @@ from pallas_gateway.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -78,6 +78,7 @@ async def serve(
         return
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
+        stack.enter_context(_first_reason())
         parts = await open_parts(spec, store, hosts, known, stack)
         report(StageReport(stage="serving"))
         async with asyncio.TaskGroup() as background:
@@ -106,6 +107,20 @@ def _begin(http: HttpServer, heart: Heartbeat, report: Callable[[Report], None])
     http.start()
     report(heart)
     report(ReadyReport(model=None, capabilities=None))
+
+
+@contextlib.contextmanager
+def _first_reason() -> Iterator[None]:
+    """Say why the gateway cannot go on, where a task has found that out: not that a group of tasks has failed."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        reason: BaseException | None = group.subgroup(GatewayError)
+        if reason is None:
+            raise
+        while isinstance(reason, BaseExceptionGroup):
+            reason = reason.exceptions[0]
+        raise reason from group
 
 
 class _Entrance:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.process.errors import GatewayError
 from pallas_gateway.store.database import open_store
+from pallas_gateway.store.deployment.instance import Claimant, claim
+from pallas_gateway.store.deployment.operator import ensure_operator_token
 from pallas_gateway.store.errors import StoreError, StoreUnavailableError
-from pallas_gateway.store.operator import ensure_operator_token
 from pallas_gateway.store.principals import TokenRecords
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ LONGEST_PAUSE = 10.0
 _log = get_logger("pallas.gateway")
 
 
+def claimant_of(spec: GatewaySpec) -> Claimant:
+    """The deployment, as one that a store may belong to."""
+    return Claimant(deployment=spec.deployment, directory=Path(spec.state_directory))
+
+
 async def opened_store(spec: GatewaySpec) -> Store:
     """The store, with a token of the operator and without what nobody asks for any more.
 
@@ -39,7 +46,7 @@ async def opened_store(spec: GatewaySpec) -> Store:
     """
     store: Store | None = None
     try:
-        store = await asyncio.to_thread(open_store, spec.store)
+        store = await asyncio.to_thread(open_store, spec.store, partial(claim, claimant=claimant_of(spec)))
         await ensure_operator_token(store, Path(spec.state_directory))
         await TokenRecords(store).forget_old()
     except BaseException as error:

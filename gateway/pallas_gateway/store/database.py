@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
@@ -20,7 +21,7 @@ from pallas_gateway.store.errors import StoreError, StoreUnavailableError, Store
 from pallas_gateway.store.tables import HEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection
 
@@ -32,30 +33,58 @@ READ_AGAIN = (0.0, 0.2, 0.8)
 _log = get_logger("pallas.gateway.store")
 
 
-def open_store(store: str) -> Store:
+def open_store(store: str, claim: Callable[[Connection], None] | None = None) -> Store:
     """Open a database, made and brought up to date where that is needed. Blocks: call it in a thread.
 
     Args:
         store: `sqlite:PATH`, `sqlite:///PATH` or `postgresql://user@host/name`.
+        claim: refuses a database that belongs to another deployment.
 
     Raises:
         StoreUnusableError: it never will be usable without a person: a newer schema, another program's database.
         StoreUnavailableError: not now.
     """
     engines = make_engines(read_url(store))
-    name = engines.url.render_as_string(hide_password=True)
     try:
-        if schema.prepare(engines.writer):
-            _log.info(f"the store {name} has been brought up to date: its schema is {HEAD}")
-    except DBAPIError as error:
-        engines.dispose()
-        raise (
-            store_error(error) or StoreUnusableError(f"the store {name} cannot be used: {error.orig}")
-        ) from error
+        with _database_errors(engines):
+            if schema.prepare(engines.writer, claim):
+                _log.info(f"the store {_name(engines)} has been brought up to date: its schema is {HEAD}")
     except BaseException:
         engines.dispose()
         raise
     return Store(engines)
+
+
+def do_in_store[T](store: str, what: Callable[[Connection], T]) -> T:
+    """Do one thing in a database as it is, in one transaction, and close it. Blocks.
+
+    Raises:
+        StoreUnusableError, StoreUnavailableError: as `open_store`.
+    """
+    engines = make_engines(read_url(store))
+    try:
+        with _database_errors(engines), engines.writer.begin() as connection:
+            schema.version(connection)
+            return what(connection)
+    finally:
+        engines.dispose()
+
+
+@contextmanager
+def _database_errors(engines: Engines) -> Iterator[None]:
+    """What a driver raises is raised as what it means for the store."""
+    try:
+        yield
+    except DBAPIError as error:
+        meaning = store_error(error)
+        raise (
+            meaning or StoreUnusableError(f"the store {_name(engines)} cannot be used: {error.orig}")
+        ) from error
+
+
+def _name(engines: Engines) -> str:
+    """The address of a database, for people; never with a password."""
+    return engines.url.render_as_string(hide_password=True)
 
 
 class Store:
@@ -80,7 +109,7 @@ class Store:
 
     def __str__(self) -> str:
         """Its address, for people; never with a password."""
-        return self._engines.url.render_as_string(hide_password=True)
+        return _name(self._engines)
 
     @property
     def problem(self) -> str | None:

@@ -16,22 +16,28 @@ from pallas_gateway.store.errors import StoreUnusableError
 from pallas_gateway.store.tables import HEAD, METADATA, VERSION_TABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
 
 APPLICATION_ID = 0x506C6C73
 """Of a SQLite file of ours, at a fixed place in it: `Plls`."""
 
+OWNED_SINCE = 3
+"""The migration that makes the row of the deployment that the database belongs to."""
+
 _LOCK = 0x506C_6C73_0001
 """Of PostgreSQL's advisory lock."""
 _LOCK_TIMEOUT = "60s"
 
 
-def prepare(engine: Engine) -> bool:
+def prepare(engine: Engine, claim: Callable[[Connection], None] | None = None) -> bool:
     """Make the database's schema the newest, all of it or nothing; whether something was changed.
 
     Args:
         engine: whose transactions lock SQLite from their begin.
+        claim: refuses a database that belongs to another deployment, before it is changed if it says so already.
 
     Raises:
         StoreUnusableError: it is another program's, or of a newer Pallas.
@@ -42,12 +48,17 @@ def prepare(engine: Engine) -> bool:
             connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
             connection.execute(text("SET LOCAL statement_timeout = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        found = _version(connection)
+        found = version(connection)
+        has_owner = found is not None and int(found) >= OWNED_SINCE
+        if claim is not None and has_owner:
+            claim(connection)
         if found == HEAD:
             return False
         _upgrade(connection)
         if connection.dialect.name == "sqlite":
             connection.execute(text(f"PRAGMA application_id = {APPLICATION_ID}"))
+        if claim is not None and not has_owner:
+            claim(connection)
         return True
 
 
@@ -63,8 +74,12 @@ def configuration(connection: Connection) -> Config:
     return config
 
 
-def _version(connection: Connection) -> str | None:
-    """The number of the newest migration that the database has seen; None for an empty one."""
+def version(connection: Connection) -> str | None:
+    """The number of the newest migration that the database has seen; None for an empty one.
+
+    Raises:
+        StoreUnusableError: it is another program's, or of a newer Pallas.
+    """
     tables = set(inspect(connection).get_table_names())
     if VERSION_TABLE not in tables:
         # In PostgreSQL others may have tables beside ours; a file is one program's.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
     from sqlalchemy.types import TypeEngine
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration."""
 
 VERSION_TABLE = "pallas_version"
@@ -92,6 +92,19 @@ METADATA = MetaData(
         "ck": "ck_%(table_name)s_%(constraint_name)s",
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     }
+)
+
+INSTANCE = Table(
+    "instance",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("id", PlainText, nullable=False, comment="random; the state directory has it, too"),
+    Column("deployment", PlainText, nullable=False, comment="its name, for people"),
+    Column("host", PlainText, nullable=False, comment="of its machine, for people"),
+    Column("created", Moment, nullable=False),
+    Column("seen", Moment, nullable=False, comment="when its gateway was there last; to the minute"),
+    CheckConstraint("number = 1", name="number"),
+    comment="The deployment whose store it is: one row",
 )
 
 TOKENS = Table(

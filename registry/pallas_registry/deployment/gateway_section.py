@@ -35,6 +35,8 @@ KEYS = tuple(field.name for field in dataclasses.fields(GatewaySettings))
 LIMIT_KEYS = tuple(LIMIT_RULES)
 OIDC_KEYS = tuple(field.name for field in dataclasses.fields(Oidc))
 THREADS_KEYS = tuple(field.name for field in dataclasses.fields(Threads))
+SHARED = "shared"
+"""Reserved, for several gateways on one store."""
 
 SHORTEST_KEEP = 3600.0
 """Seconds: what is forgotten sooner was no conversation, but a unit mistaken."""
@@ -58,7 +60,13 @@ def read_gateway(section: Fields, *, host: str, bind: str) -> GatewaySettings:
         host: by which clients reach the deployment.
         bind: address on which all ports listen that say nothing else.
     """
-    section.only(KEYS)
+    if SHARED in section:
+        section.refuse(
+            SHARED,
+            "is not possible yet: a store belongs to one deployment, and that has one gateway",
+            "remove it, and give each deployment a store of its own",
+        )
+    section.only((*KEYS, SHARED) if SHARED in section else KEYS)
     port = section.whole_number("port", 1, 65535) or DEFAULT_PORT
     own_bind = section.text("bind", rules.bind) or bind
     given = section.text("public_url", rules.public_url)

@@ -97,6 +97,31 @@ def test_a_postgresql_that_is_killed_loses_nothing_that_was_acknowledged(
         assert set(callers.tally.answered) <= audited(fleet.state)
 
 
+def test_a_store_of_another_deployment_is_refused_until_it_is_taken_over(tmp_path: Path) -> None:
+    url = shared_postgres().new_database()
+    first, second = (Fleet(with_gateway(make_deployment(tmp_path / name), store=url)) for name in ("a", "b"))
+    second.deployment.document["name"] = "second"
+    second.deployment.write()
+    with first:
+        await_gateway(first)
+        token = make_token(first, "mine", "view:agents")
+        with second:
+            second.await_that(
+                lambda: second.status()["gateway"]["state"] == "failed", "the second is refused"
+            )
+            said = second.status()["gateway"]["message"]
+            name = first.status()["deployment"]
+            assert f"belongs to the deployment '{name}'" in said, said
+            assert "this is 'second'" in said
+        assert door(first, token).rest("GET", "/agents").status_code == 200
+    with second:
+        adopted = second.pallas("store", "adopt", "--yes")
+        assert adopted.returncode == 0, adopted.stderr
+        assert second.ctl("gateway", "restart").returncode == 0
+        await_gateway(second)
+        assert door(second, token).rest("GET", "/agents").status_code == 200
+
+
 def test_on_a_full_disk_nothing_is_done_unaudited_and_reads_go_on(
     tmp_path: Path, tools: RunningDownstream
 ) -> None:

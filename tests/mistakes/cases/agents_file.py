@@ -57,6 +57,7 @@ TEXTS = {
         "agents:\n", "gateway:\n  bind: 0.0.0.0\n  auth: none\nagents:\n"
     ),
     "gateway-store": GOOD.replace("agents:\n", "gateway:\n  store: mysql://me:secret@db/pallas\nagents:\n"),
+    "gateway-shared": GOOD.replace("agents:\n", "gateway: {shared: true}\nagents:\n"),
     "gateway-grant": GOOD.replace(
         "agents:\n",
         "gateway:\n  public_url: https://agents.example.com/mcp\n  oidc:\n"

@@ -174,8 +174,15 @@ class Fleet:
 
     def ctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the real `pallasctl`."""
+        return self._run("pallasctl", *arguments)
+
+    def pallas(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb of the real `pallas`."""
+        return self._run("pallas", *arguments)
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(BIN / "pallasctl"), *arguments],
+            [str(BIN / program), *arguments],
             cwd=self.deployment.directory,
             env=self.environment,
             capture_output=True,

@@ -36,7 +36,15 @@ MAY_IMPORT = {
     "pallas_check": {"pallas_common", "pallas_registry", "pallas_control", "pallas_supervisor"},
     "pallasctl": {"pallas_common", "pallas_registry", "pallas_control", "pallas_check"},
     "pallas_supervisor": {"pallas_common", "pallas_registry"},
-    "pallas": {"pallas_common", "pallas_registry", "pallas_control", "pallas_supervisor", "pallasctl"},
+    "pallas": {
+        "pallas_common",
+        "pallas_registry",
+        "pallas_control",
+        "pallas_supervisor",
+        "pallasctl",
+        # What a command does to the gateway's store while no gateway serves; never the process `pallas` itself.
+        "pallas_gateway",
+    },
     "pallas_worker": {"pallas_common"},
     "pallas_gateway": {"pallas_common", "pallas_registry", "pallas_control"},
 }
@@ -118,6 +126,7 @@ ROOMS = {
     "pallas_gateway.identity": "",
     "pallas_gateway.identity.issuer": "identity",
     "pallas_gateway.store": "identity",
+    "pallas_gateway.store.deployment": "identity store",
     "pallas_gateway.store.conversations": "store",
     "pallas_gateway.store.migrations": "store",
     "pallas_gateway.store.migrations.versions": "",
@@ -140,7 +149,7 @@ ROOMS = {
     "pallas_gateway.http.openapi": "http http.openapi.operations",
     "pallas_gateway.http.api": (
         "access directory http http.openapi http.openapi.operations identity mcp servers.management "
-        "servers.management.content store"
+        "servers.management.content store store.deployment"
     ),
     "pallas_gateway.http.api.conversations": (
         "access conversations directory http http.api http.openapi http.openapi.operations identity mcp "
@@ -160,7 +169,8 @@ ROOMS = {
     "pallas_gateway.process": (
         "access conversations conversations.keeping directory directory.events http http.api "
         "http.api.conversations http.completions http.openapi http.pages http.pages.chat identity identity.issuer "
-        "mcp process.upkeep servers.chat servers.compositor servers.management store store.conversations telemetry"
+        "mcp process.upkeep servers.chat servers.compositor servers.management store store.conversations "
+        "store.deployment telemetry"
     ),
     "pallas_gateway.relay.http": "",
     "pallas_gateway.relay.messages": "relay.http",

@@ -26,8 +26,8 @@ from pallas_gateway.identity.grants import ADMINISTRATION, Grant, parse_grant
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.mcp.surface import InsufficientScopeError
 from pallas_gateway.store import tokens
+from pallas_gateway.store.deployment.operator import follow_rotation, is_operators
 from pallas_gateway.store.errors import MalformedTokenError, StoreError
-from pallas_gateway.store.operator import follow_rotation, is_operators
 from pallas_registry.reading.rules import agent_name
 
 if TYPE_CHECKING:

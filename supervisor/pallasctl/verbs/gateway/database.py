@@ -6,6 +6,7 @@ Knows the places; nothing of what is in it.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -26,8 +27,8 @@ def store_file(named: str | None) -> Path | str:
     Raises:
         Failure: it cannot be told.
     """
-    store, state = _configured()
-    store = named or store
+    place = store_place()
+    store, state = named or place.store, place.state_directory
     if store is None:
         if state is None:
             raise Failure(
@@ -46,7 +47,17 @@ def store_file(named: str | None) -> Path | str:
     raise Failure(f"there is no such kind of store as {kind!r}: sqlite:PATH or postgresql://…")
 
 
-def _configured() -> tuple[str | None, Path | None]:
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """What is configured of the store of the deployment that the command line means."""
+
+    store: str | None = field(repr=False)
+    """As the environment or `agents.yaml` names it, maybe with a password."""
+    state_directory: Path | None
+    deployment: str | None
+
+
+def store_place() -> StorePlace:
     """What the environment or `agents.yaml` names, and the state directory of that deployment."""
     from pallas_common.problems import ConfigurationError
     from pallas_registry.deployment.agents_file import read_deployment
@@ -77,7 +88,9 @@ def _configured() -> tuple[str | None, Path | None]:
     store = environ.get(STORE_VARIABLE) or None
     if store is None and base is not None and base.gateway is not None:
         store = base.gateway.store
-    return store, state
+    return StorePlace(
+        store, state, (running or {}).get("deployment") or (None if base is None else base.name)
+    )
 
 
 def _without_password(address: str) -> str:

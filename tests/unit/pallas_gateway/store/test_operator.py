@@ -15,8 +15,8 @@ from pallas_common.secrets.tokens import is_token, new_token, token_digest
 from pallas_gateway.identity.grants import EVERYTHING
 from pallas_gateway.store import tokens
 from pallas_gateway.store.database import Store, open_store
+from pallas_gateway.store.deployment.operator import ensure_operator_token
 from pallas_gateway.store.errors import StoreUnavailableError
-from pallas_gateway.store.operator import ensure_operator_token
 from pallas_gateway.store.tables import TOKENS
 
 if TYPE_CHECKING:

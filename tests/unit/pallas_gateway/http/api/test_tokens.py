@@ -20,7 +20,7 @@ from pallas_gateway.identity.in_flight import InFlight
 from pallas_gateway.identity.principals import Principals
 from pallas_gateway.identity.sources import AgentKey
 from pallas_gateway.store.database import Store, open_store
-from pallas_gateway.store.operator import ensure_operator_token
+from pallas_gateway.store.deployment.operator import ensure_operator_token
 from pallas_gateway.store.principals import TokenRecords
 from support.gateway.tokens import WorkersInMemory
 

@@ -6,9 +6,6 @@ and the making are one transaction, which locks.
 
 from __future__ import annotations
 
-import os
-import secrets
-import stat
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +17,8 @@ from pallas_common.secrets.tokens import is_token, token_digest
 from pallas_gateway.identity.grants import EVERYTHING
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.store import tokens
-from pallas_gateway.store.errors import MalformedTokenError, StoreUnavailableError
+from pallas_gateway.store.deployment.private_files import read_line, write_line
+from pallas_gateway.store.errors import MalformedTokenError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 OPERATOR = "operator"
 """The name of the token, and in its row what made it."""
 
-_LONGEST = 200
 _LOCK = 0x506C_6C73_0002
 """Of PostgreSQL's advisory lock."""
 
@@ -67,7 +64,7 @@ def follow_rotation(directory: Path, old: tokens.Token, new: str) -> bool:
     """
     if not is_operators(directory, old):
         return False
-    _write(directory / OPERATOR_FILE, new)
+    write_line(directory / OPERATOR_FILE, new)
     return True
 
 
@@ -86,7 +83,7 @@ def _ensure(connection: Connection, directory: Path) -> tuple[str, bool] | None:
         connection, tenant=TENANT, name=OPERATOR, role="human", grants=(EVERYTHING,), created_by=OPERATOR
     )
     # The last thing before the commit: a file without its row is noticed at the next start, and made anew.
-    _write(path, new.text)
+    write_line(path, new.text)
     made = f"a token for the operator was made, {new.token.id}: it is in {path}"
     if held is None and not before:
         return made, True
@@ -112,35 +109,5 @@ def _problem(connection: Connection, held: str | None) -> str | None:
 
 def _held(path: Path) -> str | None:
     """The token in the file; None if there is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(_LONGEST) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    found = data.decode("ascii", "replace").strip()
-    return found if is_token(found) else None
-
-
-def _write(path: Path, token: str) -> None:
-    """The whole file or nothing, for its owner alone, on the disk when this returns."""
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(f"{token}\n")
-                file.flush()
-                os.fsync(descriptor)
-            new.rename(path)
-        finally:
-            new.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise StoreUnavailableError(
-            f"{path} cannot be written, nothing was changed: {error.strerror}; make room, or look at the permissions"
-        ) from error
+    found = read_line(path)
+    return found if found is not None and is_token(found) else None
