@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
 from pallas_common.protocol.gateway import GATEWAY, GatewaySpec
-from pallas_common.protocol.link.lifeline import until_stopped, wake_on_parent_death
+from pallas_common.protocol.link.lifeline import StopRequest, wake_on_parent_death
 from pallas_common.protocol.link.line_writer import LineWriter
 from pallas_common.protocol.link.log_handler import RecordHandler
 from pallas_common.protocol.link.process import (
@@ -131,7 +131,7 @@ async def _serve(
     orphaned: threading.Event,
 ) -> None:
     kept = None if spec.listener_outlives else listener
-    stopping = until_stopped(descriptors.lifeline, kept, orphaned)
+    stopping = StopRequest(descriptors.lifeline, kept, orphaned).in_loop()
     # Imported only now: that takes most of a second, and the lifeline is watched meanwhile.
     serving = importlib.import_module("pallas_gateway.process.serve")
     await serving.serve(spec, listener, report, known, stopping)

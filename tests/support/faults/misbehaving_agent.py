@@ -7,7 +7,6 @@ both as JSON, `{"do": …}`. Whoever survives an order answers it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import fcntl
@@ -35,7 +34,9 @@ _held: list[int] = []
 
 def obey(agent: str) -> None:
     """Follow the order for this start, if there is one, and listen for more; to be called from the agent's module."""
-    loop = asyncio.get_running_loop()
+    signal.signal(
+        signal.SIGUSR2, lambda *_: time.sleep(LONG)
+    )  # in the main thread, which the loop is in later
     start = Path("control", f"{agent}.start")
     try:
         order = json.loads(start.read_text())
@@ -46,22 +47,22 @@ def obey(agent: str) -> None:
     path = Path("control", f"{agent}.sock")
     path.unlink(missing_ok=True)
     channel.bind(str(path))
-    threading.Thread(target=_listen, args=(channel, loop), daemon=True).start()
-    _follow(order, loop)
+    threading.Thread(target=_listen, args=(channel,), daemon=True).start()
+    _follow(order)
 
 
-def _listen(channel: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+def _listen(channel: socket.socket) -> None:
     while True:
         order, sender = channel.recvfrom(4096)
-        answer = _follow(json.loads(order), loop)
+        answer = _follow(json.loads(order))
         with contextlib.suppress(OSError):  # nobody waits for it
             channel.sendto(json.dumps(answer).encode(), sender)
 
 
-def _follow(order: dict[str, Any], loop: asyncio.AbstractEventLoop) -> object:
+def _follow(order: dict[str, Any]) -> object:
     details = {key: value for key, value in order.items() if key != "do"}
     if order["do"] == "block the loop":
-        loop.call_soon_threadsafe(time.sleep, LONG)
+        os.kill(os.getpid(), signal.SIGUSR2)
     elif order["do"] == "leave strays":
         return {way: leave() for way, leave in _STRAYS.items()}
     elif order["do"] != "nothing":

@@ -43,7 +43,7 @@ from pallas_worker.process.declared.turns import (
 )
 from pallas_worker.process.user_module.errors import UserCode
 from pallas_worker.process.user_module.loaded_code import code_reports
-from pallas_worker.process.user_module.loading import load_agents
+from pallas_worker.process.user_module.loading import Loaded, load_agents, made_instance
 from pallas_worker.raised import contained
 from pallas_worker.redact import known
 
@@ -74,11 +74,17 @@ class LoadedCode(NamedTuple):
     code: UserCode
 
 
-async def load_code(spec: WorkerSpec, report: Callable[[Report], None]) -> LoadedCode:
-    """Load what the agent is made from, and put right what fast-agent would misread of its settings.
+class ImportedCode(NamedTuple):
+    """What the agent is made from, as its modules have left it."""
 
-    The working directory is `spec.directory` and is on the module path. `report` takes the stages,
-    and which files were loaded.
+    loaded: Loaded
+    code: UserCode
+
+
+def import_code(spec: WorkerSpec, report: Callable[[Report], None]) -> ImportedCode:
+    """Import what the agent is made from: before a loop runs, so that its modules may run loops of their own.
+
+    The working directory is `spec.directory` and is on the module path. `report` takes the stage.
 
     Raises:
         AgentError: it cannot be loaded, or has no FastAgent; its text says why, in one line.
@@ -86,16 +92,30 @@ async def load_code(spec: WorkerSpec, report: Callable[[Report], None]) -> Loade
     report(StageReport(stage="importing"))
     known.add(spec.secrets.values())
     code = UserCode(spec.directory, spec.source)
-    loaded = await load_agents(spec.source, code, report, spec.definition, spec.secrets)
-    for warning in (*loaded.warnings, *undefined_agents(loaded.fast.agents)):
+    return ImportedCode(load_agents(spec.source, code, report, spec.definition, spec.secrets), code)
+
+
+async def complete_code(
+    spec: WorkerSpec, imported: ImportedCode, report: Callable[[Report], None]
+) -> LoadedCode:
+    """Make the agent's FastAgent, and put right what fast-agent would misread of its settings.
+
+    `report` takes the stage, and which files were loaded.
+
+    Raises:
+        AgentError: it cannot be loaded, or has no FastAgent; its text says why, in one line.
+    """
+    loaded, code = imported
+    fast = await made_instance(loaded, spec.source, code, report)
+    for warning in (*loaded.warnings, *undefined_agents(fast.agents)):
         _log.warning(warning)
     for told in code_reports(code, loaded.files):
         report(told)
     report(StageReport(stage="creating"))
-    settings = settings_of(loaded.fast)
+    settings = settings_of(fast)
     known.add(secrets_in(settings.model_dump()))
     _complete(settings, spec)
-    return LoadedCode(loaded.fast, settings, code)
+    return LoadedCode(fast, settings, code)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Knows the process: environment, signals, log pipe, lifeline, exit. What is serve
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import importlib
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
-from pallas_common.protocol.link.lifeline import until_stopped, wake_on_parent_death
+from pallas_common.protocol.link.lifeline import StopRequest, wake_on_parent_death
 from pallas_common.protocol.link.line_writer import LineWriter
 from pallas_common.protocol.link.log_handler import RecordHandler
 from pallas_common.protocol.link.process import (
@@ -28,7 +29,7 @@ from pallas_common.protocol.link.process import (
     taken_spec,
 )
 from pallas_common.protocol.link.redacted_stdio import redact_stdio
-from pallas_common.protocol.reports import FailedReport, ReadyReport, Report, encode_report
+from pallas_common.protocol.reports import FailedReport, Heartbeat, ReadyReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_PERMANENT, Descriptors, WorkerSpec
 from pallas_common.secrets.values import secrets_in
 from pallas_worker.interface.errors import AgentError
@@ -61,8 +62,11 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
     listener = socket.socket(fileno=descriptors.listen)
     reports = LineWriter(descriptors.report)
     memory = memory_limit(spec.memory_limit, spec.cgroup, descriptors.report)
+    stop: StopRequest | None = None
 
     def report(message: Report) -> None:
+        if isinstance(message, ReadyReport | Heartbeat) and stop is not None:
+            _keep_signals(stop)
         if isinstance(message, ReadyReport):
             gc.collect()
             gc.freeze()  # what is there now is there to stay: no collection need look at it
@@ -87,7 +91,8 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
     if memory is not None:
         memory.end_at_memory_errors()
     try:
-        run_in_loop(_serve(spec, listener, report, descriptors, orphaned), loop_factory())
+        stop = StopRequest(descriptors.lifeline, None if spec.listener_outlives else listener, orphaned)
+        _load_and_serve(spec, listener, report, stop)
     except AgentError as error:
         # The traceback belongs into the log; the report carries one line.
         _log.error(f"cannot serve the agent: {error}", exc_info=error.__cause__ or error)
@@ -100,20 +105,35 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
     return 0
 
 
-async def _serve(
-    spec: WorkerSpec,
-    listener: socket.socket,
-    report: Callable[[Report], None],
-    descriptors: Descriptors,
-    orphaned: threading.Event,
+def _load_and_serve(
+    spec: WorkerSpec, listener: socket.socket, report: Callable[[Report], None], stop: StopRequest
 ) -> None:
-    kept = None if spec.listener_outlives else listener
-    stopping = until_stopped(descriptors.lifeline, kept, orphaned)
     # Imported only now: in a process that was not forked it takes seconds, and the lifeline is watched meanwhile.
     metrics = importlib.import_module("pallas_worker.telemetry.metrics")
     metrics.open_metrics(spec.metrics_directory, spec.metrics_slot, spec.agent)
+    preparation = importlib.import_module("pallas_worker.process.preparation")
     serving = importlib.import_module("pallas_worker.process.serve")
-    await serving.serve(spec, listener, report, stopping)
+    if stop.is_made():
+        return
+    # Before a loop runs, as under `python agent.py`: a module may run loops of its own.
+    imported = preparation.import_code(spec, report)
+    _keep_signals(stop)
+    if stop.is_made():
+        return
+
+    async def serve() -> None:
+        await serving.serve(spec, imported, listener, report, stop.in_loop())
+
+    run_in_loop(serve(), loop_factory(spec.loop))
+
+
+def _keep_signals(stop: StopRequest) -> None:
+    """Take signals back from handlers that the agent's code has set: its calls have to be drained."""
+    for number in stop.take_back():
+        _log.warning(
+            f"code of the agent has set a handler for {number.name}, which is not called: at that signal the worker "
+            "lets its calls end; clean up where the agent's work ends instead, with `finally` or `async with`"
+        )
 
 
 def become_worker(spec: WorkerSpec, title: str) -> None:
@@ -126,6 +146,8 @@ def become_worker(spec: WorkerSpec, title: str) -> None:
     )
     sys.path.insert(0, spec.directory)
     sys.argv = [f"pallas-worker-{spec.agent}"]
+    if sys.version_info < (3, 14):
+        asyncio.set_event_loop_policy(None)  # loops have run here: `asyncio.get_event_loop()` would find none
     os.register_at_fork(after_in_child=_mind_own_signals)
 
 

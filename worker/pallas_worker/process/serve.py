@@ -34,8 +34,9 @@ from pallas_worker.http.self_check import self_check
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.declared.turns import defaults_of, other_models, permitted_tools
 from pallas_worker.process.preparation import (
+    ImportedCode,
+    complete_code,
     definition_errors,
-    load_code,
     providers_to_probe,
     qualified,
     try_instance,
@@ -70,19 +71,20 @@ _log = get_logger("pallas.worker.serve")
 
 async def serve(
     spec: WorkerSpec,
+    imported: ImportedCode,
     listener: socket.socket,
     report: Callable[[Report], None],
     stopping: asyncio.Event,
 ) -> None:
     """Serve the agent of `spec` on `listener` until `stopping` is set, then drain and return.
 
-    The working directory is `spec.directory` and is on the module path. `listener` is listening and does not
-    block; it is neither bound nor closed here. `report` takes stages, readiness and health.
+    `imported` is what `preparation.import_code` made of `spec`. `listener` is listening and does not block; it is
+    neither bound nor closed here. `report` takes stages, readiness and health.
 
     Raises:
         AgentError: the agent cannot be served; its text says why, in one line.
     """
-    fast, settings, code = await load_code(spec, report)
+    fast, settings, code = await complete_code(spec, imported, report)
     open_tracing(spec, settings, known)
     try:
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.

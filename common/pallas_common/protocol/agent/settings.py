@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 RestartPolicy = Literal["always", "on-failure", "never"]
 DependencyLossPolicy = Literal["keep", "restart"]
 StartPolicy = Literal["always", "on-demand"]
+LoopKind = Literal["uvloop", "asyncio"]
 
 Effect = Literal["live", "respawn", "rebind", "fixed"]
 """What a change asks for: nothing, a new process, a new socket and process, or a restart of the supervisor."""
@@ -90,6 +91,8 @@ class AgentSettings:
     """Calls that wait at most; those beyond are refused."""
     max_request_bytes: int = field(default=32 * 1024 * 1024, metadata=setting(WholeNumber(1024), "respawn"))
     """Bytes of one request's body: room for images in a long history."""
+    loop: LoopKind = field(default="uvloop", metadata=setting(Choice(get_args(LoopKind)), "respawn"))
+    """Whose event loop the agent's code runs in; `asyncio` for libraries that change Python's own, as nest_asyncio."""
     liveness_interval: float = field(
         default=5.0, metadata=setting(Seconds(MINIMUM_LIVENESS_INTERVAL), "respawn")
     )

@@ -59,22 +59,59 @@ def watch_lifeline(
     return thread
 
 
-def until_stopped(lifeline: int, listener: socket.socket | None, orphaned: threading.Event) -> asyncio.Event:
-    """What SIGTERM, SIGINT and the supervisor's death set; to be called in the running loop.
+class StopRequest:
+    """The request to end, by SIGTERM, SIGINT or the supervisor's death: noticed before a loop runs, and in one.
+
+    To be made in the main thread, which alone may use it.
 
     Args:
         lifeline, listener: as of `watch_lifeline`.
         orphaned: set at the supervisor's death, too.
     """
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
 
-    def stop() -> None:
-        orphaned.set()
-        with contextlib.suppress(RuntimeError):  # the loop has ended already
-            loop.call_soon_threadsafe(stopping.set)
+    def __init__(self, lifeline: int, listener: socket.socket | None, orphaned: threading.Event) -> None:
+        self._orphaned = orphaned
+        self._made = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._noticed = asyncio.Event()
+        self._handlers: dict[signal.Signals, object] = {}
+        self._take_signals()
+        watch_lifeline(lifeline, listener, self._orphan)
 
-    watch_lifeline(lifeline, listener, stop)
-    return stopping
+    def is_made(self) -> bool:
+        """Return whether the end has been asked for."""
+        return self._made or self._noticed.is_set()
+
+    def in_loop(self) -> asyncio.Event:
+        """Return what is set once the end is asked for, in the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._take_signals()
+        if self._made:
+            self._noticed.set()
+        return self._noticed
+
+    def take_back(self) -> tuple[signal.Signals, ...]:
+        """Handle the signals that another handler was set for meanwhile; which these are."""
+        lost = tuple(each for each, handler in self._handlers.items() if signal.getsignal(each) != handler)
+        if lost:
+            self._take_signals()
+        return lost
+
+    def _take_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if self._loop is None:
+                signal.signal(number, self._note)
+            else:
+                self._loop.add_signal_handler(number, self._noticed.set)
+            self._handlers[number] = signal.getsignal(number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handlers)
+
+    def _note(self, *_: object) -> None:
+        self._made = True
+
+    def _orphan(self) -> None:
+        self._orphaned.set()
+        self._made = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                self._loop.call_soon_threadsafe(self._noticed.set)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
+    from pallas_common.protocol.agent.settings import LoopKind
+
 
 def run_to_the_end(run: Callable[[threading.Event], int]) -> NoReturn:
     """End the process with the exit status that `run` returns, and with `EXIT_FAILURE` if it raises.
@@ -117,8 +119,10 @@ def memory_limit(limit: int | None, cgroup: str | None, report: int) -> MemoryLi
     return made
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, which fast-agent brings along on most systems; or else None, for the library's own."""
+def loop_factory(kind: LoopKind = "uvloop") -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes uvloop's loops, which fast-agent brings along on most systems; else None, for asyncio's own."""
+    if kind == "asyncio":
+        return None
     try:
         factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
     except ImportError:

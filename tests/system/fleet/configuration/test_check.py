@@ -52,6 +52,13 @@ class Case(NamedTuple):
 
 AS_A_START = {
     "good": Case(agent(), "ok", ""),
+    "runs": Case(
+        "import asyncio\nasyncio.get_event_loop().run_until_complete(asyncio.sleep(0))\n"
+        f"asyncio.run(asyncio.sleep(0))\n{agent()}",
+        "ok",
+        "",
+        {"loop": "asyncio"},
+    ),
     "syntax": Case(f"{FAST}def f(:\n", "error", "SyntaxError: invalid syntax"),
     "raises": Case(f"{FAST}raise ValueError('wrong')\n", "error", "ValueError: wrong"),
     "missing": Case(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import textwrap
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
@@ -9,11 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_common.protocol.reports import FailedReport
+from support.worker.children import executed, forked
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from pallas_common.protocol.spec import Descriptors
+    from support.worker.children import Child
 
 HEAD = "from fast_agent import FastAgent\n"
 AGENT = """
@@ -159,3 +166,81 @@ def written(directory: Path, files: dict[str, str]) -> Path:
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(source)
     return directory
+
+
+LOOPS = """
+import asyncio
+
+async def work():
+    await asyncio.sleep(0)
+    return "done"
+
+assert asyncio.get_event_loop().run_until_complete(work()) == "done"
+assert asyncio.run(work()) == "done"
+"""
+PATCHED = """
+import asyncio
+
+if not isinstance(asyncio.get_event_loop(), asyncio.BaseEventLoop):
+    raise ValueError(f"Can't patch loop of type {type(asyncio.get_event_loop())}")
+asyncio._nest_patched = True
+"""
+"""What nest_asyncio does when it is applied, but for the patch itself."""
+
+
+@pytest.mark.parametrize("make", [forked, executed])
+def test_modules_and_factories_may_run_loops_of_their_own(
+    tmp_path: Path, make: Callable[[Descriptors, Mapping[str, str]], Child]
+) -> None:
+    files = {
+        "agents/demo.py": LOOPS + FACTORY.format(kind="def").replace("app =", "asyncio.run(work()); app =", 1)
+    }
+    with run_worker(written(tmp_path, files), module="agents.demo:create()", make=make) as worker:
+        assert text(call(worker.url, "auto", "demo", message="hello")) == "hello"
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_code_that_changes_pythons_own_loops_is_told_of_the_setting(tmp_path: Path, loop: str) -> None:
+    files = {"agents/demo.py": PATCHED + ONE}
+    with run_worker(written(tmp_path, files), module="agents.demo", loop=loop) as worker:
+        assert any("`loop: asyncio`" in said for said in worker.messages("WARNING")) == (loop == "uvloop")
+
+
+def test_a_factory_that_changes_the_loop_it_runs_in_is_told_of_the_setting(tmp_path: Path) -> None:
+    made = FACTORY.format(kind="async def").replace(
+        "    app =", textwrap.indent(PATCHED, "    ") + "    app =", 1
+    )
+    directory = written(tmp_path, {"agents/demo.py": made})
+    with run_worker(directory, module="agents.demo:create()", ready=False) as worker:
+        worker.wait_until(lambda it: it.ended)
+        (failed,) = [each for each in worker.reports if isinstance(each, FailedReport)]
+        assert failed.message.startswith("agents/demo.py:"), failed
+        assert failed.message.endswith("; set `loop: asyncio` for the agent in agents.yaml"), failed
+    with run_worker(directory, module="agents.demo:create()", loop="asyncio") as worker:
+        assert text(call(worker.url, "auto", "demo", message="hello")) == "hello"
+
+
+HANDLERS = """
+import signal
+
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("where", ["module", "factory"])
+def test_handlers_that_code_sets_do_not_keep_a_worker_from_draining(
+    tmp_path: Path, where: str, number: signal.Signals
+) -> None:
+    source, module = HANDLERS + ONE, "agents.demo"
+    if where == "factory":
+        made = FACTORY.format(kind="async def")
+        source = made.replace("    app =", textwrap.indent(HANDLERS, "    ") + "    app =", 1)
+        module = "agents.demo:create()"
+    with run_worker(written(tmp_path, {"agents/demo.py": source}), module=module) as worker:
+        os.kill(worker.process.pid, number)
+        assert worker.process.wait(60) == 0
+        warned = [said for said in worker.messages("WARNING") if "has set a handler" in said]
+        assert [said.split()[9].rstrip(",") for said in warned] == ["SIGTERM", "SIGINT"], warned

@@ -34,8 +34,10 @@ from pallas_worker.health.needs import subjects_for
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.declared.turns import permitted_tools
 from pallas_worker.process.preparation import (
+    ImportedCode,
+    complete_code,
     definition_errors,
-    load_code,
+    import_code,
     providers_to_probe,
     qualified,
     try_instance,
@@ -90,6 +92,9 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
         except OSError:  # the agent's code has closed it, or the guard is gone: there is nobody to tell
             os._exit(EXIT_FAILURE)
 
+    def report(message: Report) -> None:
+        write(encode_report(message))
+
     spec = WorkerSpec.from_json(data)
     become_worker(spec, f"pallas-inspection {spec.agent} [{spec.deployment}]")
     known.add(secrets_in(os.environ))
@@ -99,10 +104,11 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
     if (memory := memory_limit(spec.memory_limit, spec.cgroup, lines)) is not None:
         memory.end_at_memory_errors()
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            inspection = runner.run(
-                _inspect(spec, lambda report: write(encode_report(report)), warnings, depth)
-            )
+        # Only a signal with a handler of Python's is noticed by what reports where the import is.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        imported = import_code(spec, report)
+        with asyncio.Runner(loop_factory=loop_factory(spec.loop)) as runner:
+            inspection = runner.run(_inspect(spec, imported, report, warnings, depth))
     except AgentError as error:
         write(encode_report(FailedReport(message=redact(str(error)), permanent=error.permanent)))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is what is wrong with the agent
@@ -112,13 +118,14 @@ def inspect_agent(data: bytes, lines: int, depth: Depth) -> None:
 
 
 async def _inspect(
-    spec: WorkerSpec, report: Callable[[Report], None], warnings: Warnings, depth: Depth
+    spec: WorkerSpec,
+    imported: ImportedCode,
+    report: Callable[[Report], None],
+    warnings: Warnings,
+    depth: Depth,
 ) -> Inspection:
-    loop = asyncio.get_running_loop()
-    # Only a signal with a handler of Python's is noticed by what reports where the import is.
-    loop.add_signal_handler(signal.SIGTERM, lambda: None)
-    fast, settings, code = await load_code(spec, report)
-    loop.remove_signal_handler(signal.SIGTERM)
+    fast, settings, code = await complete_code(spec, imported, report)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if settings.otel is not None:
         settings.otel.enabled = False  # fast-agent would export what happens here
     with definition_errors(spec):

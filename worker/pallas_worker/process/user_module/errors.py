@@ -110,6 +110,8 @@ class UserCode:
         """What to do, where the error itself does not say it and it is known."""
         if isinstance(error, ImportError) and "no known parent package" in str(error) and self._folder:
             return f"; import it without the dot, or add an empty {self._folder}/__init__.py"
+        if "Can't patch loop of type" in said(error):  # nest_asyncio, and what is made of it
+            return "; set `loop: asyncio` for the agent in agents.yaml"
         if not isinstance(error, ModuleNotFoundError) or not isinstance(error.name, str):
             return ""
         if error.name.partition(".")[0] == "mcp_agent":

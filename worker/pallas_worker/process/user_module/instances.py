@@ -6,6 +6,7 @@ Knows fast-agent's application class, and what people call it.
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fast_agent import FastAgent
@@ -13,6 +14,7 @@ from fast_agent import FastAgent
 from pallas_worker.interface.errors import AgentError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from types import ModuleType
 
     from pallas_common.protocol.agent.source import AgentSource
@@ -50,8 +52,25 @@ def find_instance(source: AgentSource, imported: ModuleType, code: UserCode) -> 
     raise _refused(_without(source, held, source.name, found, "a FastAgent"))
 
 
-async def call_factory(source: AgentSource, factory: Any, code: UserCode) -> FastAgent:
-    """What the factory returns, called without arguments and awaited if need be. What it raises is the user's.
+@dataclass(frozen=True, slots=True)
+class PromisedInstance:
+    """The FastAgent that a factory returns once it is awaited: in the loop that is to serve it."""
+
+    name: str
+    place: str
+    awaitable: Awaitable[object]
+
+    async def made(self) -> FastAgent:
+        """Await it. What it raises is the user's.
+
+        Raises:
+            AgentError: it is something else.
+        """
+        return _as_instance(await self.awaitable, self.name, self.place)
+
+
+def call_factory(source: AgentSource, factory: Any, code: UserCode) -> FastAgent | PromisedInstance:
+    """Call the factory without arguments, and return what it makes. What it raises is the user's.
 
     Raises:
         AgentError: it wants arguments, or returns something else.
@@ -66,11 +85,16 @@ async def call_factory(source: AgentSource, factory: Any, code: UserCode) -> Fas
     except ValueError:
         pass  # of some things in C, nothing is known
     made = factory()
-    if inspect.isawaitable(made):
-        made = await made
+    name = source.name or NAME
+    return (
+        PromisedInstance(name, place, made) if inspect.isawaitable(made) else _as_instance(made, name, place)
+    )
+
+
+def _as_instance(made: object, name: str, place: str) -> FastAgent:
     if isinstance(made, FastAgent):
         return made
-    raise _refused(f"{place}`{source.name}()` returned {_article(made)}, not a FastAgent: return it")
+    raise _refused(f"{place}`{name}()` returned {_article(made)}, not a FastAgent: return it")
 
 
 def _unnamed(source: AgentSource, held: dict[str, object]) -> FastAgent:

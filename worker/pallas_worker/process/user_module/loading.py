@@ -5,11 +5,16 @@ What is wrong with it is said in the user's terms. Must not know how an agent is
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from fast_agent import FastAgent
+
+from pallas_common.logs.setup import get_logger
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
 from pallas_worker.fastagent.shortcuts import take_shortcuts_at_start
@@ -17,14 +22,12 @@ from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.declared.agent import make_agent
 from pallas_worker.process.user_module.cards import load_cards
 from pallas_worker.process.user_module.import_position import reporting_position
-from pallas_worker.process.user_module.instances import call_factory, find_instance
+from pallas_worker.process.user_module.instances import PromisedInstance, call_factory, find_instance
 from pallas_worker.process.user_module.modules import import_source, namesake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-
-    from fast_agent import FastAgent
 
     from pallas_common.protocol.agent.definition import AgentDefinition
     from pallas_common.protocol.agent.source import AgentSource
@@ -32,25 +35,28 @@ if TYPE_CHECKING:
     from pallas_worker.process.user_module.errors import UserCode
 
 
+_log = get_logger("pallas.worker.loading")
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What a source holds."""
 
-    fast: FastAgent
+    fast: FastAgent | PromisedInstance
     files: tuple[Path, ...] = ()
     """Absolute, of the cards that were read; modules are in `sys.modules`."""
     warnings: tuple[str, ...] = ()
     """What was taken as it is and is probably a mistake, one line each."""
 
 
-async def load_agents(
+def load_agents(
     source: AgentSource,
     code: UserCode,
     report: Callable[[FailedReport], None],
     definition: AgentDefinition | None = None,
     secrets: Mapping[str, str] = MappingProxyType({}),
 ) -> Loaded:
-    """Load `source`. The working directory is the process's own, and on the module path.
+    """Load `source`. The working directory is the process's own, and on the module path; no loop runs.
 
     Runs the user's code. Changes this process: its arguments, its module path, and what fast-agent loads of its own
     accord. Asked by a signal to end meanwhile, the process reports where it is, and does; so it has to run in the main
@@ -68,14 +74,44 @@ async def load_agents(
     take_shortcuts_at_start()
     # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not for it.
     sys.argv = [source.path]
+    with _errors_of(source, code), reporting_position(code, report):
+        if definition is not None:
+            return Loaded(make_agent(source.path, definition, secrets))
+        if source.kind == "card":
+            return Loaded(*load_cards(source, code))
+        found = find_instance(source, import_source(source, code.directory), code)
+        return Loaded(call_factory(source, found, code) if source.is_factory else found)
+
+
+async def made_instance(
+    loaded: Loaded, source: AgentSource, code: UserCode, report: Callable[[FailedReport], None]
+) -> FastAgent:
+    """Return the FastAgent of what `load_agents` has loaded, in the loop that is to serve it.
+
+    Raises:
+        AgentError: a factory that has to be awaited makes none.
+    """
+    _warn_of_patched_asyncio()
+    if isinstance(loaded.fast, FastAgent):
+        return loaded.fast
+    with _errors_of(source, code), reporting_position(code, report):
+        return await loaded.fast.made()
+
+
+@contextmanager
+def _errors_of(source: AgentSource, code: UserCode) -> Iterator[None]:
     try:
-        with reporting_position(code, report):
-            if definition is not None:
-                return Loaded(make_agent(source.path, definition, secrets))
-            if source.kind == "card":
-                return Loaded(*load_cards(source, code))
-            found = find_instance(source, import_source(source, code.directory), code)
-            return Loaded(await call_factory(source, found, code) if source.is_factory else found)
+        yield
     except BaseException as error:
         said = str(error) if isinstance(error, AgentError) else code.describe(error)
         raise AgentError(namesake(source, code) or said, permanent=True) from error
+
+
+def _warn_of_patched_asyncio() -> None:
+    """Warn where a library has changed asyncio's own loops, in vain: another one runs."""
+    loop = asyncio.get_running_loop()
+    if hasattr(asyncio, "_nest_patched") and not isinstance(loop, asyncio.BaseEventLoop):
+        _log.warning(
+            "nest_asyncio has no effect on the loop that the agent runs in, which is uvloop's: if its code runs loops "
+            "within that one, set `loop: asyncio` for the agent"
+        )
