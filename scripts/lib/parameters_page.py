@@ -34,6 +34,7 @@ that is left out is as the agent's definition says; `null` takes back what the d
 default counts. **None is dropped without a word**:
 
 - A value of the wrong type or out of its range is refused with 400, and `error.param` names the field.
+- What is empty, and what means "off" (`max_tokens: -1`, `top_k: -1`, `stop: []`), is as if it were absent.
 - A hint that the model's provider does not have is left out and named in the header `Pallas-Ignored`, as in
   `Pallas-Ignored: top_k, seed`.
 - A number that the provider has narrower bounds for is moved to the nearest one and named with what was sent, as in

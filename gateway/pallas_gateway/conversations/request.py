@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
-from pallas_common.problems import did_you_mean, kind_of, quoted, shortened
+from pallas_common.problems import kind_of
+from pallas_common.protocol.agent.completion import overriding, read_fields
 from pallas_common.protocol.agent.images import MAX_IMAGES
 from pallas_common.protocol.agent.parameters import PARAMETERS, ParameterError, parse_parameters
 from pallas_gateway.conversations.errors import RequestError
@@ -49,6 +50,8 @@ class ChatRequest(NamedTuple):
     """Of the worker's request, besides the model and the messages."""
     needs_key: bool
     """Whether the worker wants its key for them."""
+    ignored: tuple[str, ...]
+    """Names of fields that nobody reads."""
     redo: bool
     """The thread's last turn is taken again."""
     on_busy: OnBusy
@@ -65,16 +68,11 @@ def read_request(body: Mapping[str, object]) -> ChatRequest:
     """The request that a body says.
 
     Raises:
-        RequestError: a field is missing, unknown, malformed or out of its range.
+        RequestError: a field is missing, malformed or out of its range, or asks for what an agent does not give.
     """
-    for name in body:
-        if name not in FIELDS:
-            near = did_you_mean(name, FIELDS)
-            remedy = f"did you mean {near}?" if near else "remove it"
-            _refuse(shortened(name), f"unknown field {quoted(name)}; {remedy}")
-    given = {name: value for name, value in body.items() if name in PARAMETERS or name == "extra"}
     try:
-        parse_parameters(given)
+        body, ignored = read_fields(body, FIELDS, (*_OWN, *_RENAMED, "tools_allowlist"))
+        parse_parameters({name: body[name] for name in body if name in PARAMETERS or name == "extra"})
     except ParameterError as error:
         raise RequestError(error.field, str(error)) from None
     for name in ("systemOverride", "systemAppend", "modelOverride"):
@@ -91,7 +89,8 @@ def read_request(body: Mapping[str, object]) -> ChatRequest:
         message=message,
         messages=messages,
         fields={_RENAMED.get(name, name): body[name] for name in _PASSED if name in body},
-        needs_key=any(body.get(name) is not None for name in OVERRIDES),
+        needs_key=overriding(body, OVERRIDES) is not None,
+        ignored=ignored,
         redo=redo,
         on_busy=on_busy or "refuse",
         thread=thread,
@@ -123,7 +122,7 @@ def text_of(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 

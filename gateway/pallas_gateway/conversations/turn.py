@@ -84,6 +84,8 @@ class RunningTurn:
     given: Given
     rows: TurnRows
     log: TurnLog = field(default_factory=TurnLog)
+    unread: tuple[str, ...] = ()
+    """Fields of the request that the gateway does not know."""
     ignored: str | None = None
     """What of the request nobody reads, as the worker's header says it; known with the first event."""
     outcome: Outcome = "ok"

@@ -306,7 +306,7 @@ class Turns:
             partial(self._changed, thread),
             is_new_thread=ask.thread is None,
         )
-        return RunningTurn(given=given, rows=rows), dumped(body)
+        return RunningTurn(given=given, rows=rows, unread=ask.request.ignored), dumped(body)
 
     async def _asked(self, ask: Ask, body: bytes) -> Response:
         """The worker's answer, at least its head."""

@@ -99,12 +99,12 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
     ("temperature", -0.1, "temperature"),
     ("temperature", "hot", "temperature"),
     ("top_p", 1.5, "top_p"),
-    ("top_k", 0, "top_k"),
+    ("top_k", -2, "top_k"),
     ("top_k", 1.5, "top_k"),
     ("max_tokens", 0, "max_tokens"),
     ("stop", list("abcde"), "stop"),
     ("stop", ["a", 7], "stop[1]"),
-    ("stop", "", "stop"),
+    ("stop", [""], "stop[0]"),
     ("presence_penalty", 2.5, "presence_penalty"),
     ("frequency_penalty", -2.5, "frequency_penalty"),
     ("seed", 2**63, "seed"),
@@ -123,7 +123,7 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
     ("extra", 7, "extra"),
     ("extra", {"temperature": 1}, "extra.temperature"),
     ("extra", {"extra_headers": {"x": "y"}}, "extra.extra_headers"),
-    ("temprature", 1, "temprature"),
+    ("thread_id", "t", "thread_id"),
 ]
 """What is said, and which field the answer names."""
 

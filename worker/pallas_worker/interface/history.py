@@ -14,6 +14,7 @@ from pallas_common.problems import shortened
 from pallas_common.protocol.agent.images import MAX_IMAGES
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.images import Image, parse_data_url, readable_images
+from pallas_worker.interface.parts import part_text
 from pallas_worker.interface.tool_calls import (
     Budget,
     ToolCall,
@@ -121,8 +122,9 @@ class Content(NamedTuple):
 
 
 def parse_content(value: object, *, nullable: bool = False) -> Content:
-    """The content of a message: a string, or chat completions' list of parts, of which those are known that have text
-    or an image.
+    """The content of a message: a string, or a list of parts, of which those are known that have text or an image.
+
+    Clients of OpenAI's have many shapes for both: those of Responses, strings alone, files of text.
 
     Raises:
         ArgumentError: it is neither, or has a part of another kind.
@@ -138,32 +140,36 @@ def parse_content(value: object, *, nullable: bool = False) -> Content:
     unreadable = images = 0
     for index, entry in enumerate(value):
         where = f"content[{index}]"
-        match entry:
-            case {"type": "text", "text": str() as text} | {"type": "refusal", "refusal": str() as text}:
-                parts += [text] if text else []
-            case {"type": "image_url", "image_url": {"url": url}}:
-                image, fault = _parse_image_url(url, where, images)
-                images += 1
-                parts += [] if image is None else [image]
-                unreadable += image is None
-                reason = reason or fault
-            case _:
-                raise ArgumentError(
-                    f'{where} must be {{"type": "text", "text": …}} or {{"type": "image_url", '
-                    f'"image_url": {{"url": …}}}}, not {_shown(entry)}'
-                )
+        if (url := _image_url(entry)) is not None:
+            image, fault = _parse_image_url(*url, where, images)
+            images += 1
+            parts += [] if image is None else [image]
+            unreadable += image is None
+            reason = reason or fault
+        elif text := part_text(entry, where):
+            parts.append(text)
     text = "\n\n".join(part for part in parts if isinstance(part, str))
     return Content(
         text, tuple(part for part in parts if isinstance(part, Image)), tuple(parts), unreadable, reason
     )
 
 
-def _parse_image_url(url: object, where: str, before: int) -> tuple[Image | None, str | None]:
+def _image_url(part: object) -> tuple[object, str] | None:
+    """The URL of a part that is an image, and where in the part it stands; None where it is none."""
+    match part:
+        case {"type": "image_url", "image_url": {"url": url}}:
+            return url, "image_url.url"
+        case {"type": "image_url" | "input_image", "image_url": url}:
+            return url, "image_url"
+    return None
+
+
+def _parse_image_url(url: object, place: str, where: str, before: int) -> tuple[Image | None, str | None]:
     """The image of a part that has so many others before it, or what is wrong with it."""
     if before >= MAX_IMAGES:
         return None, f"{where} is one image too many: {MAX_IMAGES} are allowed in one message"
     try:
-        return parse_data_url(url, f"{where}.image_url.url"), None
+        return parse_data_url(url, f"{where}.{place}"), None
     except ArgumentError as error:
         return None, str(error)
 

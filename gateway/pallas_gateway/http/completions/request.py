@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pallas_common.problems import quoted
+from pallas_common.protocol.agent.completion import overriding
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.requests import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-OVERRIDES = ("system_override", "model_override", "extra", "hold", "resume")
-"""Fields that count only with the worker's key, or where the agent says `overrides: true`; docs/chat-completions.md."""
 
 
 class Asked(NamedTuple):
@@ -43,7 +41,7 @@ def read_completion(headers: Mapping[str, str], body: bytes) -> Asked:
     if not isinstance(model, str) or not model:
         message = "model: is required: the name of an agent; `GET /v1/models` lists them"
         raise ApiError(400, "invalid_value", message, field="model")
-    return Asked(model, any(found.get(name) is not None for name in OVERRIDES))
+    return Asked(model, overriding(found) is not None)
 
 
 def no_such_model(name: str) -> ApiError:

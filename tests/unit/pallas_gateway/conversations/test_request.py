@@ -59,7 +59,11 @@ def test_all_parameters_of_the_table_go_on_in_the_words_of_the_worker() -> None:
         ({"message": "a", "onBusy": "queue"}, "onBusy"),
         ({"message": "a", "stream": "yes"}, "stream"),
         ({"message": "a", "threadId": 1}, "threadId"),
-        ({"message": "a", "temprature": 1}, "temprature"),
+        ({"message": "a", "thread_id": "t"}, "thread_id"),
+        ({"message": "a", "system_append": "t"}, "system_append"),
+        ({"message": "a", "hold": ["*"]}, "hold"),
+        ({"message": "a", "tools": [{}]}, "tools"),
+        ({"message": "a", "n": 2}, "n"),
         ({"message": "a", "images": IMAGE}, "images"),
         ({"message": "a", "images": ["http://x/y.png"]}, "images[0]"),
         ({"message": "a", "images": [IMAGE] * 21}, "images"),
@@ -78,8 +82,17 @@ def test_what_is_wrong_is_refused_by_its_name(body: dict[str, Any], field: str) 
 
 
 def test_a_wrong_name_is_told_with_the_one_that_was_meant() -> None:
-    with pytest.raises(RequestError, match="did you mean temperature"):
-        read_request({"message": "a", "temprature": 1})
+    with pytest.raises(RequestError, match="did you mean threadId"):
+        read_request({"message": "a", "threadid": "t"})
+
+
+def test_fields_that_nobody_knows_are_named_and_those_that_say_nothing_are_absent() -> None:
+    request = read_request(
+        {"message": "a", "chat_id": "c", "user": "u", "max_tokens": -1, "stop": [], "tools": [], "extra": {}}
+    )
+    assert request.ignored == ("chat_id", "user")
+    assert request.fields == {"extra": {}}
+    assert not request.needs_key
 
 
 def test_images_are_parts_of_the_new_message() -> None:

@@ -123,11 +123,11 @@ def test_an_image_that_cannot_be_used_costs_a_row_no_more_than_that(url: Any, re
 
 
 def test_a_part_of_another_kind_costs_the_row() -> None:
-    rows, left_out, _ = parse_history([{"role": "user", "content": [{"type": "file"}]}])
+    rows, left_out, _ = parse_history([{"role": "user", "content": [{"type": "thing"}]}])
     assert rows == ()
     reason = (
         'content[0] must be {"type": "text", "text": …} or {"type": "image_url", "image_url": {"url": …}}, '
-        "not {'type': 'file'}"
+        "not {'type': 'thing'}"
     )
     assert left_out == (LeftOut(0, reason),)
 

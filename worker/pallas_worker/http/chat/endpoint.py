@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from pallas_common.protocol.agent.completion import ignored_header
 from pallas_worker.calls.call import Caller
 from pallas_worker.calls.large import beside
 from pallas_worker.downstreams.bearer import inbound_bearer
 from pallas_worker.http.chat.client import GoneError, RefusedError, read_object, while_there
-from pallas_worker.http.chat.stream import Stream, encoded, ignored_header
+from pallas_worker.http.chat.stream import Stream, encoded
 from pallas_worker.interface.chat.answers import Head, completion
 from pallas_worker.interface.chat.errors import ENDING, WRONG_KEY, error_of, no_such_model
 from pallas_worker.interface.chat.request import delivery_of, parse_chat

@@ -10,6 +10,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from pallas_common.protocol.agent.completion import ignored_header
 from pallas_worker.http.chat.event_queue import EventQueue
 from pallas_worker.interface.chat.answers import chunk_of, first_chunk, last_chunks, retry_chunk
 from pallas_worker.interface.chat.errors import TOO_SLOW, ApiError, error_of
@@ -142,12 +143,6 @@ class Stream:
             await self._send({"type": "http.response.start", "status": 200, "headers": raw})
             data = data if data == _COMMENT else _events([first_chunk(self._head)]) + data
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
-
-
-def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
-    """The header that names what of a request was left out; none where nothing was."""
-    names = ", ".join(dict.fromkeys(ignored))
-    return {"Pallas-Ignored": names.encode("ascii", "replace").decode()} if names else {}
 
 
 def _events(documents: Iterable[Mapping[str, object]]) -> bytes:

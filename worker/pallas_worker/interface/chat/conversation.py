@@ -11,7 +11,7 @@ from copy import replace
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from pallas_common.problems import kind_of, quoted
-from pallas_worker.interface.chat.fields import json_object, only
+from pallas_worker.interface.chat.fields import json_object, left_out
 from pallas_worker.interface.errors import ArgumentError, refuse
 from pallas_worker.interface.history import History, LeftOut, parse_content, parse_rows
 from pallas_worker.interface.pairing import ends_with_results, paired, pending_calls
@@ -28,14 +28,21 @@ INSTRUCTIONS = ("system", "developer")
 """Roles of messages that are no part of the conversation."""
 
 _FIELDS = {
-    "system": ("role", "content", "name"),
-    "developer": ("role", "content", "name"),
-    "user": ("role", "content", "name", "images"),
+    "system": ("role", "content"),
+    "developer": ("role", "content"),
+    "user": ("role", "content", "images"),
     "tool": ("role", "content", "name", "images", "tool_call_id", "is_error"),
+    "assistant": (
+        *("role", "content", "images", "tool_calls", "pallas"),
+        *("refusal", "annotations", "audio", "function_call", "reasoning", "reasoning_content"),
+    ),
 }
-"""Role → what such a message may have. Answers are given back as they came, with whatever a provider put in."""
+"""Role → what is read of such a message; of answers, which are given back as they came, also what providers put in."""
 
-_ROLES = (*_FIELDS, "assistant")
+_PARTS = ("type", "text", "refusal", "image_url", "file", "file_data", "filename")
+"""What is read of a part of a message, of whatever kind."""
+
+_ROLES = tuple(_FIELDS)
 _PLACE = re.compile(r"[a-z_]+(\[[0-9]+\]|\.[a-z_]+)*")
 """The part of a message that a complaint about it begins with."""
 
@@ -83,16 +90,12 @@ def conversation_of(value: object, *, resume: bool = False) -> Conversation:
 
 
 def _checked(entry: object, where: str) -> dict[str, object]:
-    """A message whose role there is, with no other fields than it may have."""
+    """A message whose role there is, and that has not too many parts."""
     message = json_object(entry, where)
     role = message.get("role")
     if role not in _ROLES or not isinstance(role, str):
         said = quoted(role) if isinstance(role, str) else kind_of(role)
         refuse(f"{where}.role", f"must be one of {', '.join(_ROLES)}, not {said}")
-    if role in _FIELDS:
-        # Null says nothing. Clients send back what they have kept of a message: Gradio's users have `metadata` and
-        # `options`, which are null.
-        only({name: said for name, said in message.items() if said is not None}, _FIELDS[role], where)
     if isinstance(content := message.get("content"), list) and len(content) > MAX_PARTS:
         refuse(f"{where}.content", f"has {len(content)} parts; {MAX_PARTS} are allowed")
     return message
@@ -100,9 +103,13 @@ def _checked(entry: object, where: str) -> dict[str, object]:
 
 def _unread(message: dict[str, object]) -> list[str]:
     """What a message says that is well-formed, and that no agent reads."""
-    unread = ["messages.name"] if message.get("name") is not None and message["role"] != "tool" else []
+    # Clients send what they keep of a message: the time, an id, a mark for a provider's cache.
+    unread = left_out(message, _FIELDS[str(message["role"])], "messages")
     content = message.get("content")
     for part in content if isinstance(content, list) else ():
+        if not isinstance(part, dict):
+            continue
+        unread += left_out(part, _PARTS, "messages.content")
         match part:
             case {"image_url": {"detail": str() as detail}} if detail != "auto":
                 unread.append("messages.content.image_url.detail")

@@ -77,6 +77,11 @@ def patterns(fields: Mapping[str, object], name: str) -> tuple[str, ...] | None:
     return tuple(found)
 
 
+def left_out(fields: Mapping[str, object], known: Collection[str], where: str) -> list[str]:
+    """The fields that say something and that nobody reads, by their place without a number: `messages.id`."""
+    return [f"{where}.{name}" for name, value in fields.items() if value is not None and name not in known]
+
+
 def only(fields: Mapping[str, object], known: Collection[str], where: str = "") -> None:
     """Refuse a field that is not among the known ones."""
     for name in fields:

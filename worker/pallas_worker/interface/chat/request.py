@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.problems import kind_of, quoted
-from pallas_common.protocol.agent.parameters import PARAMETERS
+from pallas_common.problems import quoted
+from pallas_common.protocol.agent.completion import named, overriding, read_fields
+from pallas_common.protocol.agent.parameters import PARAMETERS, ParameterError
 from pallas_worker.interface.chat.conversation import conversation_of
 from pallas_worker.interface.chat.defaults import said_in
-from pallas_worker.interface.chat.fields import mapping, only, optional_text, patterns, text, truth
+from pallas_worker.interface.chat.fields import left_out, mapping, optional_text, patterns, text, truth
 from pallas_worker.interface.chat.response_format import response_format
 from pallas_worker.interface.errors import ForbiddenError, refuse
 from pallas_worker.interface.parameters import parse_parameters
@@ -19,30 +20,6 @@ from pallas_worker.interface.turn import TurnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_OPENAI = (
-    "model",
-    "messages",
-    "stream",
-    "stream_options",
-    "n",
-    "user",
-    "metadata",
-    "store",
-    "tools",
-    "functions",
-    "function_call",
-    "response_format",
-)
-_OWN = ("system_append", "tools_allowlist")
-OVERRIDES = ("system_override", "model_override", "extra", "hold", "resume")
-"""Fields that count only with the worker's key, or where the agent says `overrides: true`."""
-
-FIELDS = (*_OPENAI, *PARAMETERS, *_OWN, *OVERRIDES)
-"""All fields of a request."""
-
-MAX_METADATA = 16
-"""Entries of `metadata`, as OpenAI has it."""
 
 
 class Delivery(NamedTuple):
@@ -78,22 +55,24 @@ def parse_chat(
 
     Args:
         agent: the agent's name.
-        may_override: the caller may use the fields of `OVERRIDES`.
+        may_override: the caller may use the fields of `completion.OVERRIDES`.
         output: the agent's own `output_schema`.
 
     Raises:
         ForbiddenError: a field is not for this caller.
-        ArgumentError: a field is missing, unknown or malformed; its place is `field`.
+        ArgumentError: a field is missing or malformed, or asks for what an agent does not give; its place is `field`.
     """
-    only(body, FIELDS)
+    try:
+        body, unknown = read_fields(body)
+    except ParameterError as error:
+        refuse(error.field, error.complaint)
     if body.get("model") is None:
         refuse("model", f"is required: the agent's name, {quoted(agent)}")
     text(body["model"], "model")
     _check_rights(body, may_override=may_override)
-    _check_fixed(body)
     resume = truth(body, "resume")
     said = conversation_of(body.get("messages"), resume=resume)
-    ignored = list(said.ignored)
+    ignored = [*unknown, *said.ignored, *_delivery_ignored(body)]
     conversation_id = _conversation_id(body, ignored)
     if body.get("store"):
         ignored.append("store")
@@ -114,48 +93,40 @@ def parse_chat(
         said=said_in(body),
         resume=resume,
     )
-    return ChatRequest(turn, tuple(ignored))
+    return ChatRequest(turn, named(ignored))
 
 
 def _check_rights(body: Mapping[str, object], *, may_override: bool) -> None:
-    for name in OVERRIDES:
-        if body.get(name) is not None and not may_override:
-            raise ForbiddenError(
-                f"{name}: is not for this caller; send the worker's key in the header Pallas-Key, or set "
-                "`overrides: true` for the agent in agents.yaml",
-                name,
-            )
+    if not may_override and (name := overriding(body)) is not None:
+        raise ForbiddenError(
+            f"{name}: is not for this caller; send the worker's key in the header Pallas-Key, or set "
+            "`overrides: true` for the agent in agents.yaml",
+            name,
+        )
 
 
-def _check_fixed(body: Mapping[str, object]) -> None:
-    """Refuse what an agent does not offer, and what is malformed of what only the delivery goes by."""
-    for name in ("tools", "functions", "function_call"):
-        if body.get(name):
-            refuse(name, "an agent has tools of its own and calls them itself; remove it")
-    number = body.get("n")
-    if number is not None and (isinstance(number, bool) or number != 1):
-        refuse("n", "must be 1: an agent gives one answer")
-    stream = truth(body, "stream")
+def _delivery_ignored(body: Mapping[str, object]) -> list[str]:
+    """Check what only the delivery goes by; return what nobody reads of it."""
+    truth(body, "stream")
     options = mapping(body, "stream_options")
-    only(options, ("include_usage", "include_obfuscation"), "stream_options")
-    for name in options:
+    known = ("include_usage", "include_obfuscation")
+    for name in known:
         truth(options, name, f"stream_options.{name}")
-    if options and not stream:
-        refuse("stream_options", "is for streams; set stream to true, or remove it")
+    return left_out(options, known, "stream_options")
 
 
 def _conversation_id(body: Mapping[str, object], ignored: list[str]) -> str | None:
     """What log records and the trace of the turn bear: `metadata.conversation_id`, or else `user`."""
-    user = optional_text(body, "user")
-    metadata = mapping(body, "metadata")
-    if len(metadata) > MAX_METADATA:
-        refuse("metadata", f"has {len(metadata)} entries; {MAX_METADATA} are allowed")
-    for name, value in metadata.items():
-        if not isinstance(value, str):
-            refuse(f"metadata.{name[:60]}", f"must be a string, not {kind_of(value)}")
-    if metadata.keys() - {"conversation_id"}:
+    user, metadata = body.get("user"), body.get("metadata")
+    if user and not isinstance(user, str):
+        ignored.append("user")
+    own = metadata.get("conversation_id") if isinstance(metadata, dict) else None
+    if metadata and (not isinstance(metadata, dict) or not isinstance(own, str) or len(metadata) > 1):
         ignored.append("metadata")
-    return optional_text(metadata, "conversation_id") or user
+    for said in (own, user):
+        if said and isinstance(said, str):
+            return said
+    return None
 
 
 def _parameters(body: Mapping[str, object]) -> dict[str, object]:

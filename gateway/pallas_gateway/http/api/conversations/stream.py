@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
+from pallas_common.protocol.agent.completion import ignored_header
 from pallas_gateway.access.limits import RETRY_PLACE, LimitExceededError
 from pallas_gateway.conversations.events import Failed
 from pallas_gateway.conversations.log import LARGEST_BATCH
@@ -123,8 +124,9 @@ async def send_turn(
 def headers_of(running: RunningTurn) -> Mapping[str, str]:
     """What the head of an answer says of a turn."""
     found = {THREAD_HEADER: running.thread.id}
-    if running.ignored:
-        found[IGNORED_HEADER] = running.ignored.encode("ascii", "replace").decode()
+    ignored = [*ignored_header(running.unread).values(), *([running.ignored] if running.ignored else [])]
+    if ignored:
+        found[IGNORED_HEADER] = ", ".join(ignored).encode("ascii", "replace").decode()
     return found
 
 

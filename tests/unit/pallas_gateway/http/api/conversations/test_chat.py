@@ -32,7 +32,7 @@ RESULT = {"role": "tool", "tool_call_id": "c1", "content": "5"}
 
 def test_a_whole_answer_and_its_thread(tmp_path: Path) -> None:
     async def do(talk: Talk) -> None:
-        asking, exchange = await talk.begin(message="What is 2 + 3?", temperature=0.5, stop=None)
+        asking, exchange = await talk.begin(message="What is 2 + 3?", temperature=0.5, stop=None, chat_id="c")
         assert exchange.body["messages"] == [{"role": "user", "content": "What is 2 + 3?"}]
         assert (exchange.body["temperature"], exchange.body["stop"]) == (0.5, None)
         await exchange.say(text("Let me see."), call("c1", a=2), result("c1", "5"), text("It is 5."))
@@ -47,7 +47,7 @@ def test_a_whole_answer_and_its_thread(tmp_path: Path) -> None:
             "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
         }
         assert body["content"].endswith("It is 5.")
-        assert answer.headers["pallas-ignored"] == "seed"
+        assert answer.headers["pallas-ignored"] == "chat_id, seed"
         again = await talk.chat("Good.", message="Thanks", threadId=body["threadId"])
         assert (again["threadId"], again["turnIndex"], again["toolCalls"]) == (body["threadId"], 5, [])
         found = (await talk.ask("GET", f"/threads/{body['threadId']}/messages"))["items"]
