@@ -72,8 +72,16 @@ class Turn:
     """Seconds before the answer begins, and again before each further piece of a streamed one."""
     status: int | None = None
     """Answer with this HTTP status instead, and `text` as the error's message."""
+    code: str = "stub"
+    """Of an error of OpenAI's."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of an error."""
+    finish: str | None = None
+    """Why a chat completion has ended, where it is not as usual."""
     cut: bool = False
     """End a streamed answer in the middle."""
+    dies: bool = False
+    """Break the connection off in the middle of a streamed answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +184,7 @@ class LlmStub:
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or None
         turn = await self._turn(Asked(bearer=key, body=body, **openai.read(body)))
         if turn.status is not None:
-            return JSONResponse(openai.error(turn.text), turn.status)
+            return JSONResponse(openai.error(turn.text, turn.code), turn.status, turn.headers)
         return openai.answer(body, turn, next(self._numbers))
 
     async def _responses(self, request: Request) -> Response:
@@ -184,7 +192,7 @@ class LlmStub:
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or None
         turn = await self._turn(Asked(bearer=key, body=body, **responses.read(body)))
         if turn.status is not None:
-            return JSONResponse(openai.error(turn.text), turn.status)
+            return JSONResponse(openai.error(turn.text, turn.code), turn.status, turn.headers)
         return responses.answer(body, turn, next(self._numbers))
 
     async def _messages(self, request: Request) -> Response:
@@ -193,7 +201,7 @@ class LlmStub:
             Asked(bearer=request.headers.get("x-api-key"), body=body, **anthropic.read(body))
         )
         if turn.status is not None:
-            return JSONResponse(anthropic.error(turn.text), turn.status)
+            return JSONResponse(anthropic.error(turn.text), turn.status, turn.headers)
         return anthropic.answer(body, turn, next(self._numbers))
 
     async def _turn(self, asked: Asked) -> Turn:

@@ -24,18 +24,10 @@ LARGEST_STREAM = 256 * 1024 * 1024
 LONGEST_NAME = 300
 """Characters of a tool's name or a call's id."""
 _LONGEST_RESULT = 4000
+_LONGEST_WAIT = 24 * 3600
+"""Seconds."""
 _DATA = b"data: "
 _DONE = b"[DONE]"
-_STATUS = {
-    "invalid_value": 400,
-    "override_forbidden": 403,
-    "agent_busy": 429,
-    "model_timeout": 504,
-    "agent_failed": 503,
-    "agent_stopping": 503,
-    "internal_error": 500,
-    "reader_too_slow": 503,
-}
 
 
 class WrongStreamError(Exception):
@@ -65,6 +57,8 @@ class WorkerError(NamedTuple):
     status: int
     """Of HTTP."""
     param: str | None = None
+    retry_after: str | None = None
+    """Seconds, where it says after how many to try again."""
 
 
 type WorkerEvent = TurnEvent | TurnEnd | Usage | WorkerError
@@ -134,12 +128,20 @@ def read_error(document: Json, status: int | None = None) -> WorkerError:
     if not isinstance(code, str) or not code.isidentifier() or len(code) > LONGEST_NAME:
         code = "agent_unavailable" if status == 503 else "agent_failed"
     param = error.get("param")
+    more = document.get("pallas")
+    said = more if isinstance(more, dict) else {}
     return WorkerError(
         _message(error.get("message"), status),
         code,
-        status or _STATUS.get(code, 502),
+        status or _number(said.get("status"), 400, 599) or 502,
         param[:LONGEST_NAME] if isinstance(param, str) else None,
+        str(after) if (after := _number(said.get("retry_after"), 1, _LONGEST_WAIT)) is not None else None,
     )
+
+
+def _number(value: object, least: int, most: int) -> int | None:
+    known = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return value if known and isinstance(value, int) else None
 
 
 def _message(said: object, status: int | None) -> str:

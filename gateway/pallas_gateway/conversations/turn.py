@@ -290,7 +290,7 @@ class RunningTurn:
         message = error.message
         if error.param is not None and said is not None and said != error.param:
             message = message.replace(error.param, said)
-        return Failed(message, error.code, error.status, retry_after, said)
+        return Failed(message, error.code, error.status, retry_after or error.retry_after, said)
 
     def _stopped(self) -> Failed:
         return Failed(self._why_stopped or "stopped", "stopped", 499)

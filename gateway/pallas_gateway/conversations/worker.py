@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 PATH = "/v1/chat/completions"
 KEY_HEADER = "Pallas-Key"
+ACCEPT_HEADER = "Pallas-Accept"
+"""What the reader of an answer can do beyond OpenAI's protocol: `retry`, take text back; `detail`, see a provider's own
+words."""
 MOST_CONNECTIONS = 1024
 """To one worker: turns of it at a time. It has limits of its own, and says so."""
 READY_TIMEOUT = 90.0

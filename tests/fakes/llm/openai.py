@@ -34,9 +34,9 @@ def read(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def error(message: str) -> dict[str, Any]:
+def error(message: str, code: str = "stub") -> dict[str, Any]:
     """The body of an HTTP error."""
-    return {"error": {"message": message, "type": "stub_error", "param": None, "code": "stub"}}
+    return {"error": {"message": message, "type": "stub_error", "param": None, "code": code}}
 
 
 def answer(body: dict[str, Any], turn: Turn, number: int) -> Response:
@@ -62,6 +62,8 @@ async def _stream(body: dict[str, Any], turn: Turn, number: int) -> AsyncIterato
             await asyncio.sleep(turn.delay)
         if turn.cut and index == len(deltas) // 2:
             return
+        if turn.dies and index > len(deltas) // 2:
+            raise ConnectionResetError("the provider dies")
         yield _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
     yield _event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish(turn)}]})
     if (body.get("stream_options") or {}).get("include_usage"):
@@ -101,7 +103,7 @@ def _head(body: dict[str, Any], number: int, kind: str) -> dict[str, Any]:
 
 
 def _finish(turn: Turn) -> str:
-    return "tool_calls" if turn.calls else "stop"
+    return turn.finish or ("tool_calls" if turn.calls else "stop")
 
 
 def _usage(turn: Turn) -> dict[str, Any]:

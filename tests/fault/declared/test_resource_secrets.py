@@ -139,8 +139,8 @@ class Found:
                 self.add(str(path), path.read_bytes())
 
     def has(self, sign: str) -> bool:
-        """Whether this was answered by an agent."""
-        return any(sign.encode() in said for where, said in self._said if where.startswith("answer of"))
+        """Whether this was said anywhere."""
+        return any(sign.encode() in said for _, said in self._said)
 
     def leaks(self) -> set[tuple[str, str]]:
         """Which secrets were seen, and where."""

@@ -180,25 +180,26 @@ ROOMS = {
         "access directory directory.events identity mcp relay relay.http relay.messages servers.chat"
     ),
     "pallas_worker": "",
-    "pallas_worker.interface": "",
+    "pallas_worker.interface.providers": "",
+    "pallas_worker.interface": "interface.providers",
     "pallas_worker.agent.messages": "interface",
-    "pallas_worker.agent.models": "interface",
+    "pallas_worker.agent.models": "interface interface.providers",
     "pallas_worker.downstreams": ".",
     "pallas_worker.interface.chat": "interface",
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
-    "pallas_worker.health": "agent.models downstreams telemetry",
+    "pallas_worker.health": "agent.models downstreams interface.providers telemetry",
     "pallas_worker.fastagent.declared": "downstreams fastagent",
     "pallas_worker.agent.parameters": "agent.models fastagent interface",
-    "pallas_worker.fastagent.streams": "fastagent fastagent.tools",
+    "pallas_worker.fastagent.streams": "fastagent fastagent.tools interface.providers",
     "pallas_worker.fastagent.tools": ". fastagent interface telemetry",
     "pallas_worker.agent": (
         ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.streams "
-        "fastagent.tools interface"
+        "fastagent.tools interface interface.providers"
     ),
     "pallas_worker.calls": (
         ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface "
-        "interface.chat telemetry"
+        "interface.chat interface.providers telemetry"
     ),
     "pallas_worker.process.declared": (
         "agent downstreams fastagent fastagent.declared fastagent.tools interface interface.chat"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fast_agent.types import LlmStopReason
 
-from pallas_worker.agent.models.failures import failure_in
+from pallas_worker.agent.models.failures import as_health_names_it
+from pallas_worker.fastagent.streams.retries import failure_in
 from pallas_worker.interface.errors import CallError
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ class FailedModels:
         failed = [name for name, failed in self._failed.items() if failed]
         if failed:
             apology = next((found for name in failed if (found := self._apology(name))), None)
-            details = f": {apology.all_text()}" if apology is not None and apology.all_text() else ""
-            text = f"the model of {' and '.join(failed)} gave no answer{details}"
-            raise CallError(text, failure_in(apology) if apology is not None else None)
+            failure = failure_in(apology) if apology is not None else None
+            text = f"the model of {' and '.join(failed)} gave no answer"
+            if failure is None:
+                raise CallError(text)
+            raise CallError(f"{text}: {failure.sentence()}", as_health_names_it(failure))
 
     def _hear(self, name: str, chunk: StreamChunk) -> None:
         """A request ends with `commit`, or after the last try with `rollback`, which also precedes each retry."""

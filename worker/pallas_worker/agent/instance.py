@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.types import LlmStopReason, RequestParams
@@ -24,16 +23,17 @@ from pallas_worker.agent.models.agent_kinds import (
     turn_behind,
     writer,
 )
-from pallas_worker.agent.models.failures import NO_ANSWER, failure_in
+from pallas_worker.agent.models.failures import as_health_names_it, model_failure
 from pallas_worker.agent.models.keys import missing_key
 from pallas_worker.agent.parameters.asking import ask_as_requested
 from pallas_worker.agent.usage import turn_of
-from pallas_worker.fastagent.application import host_of
+from pallas_worker.fastagent.streams.retries import failure_in
 from pallas_worker.fastagent.tools.guard import TurnHeld, may_hold
 from pallas_worker.fastagent.tools.resume import pending_in, resume
 from pallas_worker.fastagent.tools.rules import check_patterns
 from pallas_worker.interface.errors import ArgumentError, CallError
-from pallas_worker.raised import contained
+from pallas_worker.interface.providers.failures import ModelFailure
+from pallas_worker.raised import RaisedError, contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -212,22 +212,19 @@ class Instance:
             self._held = True
             pending: PromptMessageExtended = self._agent.last_turn_messages[-1]
             return pending
+        except RaisedError:
+            raise
         except Exception as error:
-            # Providers' clients raise their own types for a refusal; an HTTP status is what they share.
-            status = getattr(error, "status_code", None)
-            if _is_broken_connection(error):
-                reason = str(error).strip() or type(error).__name__
-                text = f"the LLM provider{self._at()} cannot be reached: {reason}"
-                raise CallError(text, NO_ANSWER) from error
-            if not isinstance(status, int):
+            if (failure := model_failure(error)) is None:
                 raise
-            raise CallError(f"the LLM provider{self._at()} answered with HTTP {status}: {error}") from error
+            raise CallError(failure.sentence(), failure) from error
         if answer.stop_reason is LlmStopReason.CANCELLED and _is_cancelled():
             # Providers' clients of fast-agent make an answer of a cancellation.
             raise asyncio.CancelledError
         if answer.stop_reason in (LlmStopReason.ERROR, LlmStopReason.TIMEOUT, LlmStopReason.CANCELLED):
-            reason = answer.all_text() or f"the model gave no answer ({answer.stop_reason.value})"
-            raise CallError(f"the LLM provider{self._at()} failed: {reason}", failure_in(answer))
+            timed_out = answer.stop_reason is LlmStopReason.TIMEOUT
+            failure = failure_in(answer) or ModelFailure("timeout" if timed_out else "failed")
+            raise CallError(failure.sentence(), as_health_names_it(failure))
         outages.refuse()
         return answer
 
@@ -257,20 +254,6 @@ class Instance:
     def _knows_own_calls(self) -> bool:
         config = getattr(self._agent, "config", None)
         return may_be_held(self._kind) and getattr(config, "use_history", True)
-
-    def _at(self) -> str:
-        """Where the models are: a message about a failure names the host that the prompt went to."""
-        llms = (getattr(agent, "llm", None) for agent in self._agents.values())
-        hosts = dict.fromkeys(host for llm in llms if llm is not None and (host := host_of(llm)))
-        return f" at {' or '.join(hosts)}" if hosts else ""
-
-
-def _is_broken_connection(error: Exception) -> bool:
-    """Whether an LLM could not be reached; a client over a WebSocket raises what the connection raised."""
-    if not isinstance(error, OSError) and not type(error).__module__.startswith("websockets."):
-        return False
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(str(frame.f_globals.get("__name__")).startswith("fast_agent.llm.") for frame in frames)
 
 
 def _is_cancelled() -> bool:

@@ -52,6 +52,7 @@ from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
 from pallas_worker.fastagent.streams.answers import take_answers_whole
 from pallas_worker.fastagent.streams.pacing import pace, pace_streams
+from pallas_worker.fastagent.streams.retries import judge_retries
 from pallas_worker.fastagent.streams.tap import tap_streams
 from pallas_worker.fastagent.tools.guard import guard_tools
 
@@ -359,6 +360,7 @@ async def open_runtime(
     guard_tools()
     tap_streams()
     take_answers_whole()
+    judge_retries()
     pace_streams()
     collect_rarely()
     refuse_elicitation()

@@ -6,20 +6,20 @@ Knows what a call is made of; must not know transports or fast-agent's internals
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fast_agent.core.exceptions import FastAgentError, ProviderKeyError
+from fast_agent.core.exceptions import FastAgentError
 from mcp_types import TextContent
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import quoted
 from pallas_worker.agent.messages.content import finish_reason, result_content
 from pallas_worker.agent.messages.rows import conversation
-from pallas_worker.agent.models.failures import failure_of
-from pallas_worker.agent.models.keys import unset_key
+from pallas_worker.agent.models.failures import model_failure
 from pallas_worker.agent.progress import Progress
 from pallas_worker.agent.structured import structured_answer
 from pallas_worker.calls.spoken import Spoken
@@ -28,7 +28,7 @@ from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wai
 from pallas_worker.fastagent.streams.pacing import pace
 from pallas_worker.interface.chat.defaults import with_defaults
 from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
-from pallas_worker.interface.turn import Ignored, TurnResult
+from pallas_worker.interface.turn import Ignored, ToolCalled, TurnResult
 from pallas_worker.raised import RaisedError, run_contained
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.agent.output_schema.schema import OutputSchema
     from pallas_worker.agent.instance import Instance
-    from pallas_worker.agent.models.failures import ModelFailure
     from pallas_worker.agent.progress import Send
     from pallas_worker.agent.runtime import AgentRuntime
     from pallas_worker.calls.admission import Admission
     from pallas_worker.interface.chat.defaults import Defaults
     from pallas_worker.interface.errors import FailureKind
+    from pallas_worker.interface.providers.failures import ModelFailure
     from pallas_worker.interface.turn import TurnEvent, TurnRequest
     from pallas_worker.interface.vision import Vision
 
@@ -84,6 +84,8 @@ class Caller:
     """Takes what happens, as it happens."""
     room: Callable[[], Awaitable[None]] = no_wait
     """Waits until the caller has taken enough of what it was told: meanwhile no model's stream is read on."""
+    takes_back: bool = True
+    """Whether the caller can take text back that it was told: else no model is asked again that has said some."""
 
 
 class Calls:
@@ -135,6 +137,14 @@ class Calls:
         """
         began = time.monotonic()
         outcome: metrics.Outcome = "error"
+        acted = False
+
+        def tell(event: TurnEvent) -> None:
+            nonlocal acted
+            acted = acted or isinstance(event, ToolCalled)
+            caller.tell(event)
+
+        telling = copy.replace(caller, tell=tell)
         with ExitStack() as stack:
             stack.callback(
                 lambda: metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
@@ -154,9 +164,9 @@ class Calls:
                 vision = self._vision_of(request)
                 vision.refuse(request.images)
                 async with self._admission.place():
-                    result = await run_contained(lambda: self._run(request, caller, vision))
+                    result = await run_contained(lambda: self._run(request, telling, vision))
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
-                failed = self._failed(error, caller)
+                failed = self._failed(error, caller, acted=acted)
                 failed.__cause__ = error
             else:
                 outcome = "ok"
@@ -181,9 +191,10 @@ class Calls:
             self._vision if request.model_override is None else self._runtime.vision(request.model_override)
         )
 
-    def _failed(self, error: Exception, caller: Caller) -> FailedTurn:
+    def _failed(self, error: Exception, caller: Caller, *, acted: bool) -> FailedTurn:
         """What the caller gets to read of an error; what it says of the LLM and of the agent is reported and logged."""
         kind: FailureKind
+        failure: ModelFailure | None = None
         match error:
             case ForbiddenError():
                 return FailedTurn("forbidden", redact(str(error)), error)
@@ -191,32 +202,35 @@ class Calls:
                 return FailedTurn("argument", redact(str(error)), error)
             case BusyError():
                 return FailedTurn("busy", redact(str(error)), error)
+            case RaisedError():
+                kind = "agent"
+                message = f"code of the agent ended the call with {error}; the agent's log has the details"
+                _log.error(f"code of the agent ended the call with {error}", exc_info=error.__cause__)
+            case _ if (failure := model_failure(error)) is not None:
+                kind = "model"
+                message = str(error) if isinstance(error, CallError) else failure.sentence()
+                _log.warning(redact(f"the model gave no answer: {message}: {failure.detail}"))
             case CallError():
                 kind, message = "model", str(error)
                 _log.warning(f"the model gave no answer: {redact(message)}")
             case FastAgentError():
-                kind, message = "agent", f"{type(error).__name__}: {error.message}"
-                _log.warning(f"the agent could not be made or run: {error.message}", exc_info=error)
-            case RaisedError():
-                kind = "agent"
-                message = (
-                    f"code of the agent ended the call with {error}; the agent's log has the details, "
-                    f"request_id {caller.request_id}"
-                )
-                _log.error(f"code of the agent ended the call with {error}", exc_info=error.__cause__)
+                kind, message = "agent", f"the agent could not be made or run: {error.message}"
+                _log.warning(message, exc_info=error)
             case _:
                 kind = "internal"
                 message = (
-                    f"the call failed inside the worker ({type(error).__name__}); "
-                    f"its log has the details, request_id {caller.request_id}"
+                    f"the call failed inside the worker ({type(error).__name__}); its log has the details"
                 )
                 _log.exception("the call failed", exc_info=error)
-        self._report_failure(error, caller.bearer)
-        return FailedTurn(kind, redact(message), error)
+        self._report_failure(failure, caller.bearer)
+        message = f"{redact(message)} (request_id {caller.request_id})"
+        if failure is not None:
+            failure = copy.replace(failure, detail=redact(failure.detail))
+        return FailedTurn(kind, message, error, model_failure=failure, acted=acted)
 
     async def _run(self, request: TurnRequest, caller: Caller, vision: Vision) -> TurnResult:
         progress = Progress(caller.send_progress)
-        spoken = Spoken(caller.tell)
+        spoken = Spoken(caller.tell, takes_back=caller.takes_back)
         current = CurrentCall(request, caller.tell, spoken, caller.room)
         with offered_to_llm(caller.bearer), as_current(current):
             async with AsyncExitStack() as stack:
@@ -264,12 +278,11 @@ class Calls:
                     structured=structured,
                 )
 
-    def _report_failure(self, error: Exception, bearer: str | None) -> None:
+    def _report_failure(self, failure: ModelFailure | None, bearer: str | None) -> None:
         """Report what the call's failure says of the LLM; nothing for other calls where the caller brings the key."""
-        failure = failure_of(error)
-        if failure is None:
+        if failure is None or failure.row.health == "fine":
             return
-        callers_own = bearer is not None or (isinstance(error, ProviderKeyError) and unset_key(error))
+        callers_own = bearer is not None or failure.kind == "key_missing"
         if not (callers_own and self._runtime.takes_callers_keys):
             self._model_called(failure)
 

@@ -40,7 +40,14 @@ class _Message:
 class Spoken:
     """Tells a caller what the models of a call say."""
 
-    def __init__(self, tell: Callable[[TurnEvent], None]) -> None:
+    def __init__(self, tell: Callable[[TurnEvent], None], *, takes_back: bool = True) -> None:
+        """Prepare.
+
+        Args:
+            tell: takes what happens.
+            takes_back: whether the reader can take text back that it was told.
+        """
+        self._takes_back = takes_back
         self.speakers: frozenset[str] = frozenset()
         """The agents whose words are the answer; known once the call has an instance."""
         self._tell = tell
@@ -88,6 +95,11 @@ class Spoken:
                 self._take_back(agent, message.begin)
             else:
                 self._tell(TakenBack(agent, characters, kind))
+
+    def may_begin_again(self, model: object) -> bool:
+        """See `current_call.Speech`. What is no part of the answer is shown by readers alone that take it back."""
+        message = self._messages.get(model)
+        return self._takes_back or message is None or not {"answer", "reasoning"} & message.characters.keys()
 
     def settle(self, agent: str, content: Iterable[ContentBlock]) -> None:
         """The call ends with this result: tell what was not told of it, and take back what is no part of it.

@@ -32,6 +32,9 @@ class Speech(Protocol):
     def begin_again(self, model: object, agent: str) -> None:
         """What has come of the message is void: the model is asked again, or was asked in vain."""
 
+    def may_begin_again(self, model: object) -> bool:
+        """Whether what has come of the message can still be taken back from whoever reads it."""
+
 
 async def no_wait() -> None:
     """There is room for everything, always."""
@@ -48,6 +51,8 @@ class CurrentCall:
     """Takes what models say, and tells it as text; never waits, never raises."""
     room: Callable[[], Awaitable[None]] = no_wait
     """Waits until there is room for more of what models say: no model's stream is read on before."""
+    asks_again: bool = True
+    """Whether a model whose request failed may be asked again: not where it is known that this is of no use."""
     clients: WeakSet[Any] = field(default_factory=WeakSet)
     """The HTTP clients that its LLMs have made, to be closed with it: fast-agent leaves some to Python's collector."""
 
@@ -63,6 +68,10 @@ class _Silent:
 
     def begin_again(self, model: object, agent: str) -> None:
         """Goes nowhere."""
+
+    def may_begin_again(self, _: object) -> bool:
+        """Nobody has read anything."""
+        return True
 
     def tell(self, event: TurnEvent) -> None:
         """Goes nowhere."""

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pallas_common.protocol.reports import Status
-    from pallas_worker.agent.models.failures import ModelFailure
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.health.needs import Probe, Provider
     from pallas_worker.health.subjects import Subject
+    from pallas_worker.interface.providers.failures import ModelFailure
 
 FIRST_ROUND_TIMEOUT = 3.0
 """Seconds that `get_health` waits for the first round."""
@@ -181,7 +181,8 @@ class Health:
             if failure is None:
                 news = subject.called(None)
             else:
-                seconds = LASTING_FAILURE if failure.lasting else PASSING_FAILURE
+                lasting = failure.row.health == "lasting"
+                seconds = LASTING_FAILURE if lasting else PASSING_FAILURE
                 news = subject.called(f"calls fail: {failure.reason}", time.monotonic() + seconds)
             if news and self._newest is not None:
                 self._tell()

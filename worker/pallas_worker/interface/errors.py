@@ -5,7 +5,10 @@ Knows no library and no protocol; must not carry secrets or tracebacks.
 
 from __future__ import annotations
 
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+if TYPE_CHECKING:
+    from pallas_worker.interface.providers.failures import ModelFailure
 
 type FailureKind = Literal["argument", "forbidden", "busy", "model", "agent", "internal"]
 """Whose matter the failure of a turn is: the caller's, or his rights, the load's, the LLM's, the agent's, or ours."""
@@ -41,10 +44,10 @@ class ForbiddenError(ArgumentError):
 class CallError(Exception):
     """A call failed in a way that its caller may see; the text holds no secret."""
 
-    def __init__(self, message: str, model_failure: object = None) -> None:
+    def __init__(self, message: str, model_failure: ModelFailure | None = None) -> None:
         super().__init__(message)
         self.model_failure = model_failure
-        """The `ModelFailure` that it comes from, if there is one."""
+        """What it comes from, where a provider has failed."""
 
 
 class BusyError(Exception):
@@ -59,10 +62,24 @@ class BusyError(Exception):
 class FailedTurn(Exception):  # noqa: N818 - it is how a turn ends, and no fault of the program
     """A turn has ended without an answer. Its text is for the caller: redacted, in one line or a few."""
 
-    def __init__(self, kind: FailureKind, message: str, cause: Exception) -> None:
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        cause: Exception,
+        *,
+        model_failure: ModelFailure | None = None,
+        acted: bool = False,
+    ) -> None:
         super().__init__(message)
         self.kind = kind
+        self.model_failure = model_failure
+        """What the provider said, redacted, where it is one that has failed."""
+        self.acted = acted
+        """Whether a tool was called in the turn: then nobody may send it again without a person's word."""
         self.field = cause.field if isinstance(cause, ArgumentError) else None
         """The argument that does not fit, where it is one."""
         self.retry_after = cause.retry_after if isinstance(cause, BusyError) else None
+        if model_failure is not None:
+            self.retry_after = model_failure.retry_after
         """Seconds after which to try again, where that can be said."""

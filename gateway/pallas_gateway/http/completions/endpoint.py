@@ -18,7 +18,7 @@ from starlette.requests import Request
 from pallas_gateway.access.audit import LONGEST_CONTENT
 from pallas_gateway.access.predicate import may
 from pallas_gateway.conversations.errors import TurnFailedError
-from pallas_gateway.conversations.worker import KEY_HEADER, way_to
+from pallas_gateway.conversations.worker import ACCEPT_HEADER, KEY_HEADER, way_to
 from pallas_gateway.http.completions.request import no_such_model, read_completion
 from pallas_gateway.http.errors import CUT_OFF, ApiError, last_words
 from pallas_gateway.http.places import NAME
@@ -143,6 +143,8 @@ class Completions:
     async def _post(self, completion: _Completion, *, with_key: bool, anew: bool) -> Relayed:
         upstream = await way_to(self._directory, completion.model, with_key=with_key, anew=anew)
         headers = {"x-request-id": completion.admitted.request_id}
+        if "retry" in completion.admitted.headers.get(ACCEPT_HEADER.lower(), ""):
+            headers[ACCEPT_HEADER] = "retry"
         if with_key and upstream.key is not None:
             headers[KEY_HEADER] = upstream.key
         return await self._chats.post(upstream, completion.body, headers)

@@ -73,9 +73,10 @@ def told(chunks: Iterable[Any], kind: str) -> list[dict[str, Any]]:
 
 
 def error_in(response: httpx.Response) -> dict[str, Any]:
-    """The error object of a response, which is all that it has."""
+    """The error object of a response, beside which is what a stream would say of it."""
     document = response.json()
-    assert list(document) == ["error"]
+    assert list(document) == ["error", "pallas"]
+    assert document["pallas"]["status"] == response.status_code
     error: dict[str, Any] = document["error"]
     assert list(error) == ["message", "type", "param", "code"]
     return error

@@ -206,5 +206,5 @@ def test_a_failure_in_the_middle_is_the_last_event(worker: RunningWorker, stub: 
     assert response.status_code == 200
     *chunks, last = events(response.text.splitlines())
     assert answer_in(chunks) == "Let me see."
-    assert list(last) == ["error"]
+    assert list(last) == ["error", "pallas"]
     assert last["error"]["code"] == "model_failed"

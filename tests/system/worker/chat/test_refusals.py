@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from fakes.llm_stub import LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import LlmStub, run_llm_stub
 from support.worker.conversation.chat import PATH, error_in, post, request
 from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
@@ -162,25 +162,6 @@ def test_overrides_for_all_where_the_agent_says_so(tmp_path: Path, stub: LlmStub
     with run_worker(folder, overrides=True, **spec()) as open_worker:
         assert post(open_worker, "x", hold=["*"]).status_code == 200
         assert post(open_worker, "x", headers={"Pallas-Key": "any"}).status_code == 403
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize(
-    ("status", "said"), [(500, 502), (401, 502), (400, 502)], ids=["broken", "no key", "refused"]
-)
-def test_a_model_that_fails(
-    worker: RunningWorker, stub: LlmStub, status: int, said: int, streamed: bool
-) -> None:
-    stub.script(*[Turn(status=status, text="no such luck")] * 10)
-    try:
-        response = post(worker, "x", stream=streamed)
-    finally:
-        stub.script()
-    assert response.status_code == said
-    assert response.headers["x-should-retry"] == "false"
-    error = error_in(response)
-    assert (error["type"], error["code"]) == ("api_error", "model_failed")
-    assert "no such luck" in error["message"]
 
 
 def test_refusals_are_counted_as_failed_calls(worker: RunningWorker) -> None:

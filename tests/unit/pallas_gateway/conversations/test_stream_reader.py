@@ -136,9 +136,21 @@ def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         list(reader.feed(framed(chunk({"content": "x" * 500}))))
 
 
-def test_an_error_in_a_stream_has_the_status_of_its_code() -> None:
-    said = {"error": {"message": "no", "type": "api_error", "param": None, "code": "model_timeout"}}
-    assert list(StreamReader().feed(framed(said))) == [WorkerError("no", "model_timeout", 504, None)]
+@pytest.mark.parametrize(
+    ("pallas", "status", "after"),
+    [
+        ({"status": 429, "retry_after": 7}, 429, "7"),
+        ({"status": 504}, 504, None),
+        ({"status": True, "retry_after": "soon"}, 502, None),
+        ({"status": 200, "retry_after": -1}, 502, None),
+        ([], 502, None),
+    ],
+)
+def test_an_error_in_a_stream_says_what_its_status_would_be(
+    pallas: object, status: int, after: str | None
+) -> None:
+    said = {"error": {"message": "no", "type": "x", "param": None, "code": "x"}, "pallas": pallas}
+    assert list(StreamReader().feed(framed(said))) == [WorkerError("no", "x", status, None, after)]
 
 
 @pytest.mark.parametrize(

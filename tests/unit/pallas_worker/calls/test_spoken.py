@@ -196,3 +196,21 @@ def test_half_of_a_pair_at_the_end_is_told_with_the_end(reasoning: bool) -> None
     reader.spoken.end("llm")
     kind: TextKind = "reasoning" if reasoning else "answer"
     assert reader.events == [Text("demo", "a", kind), Text("demo", "\ufffd", kind)]
+
+
+def test_what_a_reader_keeps_for_good_is_not_begun_again() -> None:
+    """A client that cannot take text back would read the beginning twice."""
+    spoken = Spoken(lambda _: None, takes_back=False)
+    spoken.speakers = frozenset({"demo"})
+    assert spoken.may_begin_again(1)
+    spoken.piece(1, "child", "x", reasoning=False)
+    assert spoken.may_begin_again(1)  # OpenAI's chunks have no place for it
+    spoken.piece(2, "demo", "x", reasoning=False)
+    spoken.piece(3, "child", "x", reasoning=True)
+    assert not spoken.may_begin_again(2)
+    assert not spoken.may_begin_again(3)
+    spoken.end(2)
+    assert spoken.may_begin_again(2)
+    taking = Spoken(lambda _: None)
+    taking.piece(1, "demo", "x", reasoning=True)
+    assert taking.may_begin_again(1)

@@ -29,6 +29,9 @@ class Heard:
     def begin_again(self, model: object, agent: str) -> None:
         self.told.append((model, agent))
 
+    def may_begin_again(self, _: object) -> bool:
+        return True
+
 
 def test_a_task_of_a_call_sees_it_and_nobody_else_does() -> None:
     async def run() -> None:

@@ -20,11 +20,11 @@ from pallas_common.protocol.reports import (
     decode_report,
     encode_report,
 )
-from pallas_worker.agent.models.failures import ModelFailure
 from pallas_worker.downstreams.facts import Downstream
 from pallas_worker.health.assessment import assess, health_document
 from pallas_worker.health.needs import Provider
 from pallas_worker.health.report import Health
+from pallas_worker.interface.providers.failures import ModelFailure
 from pallas_worker.telemetry import metrics
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def test_what_starts_on_demand_is_up_unasked_and_down_for_a_while_where_a_call_f
     assert probed == ["neo4j"]
 
 
-REFUSED = ModelFailure("HTTP 401: the API key is not accepted", lasting=True, provider="openai")
+REFUSED = ModelFailure("key_refused", 401, "openai")
 
 
 def test_an_llm_that_refuses_calls_is_down_until_one_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_an_llm_that_refuses_calls_is_down_until_one_is_answered(monkeypatch: py
 @pytest.mark.parametrize(
     ("bound", "failure"),
     [
-        ("PASSING_FAILURE", ModelFailure("HTTP 503", lasting=False, provider="openai")),
+        ("PASSING_FAILURE", ModelFailure("overloaded", 503, "openai")),
         ("LASTING_FAILURE", REFUSED),
     ],
     ids=["may-pass", "lasts"],

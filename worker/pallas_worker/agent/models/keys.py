@@ -36,9 +36,9 @@ def key_remedy(error: ProviderKeyError, provider: str | None = None) -> str:
     return f"{what}: set {variable[0]} in .env"
 
 
-def unset_key(error: ProviderKeyError) -> str | None:
+def unset_key(error: BaseException) -> str | None:
     """The remedy of a call that failed for want of a key; None where it failed for another reason."""
     for link in walk_exception_chain(error):
         if isinstance(link, ProviderKeyError) and (variable := _VARIABLE.search(link.details)) is not None:
-            return f"no API key is configured: set {variable[0]} in .env"
+            return f"set {variable[0]} in .env"
     return None

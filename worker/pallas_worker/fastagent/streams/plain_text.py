@@ -2,7 +2,8 @@
 
 The SDK's helper makes JSON of the message so far for each piece, a new message of that, and events that fast-agent does
 not look at: with bursts of 2,000 pieces 1.2 to 1.7 times the CPU time that they take without. Everything but a further
-piece of text goes the helper's own way.
+piece of text goes the helper's own way. What a provider's filter cuts off is an answer, which the helper makes an
+exception of that has none of its words.
 
 Knows the SDK's chunks; must not know calls.
 """
@@ -47,6 +48,12 @@ def lighter(helper: type[Any]) -> type[Any]:
             self.pallas_begun = True
             events: Iterable[Any] = super().handle_chunk(chunk)
             return events
+
+        def get_final_completion(self) -> Any:
+            snapshot = self.current_completion_snapshot
+            if snapshot.choices and snapshot.choices[0].finish_reason == "content_filter":
+                return snapshot
+            return super().get_final_completion()
 
     return PlainTextState
 

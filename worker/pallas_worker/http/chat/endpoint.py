@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 PATH = "/v1/chat/completions"
 KEY_HEADER = "pallas-key"
+ACCEPT_HEADER = "pallas-accept"
+"""What a client can do beyond OpenAI's protocol. `retry`: take text back that a chunk of `pallas` says is void.
+`detail`: show a provider's own words to a person who may read logs. The gateway says so for its callers."""
 
 
 class ChatEndpoint:
@@ -98,6 +101,8 @@ class ChatEndpoint:
     ) -> None:
         head = Head(f"chatcmpl-{secrets.token_hex(12)}", int(time.time()), self._agent)
         ignored: list[str] = []
+        accepted = {word.strip() for word in headers.get(ACCEPT_HEADER, "").split(",")}
+        detailed = "detail" in accepted
 
         def check() -> TurnRequest:
             request = parse_chat(
@@ -117,17 +122,23 @@ class ChatEndpoint:
         delivery = delivery_of(body.fields)
         if delivery.stream:
             stream = Stream(
-                head, ignored, exchange.headers, exchange.send, include_usage=delivery.include_usage
+                head,
+                ignored,
+                exchange.headers,
+                exchange.send,
+                include_usage=delivery.include_usage,
+                detailed=detailed,
             )
+            streamed = replace(caller, takes_back="retry" in accepted)
             await stream.run(
-                lambda tell, room: self._calls.turn(read, replace(caller, tell=tell, room=room)),
+                lambda tell, room: self._calls.turn(read, replace(streamed, tell=tell, room=room)),
                 exchange.fail,
             )
             return
         try:
             result = await self._calls.turn(read, caller)
         except FailedTurn as failed:
-            await exchange.fail(error_of(failed), ignored_header(ignored))
+            await exchange.fail(error_of(failed, detailed=detailed), ignored_header(ignored))
         else:
             await exchange.respond(200, completion(head, result, ignored), ignored_header(ignored))
 

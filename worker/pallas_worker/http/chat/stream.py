@@ -49,11 +49,20 @@ class Stream:
     Args:
         ignored: what of the request nobody reads; what the turn's event says comes to it.
         headers: of the response, beside those of every stream.
+        detailed: the reader may see what is in the log.
     """
 
     def __init__(
-        self, head: Head, ignored: list[str], headers: Mapping[str, str], send: Send, *, include_usage: bool
+        self,
+        head: Head,
+        ignored: list[str],
+        headers: Mapping[str, str],
+        send: Send,
+        *,
+        include_usage: bool,
+        detailed: bool = False,
     ) -> None:
+        self._detailed = detailed
         self._head = head
         self._ignored = ignored
         self._headers = headers
@@ -83,7 +92,7 @@ class Stream:
         try:
             return await run_turn(queue.tell, queue.room)
         except FailedTurn as failed:
-            return error_of(failed)
+            return error_of(failed, detailed=self._detailed)
         except asyncio.CancelledError:
             if not self._overflowed or self._running is None or self._running.uncancel():
                 raise

@@ -5,15 +5,12 @@ Pure. Knows failures of turns; must not know what they come from.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pallas_worker.interface.errors import FailedTurn, FailureKind
-
-_TIMED_OUT = re.compile(r"time(d[ -])?out", re.IGNORECASE)
 
 
 class ApiError(NamedTuple):
@@ -29,9 +26,18 @@ class ApiError(NamedTuple):
     headers: Mapping[str, str] = {}
     """Of the response: when to try again, and whether a client that does so by itself may."""
 
+    detail: str = ""
+    """A provider's own words, for those who may read logs."""
+
     def document(self) -> dict[str, object]:
-        """The error object."""
-        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+        """The error object; beside it, what the status and the headers say to readers of a stream."""
+        said = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        pallas: dict[str, object] = {"status": self.status}
+        if (after := self.headers.get("Retry-After")) is not None:
+            pallas["retry_after"] = int(after)
+        if self.detail:
+            pallas["detail"] = self.detail
+        return {"error": said, "pallas": pallas}
 
 
 _BY_KIND: Mapping[FailureKind, tuple[int, str, str]] = {
@@ -48,17 +54,22 @@ _NO_RETRY = {"X-Should-Retry": "false"}
 may have been called in the turn that failed, so that this is for the caller to decide."""
 
 
-def error_of(failed: FailedTurn) -> ApiError:
-    """The error for a turn that has ended without an answer."""
+def error_of(failed: FailedTurn, *, detailed: bool = False) -> ApiError:
+    """The error for a turn that has ended without an answer.
+
+    Args:
+        detailed: the reader may see what is in the log.
+    """
     status, kind, code = _BY_KIND[failed.kind]
-    headers: Mapping[str, str] = {}
-    if failed.kind in ("model", "agent", "internal"):
-        headers = _NO_RETRY
-    elif failed.retry_after is not None:
-        headers = {"Retry-After": str(failed.retry_after)}
-    if failed.kind == "model" and _TIMED_OUT.search(str(failed)):
-        status, code = 504, "model_timeout"
-    return ApiError(status, str(failed), kind, failed.field, code, headers)
+    again, detail = failed.kind not in ("model", "agent", "internal"), ""
+    if (failure := failed.model_failure) is not None:
+        status, kind, code = failure.row.status, failure.row.type, failure.row.code
+        again = (failure.row.client_again or status < 500) and not failed.acted
+        detail = failure.detail if detailed else ""
+    headers = {} if again else dict(_NO_RETRY)
+    if failed.retry_after is not None:
+        headers["Retry-After"] = str(failed.retry_after)
+    return ApiError(status, str(failed), kind, failed.field, code, headers, detail)
 
 
 def no_such_model(name: str, agent: str) -> ApiError:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pallasctl.verbs.talk.backends.backend import Asked, Happened, Json, Message
 
-_HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+_HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream", "Pallas-Accept": "retry"}
 _PATH = "/v1/chat/completions"
 
 

@@ -1,0 +1,1 @@
+"""What goes wrong at LLM providers: each exception of their libraries, and what each kind of failure means (pure)."""
