@@ -67,6 +67,10 @@ class Limits:
     """Requests to subscribe or unsubscribe."""
     subscriptions: int = field(default=1000, metadata=setting(WholeNumber(1), "respawn"))
     """Resources that one principal may have subscribed to at a time."""
+    storage: int | None = field(default=1024**3, metadata=setting(Size(1024**2), "respawn"))
+    """Bytes of one principal's threads; None for as many as the disk has."""
+    tenant_storage: int | None = field(default=10 * 1024**3, metadata=setting(Size(1024**2), "respawn"))
+    """Bytes of the threads of all principals of a tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from pallas_gateway.store.conversations import threads, turns
 from pallas_gateway.store.conversations.messages import list_messages
 from pallas_gateway.store.conversations.records import NothingToRedoError, ThreadBusyError, ThreadGoneError
 from pallas_gateway.store.errors import StoreError
+from pallas_gateway.store.usage import UNBOUNDED, Room, check_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +79,7 @@ class Turns:
     """The turns of this process.
 
     Args:
+        room: how much may be kept.
         hold: counts a turn in its principal's limits; gives the function that ends that.
         changed: is told of each thread that has changed, after it has.
         observe: is told of each turn that has ended: seconds and outcome.
@@ -94,6 +96,7 @@ class Turns:
         audit: Audit,
         *,
         hold: Callable[[Principal], Callable[[], None]],
+        room: Room = UNBOUNDED,
         changed: Callable[[Thread], object] = lambda _: None,
         observe: Callable[[float, str], object] = lambda _, __: None,
     ) -> None:
@@ -105,6 +108,7 @@ class Turns:
         self._in_flight = in_flight
         self._audit = audit
         self._hold = hold
+        self._room = room
         self._changed = changed
         self._observe = observe
         self._turns: dict[tuple[str, str], RunningTurn] = {}
@@ -130,7 +134,7 @@ class Turns:
             BusyError: another turn of the thread is under way, and is not to be waited for.
             NoSuchThreadError: the thread is gone.
             RequestError: there is no turn to take again.
-            StoreError, AuditUnavailableError: it cannot be kept, or not be written down.
+            StoreError, AuditUnavailableError: it cannot be kept, for want of room too, or not be written down.
         """
         self._audit.check()
         turn = uuid.uuid4().hex
@@ -274,6 +278,7 @@ class Turns:
             )
         except ThreadBusyError as busy:
             raise TakenError(thread.id, busy) from None
+        check_room(connection, self._room, tenant=thread.tenant, owner=thread.owner)
         if request.redo:
             before = list_messages(
                 connection, tenant=thread.tenant, thread=thread.id, after=begun.first - 2, limit=1

@@ -63,6 +63,7 @@ from pallas_gateway.store.errors import StoreError
 from pallas_gateway.store.principals import TokenRecords
 from pallas_gateway.store.revisions import count_change
 from pallas_gateway.store.sessions import SessionRecords
+from pallas_gateway.store.usage import Room
 from pallas_gateway.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ async def open_parts(
             topics.threads_of(thread.owner, thread.tenant),
         )
 
+    room = Room(owner=settings.limits.storage, tenant=settings.limits.tenant_storage)
     chats = WorkerChats(tracing.outbound_headers)
     turns = Turns(
         store,
@@ -170,6 +172,7 @@ async def open_parts(
         in_flight,
         audit,
         hold=limiter.hold,
+        room=room,
         changed=changed,
         observe=metrics.observe_turn,
     )
@@ -193,7 +196,7 @@ async def open_parts(
     )
     endpoint.subscriptions.observe(mounts.observe)
     declared = Declared(control)
-    conversations = Conversations(store, directory, changed)
+    conversations = Conversations(store, directory, room, changed)
     asking = Asking(conversations, turns, audit)
     changes = ThreadChanges(conversations, turns, audit)
     followers = Followers()

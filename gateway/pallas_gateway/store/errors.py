@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 class StoreError(Exception):
     """The store could not do what was asked; the message says why, and the way out."""
 
+    type = "unavailable"
+    """One word for programs."""
+    status = 503
+    """Of HTTP."""
+
 
 class StoreUnavailableError(StoreError):
     """The database cannot be reached, or cannot take anything, now. Over HTTP this is 503.
@@ -33,6 +38,13 @@ class StoreUnavailableError(StoreError):
 
 class StoreUnusableError(StoreError):
     """The store will not be usable however often it is tried: a person has to do something. Exit status 78."""
+
+
+class StorageExceededError(StoreError):
+    """A principal, or all of a tenant together, would keep more than they may; nothing was changed."""
+
+    type = "storage_exceeded"
+    status = 507
 
 
 class MalformedTokenError(StoreError):

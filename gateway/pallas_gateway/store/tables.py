@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
     from sqlalchemy.types import TypeEngine
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration."""
 
 VERSION_TABLE = "pallas_version"
@@ -185,6 +185,7 @@ THREADS = Table(
     Column("turn_first", Integer, comment="of that turn, the index behind what was asked"),
     Column("turn_settled", Integer, comment="of that turn, how many rows from there on change no more"),
     Column("turn_replaces", PlainText, comment="the turn in whose place that one is"),
+    Column("bytes", BigInteger, nullable=False, server_default="0", comment="of its messages, by triggers"),
     UniqueConstraint("tenant", "id", name="uq_threads_id"),
     UniqueConstraint("tenant", "owner", "agent_key", "session", name="uq_threads_session"),
     # Each holds all that its lists ask of a row before it is one of theirs.
@@ -216,6 +217,16 @@ MESSAGES = Table(
     ),
     CheckConstraint("role IN ('system', 'user', 'assistant', 'tool')", name="role"),
     CheckConstraint("status IN ('pending', 'complete', 'error')", name="status"),
+)
+
+USAGE = Table(
+    "usage",
+    METADATA,
+    Column("tenant", PlainText, nullable=False),
+    Column("owner", PlainText, nullable=False, comment="a principal's subject"),
+    Column("bytes", BigInteger, nullable=False, comment="of its threads, by triggers"),
+    PrimaryKeyConstraint("tenant", "owner"),
+    comment="What each owner keeps",
 )
 
 NOT_IN_TABLES = frozenset(

@@ -76,7 +76,7 @@ async def chat_in_thread(
     except NoSuchThreadError as error:
         raise _invalid("thread", str(error)) from None
     except StoreError as error:
-        raise McpError(INTERNAL_ERROR, str(error), {"type": "unavailable"}, status=503) from None
+        raise McpError(INTERNAL_ERROR, str(error), {"type": error.type}, status=error.status) from None
     except (BusyError, TurnFailedError) as error:
         return _result([_text(str(error))], thread, is_error=True)
     content = [_text(result.content), *_images(result)]

@@ -150,7 +150,7 @@ async def _asked_in_session(call: Call, record: AgentRecord, arguments: Mapping[
     except TurnFailedError as error:
         raise ToolError(error.type, for_clients(str(error), call.context.project_directory, {})) from None
     except StoreError as error:
-        raise ToolError("unavailable", str(error)) from None
+        raise ToolError(error.type, str(error)) from None
     return _Answer(result.content, result.model)
 
 

@@ -19,6 +19,7 @@ from pallas_gateway.http.api.conversations.changes import ThreadChanges
 from pallas_gateway.http.api.conversations.routes import conversation_routes
 from pallas_gateway.http.api.conversations.stream import Followers
 from pallas_gateway.store.database import Store, open_store
+from pallas_gateway.store.usage import Room
 from support.gateway.http.port import GatewayPort, Shared, gateway_port
 from support.gateway.turns.worker import ChatWorker, chat_worker
 
@@ -122,6 +123,8 @@ async def talk(folder: Path, **settings: Any) -> AsyncIterator[Talk]:
     async with chat_worker() as worker:
 
         def routes(shared: Shared) -> list[Route]:
+            limits = shared.limiter.limits
+            room = Room(owner=limits.storage, tenant=limits.tenant_storage)
             turns = Turns(
                 store,
                 chats,
@@ -131,9 +134,10 @@ async def talk(folder: Path, **settings: Any) -> AsyncIterator[Talk]:
                 shared.in_flight,
                 shared.audit,
                 hold=shared.limiter.hold,
+                room=room,
             )
             made.append(turns)
-            conversations = Conversations(store, agents)  # type: ignore[arg-type]
+            conversations = Conversations(store, agents, room)  # type: ignore[arg-type]
             return conversation_routes(
                 conversations,
                 Asking(conversations, turns, shared.audit),

@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from pallas_common.protocol.gateway import INSTANCE_FILE
 from pallas_gateway.store.database import do_in_store, open_store
 from pallas_gateway.store.deployment.instance import Claimant, adopt, claim, owner, see
 from pallas_gateway.store.errors import StoreError, StoreUnavailableError, StoreUnusableError
-from pallas_gateway.store.tables import INSTANCE, VERSION_TABLE
+from pallas_gateway.store.tables import INSTANCE
+from support.gateway.older_store import OF_0_8, go_back
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,11 +91,9 @@ def test_a_restored_store_of_before_has_no_owner_and_takes_the_next_one(url: str
     opened(url, shop)
     before = shop.id
     assert before is not None
-    do_in_store(url, lambda connection: connection.execute(text("DROP TABLE instance")))
+    do_in_store(url, partial(go_back, schema=OF_0_8))
     assert do_in_store(url, owner) is None
     assert do_in_store(url, partial(see, id_=before, claimant=shop)) is None
-    down = f"UPDATE {VERSION_TABLE} SET version_num = '0002'"
-    do_in_store(url, lambda connection: connection.execute(text(down)))
     opened(url, shop)
     found = do_in_store(url, owner)
     assert found is not None

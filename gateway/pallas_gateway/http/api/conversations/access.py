@@ -18,7 +18,8 @@ from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
 from pallas_gateway.store.conversations import threads
 from pallas_gateway.store.conversations.records import ThreadGoneError
-from pallas_gateway.store.errors import StoreError
+from pallas_gateway.store.errors import StorageExceededError, StoreError
+from pallas_gateway.store.usage import check_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pallas_gateway.identity.principal import Principal
     from pallas_gateway.store.conversations.records import Thread
     from pallas_gateway.store.database import Store
+    from pallas_gateway.store.usage import Room
 
 type Json = dict[str, Any]
 
@@ -42,6 +44,7 @@ class Conversations:
     """Agents and threads, as principals may use them.
 
     Args:
+        room: how much may be kept.
         changed: is to be told of each thread that is made, renamed or deleted, after it is.
     """
 
@@ -49,10 +52,12 @@ class Conversations:
         self,
         store: Store,
         directory: Directory,
+        room: Room,
         changed: Callable[[Thread], object] = lambda _: None,
     ) -> None:
         self._store = store
         self._directory = directory
+        self._room = room
         self.changed = changed
 
     async def read[T](self, what: Callable[[Connection], T]) -> T:
@@ -76,6 +81,20 @@ class Conversations:
             return await self._store.write(what)
         except StoreError as error:
             raise unavailable(error) from error
+
+    async def write_thread(self, make: Callable[[Connection], Thread]) -> Thread:
+        """A thread that is made, if there is room for it.
+
+        Raises:
+            ApiError: the store does not answer, or more would be kept than may be.
+        """
+
+        def within(connection: Connection) -> Thread:
+            thread = make(connection)
+            check_room(connection, self._room, tenant=thread.tenant, owner=thread.owner)
+            return thread
+
+        return await self.write(within)
 
     def agent(self, principal: Principal, said: str) -> AgentRecord:
         """The agent of that name or uid, which the principal may run.
@@ -159,4 +178,6 @@ def unavailable(error: Exception) -> ApiError:
     """For a store that does not answer."""
     if isinstance(error, ThreadGoneError):
         return ApiError(404, "not_found", "the thread is not there any more")
+    if isinstance(error, StorageExceededError):
+        return ApiError(error.status, error.type, str(error))
     return ApiError(503, "unavailable", str(error), headers=RETRY_STORE)

@@ -65,7 +65,7 @@ class ThreadHandlers:
         with self._audit.doing(
             principal, "threads/create", f"agent/{record.name}", request_id=admitted.request_id
         ) as entry:
-            thread = await self._conversations.write(
+            thread = await self._conversations.write_thread(
                 partial(
                     threads.create_thread,
                     tenant=principal.tenant,

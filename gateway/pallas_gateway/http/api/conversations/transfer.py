@@ -71,7 +71,7 @@ class TransferHandlers:
         id_ = str(uuid.uuid4())
         target = f"agent/{record.name} thread/{id_}"
         with self._audit.doing(principal, "threads/import", target, request_id=admitted.request_id):
-            thread = await self._conversations.write(
+            thread = await self._conversations.write_thread(
                 partial(
                     threads.import_thread,
                     tenant=principal.tenant,

@@ -213,3 +213,23 @@ def test_what_is_wrong_is_named(tmp_path: Path, body: Any, field: str) -> None:
         await talk.ask("PATCH", f"/threads/{made['id']}", status=400, json=body)
 
     on_talk(tmp_path, do)
+
+
+def test_who_keeps_too_much_is_refused_until_something_is_deleted(tmp_path: Path) -> None:
+    async def do(talk: Talk) -> None:
+        made = await talk.ask("POST", "/agents/jarvis/threads", status=201, json={})
+        await talk.chat("Hi", message="x" * 900_000, threadId=made["id"])
+        said = {"message": "x" * 200_000, "threadId": made["id"]}
+        refused = await talk.ask("POST", "/agents/jarvis/chat", status=507, json=said)
+        assert refused["error"]["type"] == "storage_exceeded"
+        assert "1 MiB" in refused["error"]["message"]
+        assert "delete threads" in refused["error"]["message"]
+        lines = (await talk.ask("GET", f"/threads/{made['id']}/messages"))["items"]
+        assert len(lines) == 2, "nothing of it was kept"
+        await talk.chat("Hi", message="short", threadId=made["id"])
+        other = talk.port.token("bob", "run:agents")
+        await talk.ask("POST", "/agents/jarvis/threads", other, status=201, json={})
+        await talk.ask("DELETE", f"/threads/{made['id']}")
+        await talk.chat("Hi", message="x" * 900_000)
+
+    on_talk(tmp_path, do, storage=1024**2)
