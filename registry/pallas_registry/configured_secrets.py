@@ -9,7 +9,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.references import expanded
+from pallas_common.secrets.references import expanded
 from pallas_common.secrets.values import secrets_in
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE, settings_files
 from pallas_registry.reading.files import read_file

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError, Problem, collect, shortened
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL, probe_interval
-from pallas_common.references import referred
+from pallas_common.secrets.references import referred
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.location import deployment_path
 from pallas_registry.environment.credentials import load_credentials

@@ -16,6 +16,8 @@ import click
 
 from pallas.allocation import give_back_free_memory
 from pallas_common.problems import ConfigurationError, no_such_agent
+from pallas_common.processes.descriptors import open_standard_descriptors, withhold_all
+from pallas_common.processes.spawning import raise_descriptor_limit
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.location import working_directory
 from pallas_registry.deployment.named_models import named_models
@@ -24,11 +26,6 @@ from pallas_registry.resources.files import ResourceFiles
 from pallas_registry.source import alone, read_start
 from pallas_supervisor.processes.keeper.client import Keeper
 from pallas_supervisor.processes.keeper.predecessor import VARIABLE
-from pallas_supervisor.processes.linux.posix_spawn import (
-    keep_descriptors,
-    open_standard_descriptors,
-    raise_descriptor_limit,
-)
 from pallas_supervisor.processes.zygote_client import zygote_for
 from pallas_supervisor.sockets.activation import take_inheritance
 
@@ -62,7 +59,7 @@ def serve(agent: str | None, config: Path | None, *, quiet: bool = False, backgr
         message = f"{deployment.path}: {no_such_agent([agent], deployment.agents)}"
         _give_up(message, EXIT_CONFIGURATION)
 
-    keep_descriptors()
+    withhold_all()
     raise_descriptor_limit()
     give_back_free_memory()
     os.environ[VARIABLE] = secrets.token_hex(16)

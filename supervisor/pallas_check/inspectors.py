@@ -14,6 +14,7 @@ import socket
 import tempfile
 from typing import TYPE_CHECKING, Self
 
+from pallas_common.processes.spawning import execute
 from pallas_common.protocol.inspection import (
     MOST_ANSWER,
     InspectionEnd,
@@ -22,7 +23,6 @@ from pallas_common.protocol.inspection import (
     decode,
     encode,
 )
-from pallas_supervisor.processes.linux.posix_spawn import execute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

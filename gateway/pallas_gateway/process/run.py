@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
+from pallas_common.processes.descriptors import withhold_all
 from pallas_common.protocol.gateway import GATEWAY, GatewaySpec
 from pallas_common.protocol.link.lifeline import StopRequest, wake_on_parent_death
 from pallas_common.protocol.link.line_writer import LineWriter
@@ -59,6 +60,7 @@ def run_gateway(descriptors: Descriptors) -> NoReturn:
 
 
 def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
+    withhold_all()
     reports = LineWriter(descriptors.report)
     try:
         spec = GatewaySpec.from_json(taken_spec(descriptors.spec))

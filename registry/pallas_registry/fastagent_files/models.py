@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pallas_common.logs.levels import LEVEL_NAMES, level_name
 from pallas_common.problems import ConfigurationError, Problem, quoted
 from pallas_common.protocol.agent.llm import ModelCapabilities
-from pallas_common.references import expanded
+from pallas_common.secrets.references import expanded
 from pallas_registry.deployment.model import ModelSettings
 from pallas_registry.fastagent_files.discovery import settings_file
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE

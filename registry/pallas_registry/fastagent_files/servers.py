@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from pallas_common.problems import ConfigurationError
-from pallas_common.references import expanded
+from pallas_common.secrets.references import expanded
 from pallas_registry.fastagent_files.discovery import settings_file
 from pallas_registry.fastagent_files.paths import HOME_VARIABLE, SECRETS_FILES
 from pallas_registry.reading.files import read_file

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from pallas_common.problems import quoted, shortened
-from pallas_common.references import referred
+from pallas_common.secrets.references import referred
 
 MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 MODULE_LENGTH = 200

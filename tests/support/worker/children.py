@@ -20,7 +20,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pallas_supervisor.processes.linux.posix_spawn import execute
+from pallas_common.processes.spawning import execute
 from pallas_supervisor.processes.linux.process_tree import become_subreaper
 
 if TYPE_CHECKING:

@@ -54,6 +54,7 @@ ROOMS = {
     "pallas_common.secrets": "",
     "pallas_common": "secrets",
     "pallas_common.logs": ". secrets",
+    "pallas_common.processes": "",
     "pallas_common.protocol.agent": ".",
     "pallas_common.protocol.mcp": ".",
     "pallas_common.protocol.agent.output_schema": ". http",

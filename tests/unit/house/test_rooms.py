@@ -17,7 +17,7 @@ MOST_FILES = 10
 MOST_LINES = 400
 """Lines of a file, unless its docstring says why there are more (`Long because`)."""
 
-COMMON_ROOMS = {"http", "logs", "metrics", "protocol", "secrets", "tracing"}
+COMMON_ROOMS = {"http", "logs", "metrics", "processes", "protocol", "secrets", "tracing"}
 """The rooms of what all share. A new one needs a reason: what only one package uses belongs into that package."""
 
 

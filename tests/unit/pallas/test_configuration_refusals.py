@@ -263,7 +263,7 @@ def test_a_machine_that_can_start_nothing_is_said_in_one_line(folder: Path) -> N
     full = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     with (
         patch.dict(os.environ),
-        patch("pallas.serve.keep_descriptors"),
+        patch("pallas.serve.withhold_all"),
         patch("pallas.serve.raise_descriptor_limit"),
         patch("pallas.serve.zygote_for", side_effect=full),
     ):

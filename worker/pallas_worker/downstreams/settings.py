@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fast_agent.config import MCPElicitationSettings, MCPServerAuthSettings
 from fast_agent.mcp_server_registry import ServerRegistry
 
-from pallas_common.references import referred
+from pallas_common.secrets.references import referred
 from pallas_worker.downstreams.bearer import with_bearer
 from pallas_worker.downstreams.closed import is_closed
 from pallas_worker.downstreams.facts import Downstream

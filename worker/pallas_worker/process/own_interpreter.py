@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 
-from pallas_common.protocol.spec import Descriptors
+from pallas_common.protocol.link.process import taken_descriptors
 from pallas_worker.process.run import run_worker
 
 
 def main() -> None:
     """Run the worker that the descriptors on the command line belong to."""
     try:
-        descriptors = Descriptors(*(int(number) for number in sys.argv[1].split(",")))
+        descriptors = taken_descriptors(sys.argv[1])
     except (IndexError, TypeError, ValueError):
         sys.exit("pallas_worker is started by the supervisor; use `pallas --agent NAME` to run one agent")
     run_worker(descriptors)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.levels import Levels
 from pallas_common.logs.setup import configure_logging, get_logger
+from pallas_common.processes.descriptors import withhold_all, withhold_from_forks
 from pallas_common.protocol.link.lifeline import StopRequest, wake_on_parent_death
 from pallas_common.protocol.link.line_writer import LineWriter
 from pallas_common.protocol.link.log_handler import RecordHandler
@@ -55,10 +56,12 @@ def run_worker(descriptors: Descriptors) -> NoReturn:
 
 
 def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
+    withhold_all()
     spec = WorkerSpec.from_json(taken_spec(descriptors.spec))
     outside = join_group(spec.cgroup)
     wake_on_parent_death()
     become_worker(spec, worker_title(spec))
+    withhold_from_forks((descriptors.listen, descriptors.lifeline, descriptors.report, descriptors.records))
     listener = socket.socket(fileno=descriptors.listen)
     reports = LineWriter(descriptors.report)
     memory = memory_limit(spec.memory_limit, spec.cgroup, descriptors.report)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import setproctitle
 
 from pallas_common.protocol.link.memory_limit import MemoryLimit
-from pallas_common.protocol.spec import EXIT_FAILURE
+from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,6 +57,18 @@ def run_to_the_end(run: Callable[[threading.Event], int]) -> NoReturn:
         if orphaned.is_set():
             os.killpg(0, signal.SIGKILL)
         os._exit(status)
+
+
+def taken_descriptors(argument: str) -> Descriptors:
+    """The descriptors that a process was executed with, from its command line; that of its output is 1 and 2 already.
+
+    Raises:
+        TypeError, ValueError: the text names none.
+    """
+    descriptors = Descriptors(*(int(number) for number in argument.split(",")))
+    if descriptors.output > 2:
+        os.close(descriptors.output)
+    return descriptors
 
 
 def taken_spec(descriptor: int) -> bytes:

@@ -5,10 +5,12 @@ Knows processes; nothing of what is shown meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+from pallas_common.processes.spawning import execute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,22 +33,22 @@ class BackgroundSupervisor:
     def __init__(self, arguments: Sequence[str]) -> None:
         self._printed = os.memfd_create("pallas-up", os.MFD_CLOEXEC)
         # -P: modules of the working directory must not take the place of ours.
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-            [sys.executable, "-P", "-m", "pallas", "up", "--in-background", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=self._printed,
-            stderr=self._printed,
-            start_new_session=True,
-        )
+        command = [sys.executable, "-P", "-m", "pallas", "up", "--in-background", *arguments]
+        self._pid = execute(command, os.environ, [], self._printed)
+        self._status: int | None = None
 
     @property
     def pid(self) -> int:
         """Its process ID."""
-        return self._process.pid
+        return self._pid
 
     def ended(self) -> int | None:
         """Its exit status, or None while it runs."""
-        return self._process.poll()
+        if self._status is None:
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                self._status = os.waitstatus_to_exitcode(status) if pid else None
+        return self._status
 
     def printed(self) -> str:
         """What it has printed."""

@@ -21,7 +21,7 @@ from pallas_common.protocol.gateway import (
     gateway_urls,
     is_gateway,
 )
-from pallas_common.references import with_secrets
+from pallas_common.secrets.references import with_secrets
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_registry.fastagent_files.servers import INHERITED, configured_servers
 from pallas_registry.resources.definitions import Definitions

@@ -134,7 +134,7 @@ class Keeper(ProcessParent):
         inherited: Iterable[int],
         output: int | None,
     ) -> int:
-        """Start a program below the keeper; see `posix_spawn.execute`.
+        """Start a program below the keeper; see `spawning.execute`.
 
         Raises:
             KeeperError: it may have been started, or not.

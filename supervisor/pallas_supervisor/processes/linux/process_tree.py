@@ -13,9 +13,9 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_common.processes.spawning import execute
 from pallas_common.protocol.gateway import GATEWAY_NAME
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
-from pallas_supervisor.processes.linux.posix_spawn import execute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ class ProcessParent:
         inherited: Iterable[int],
         output: int | None,
     ) -> int:
-        """Start a program; see `posix_spawn.execute`."""
+        """Start a program; see `spawning.execute`."""
         return execute(arguments, environment, inherited, output)
 
     def pids(self) -> set[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pallas_common.problems import ConfigurationError, quoted
+from pallas_common.processes.spawning import run_at_terminal
 from pallas_control.errors import ControlError
 from pallas_registry.reading.files import read_file, text_of
 from pallasctl.failures import Failure
@@ -135,7 +135,7 @@ def _run_editor(file: Path) -> None:
     wanted = next(filter(None, map(os.environ.get, EDITORS)), DEFAULT_EDITOR)
     try:
         command = [*shlex.split(wanted), str(file)]
-        status = subprocess.run(command, check=False).returncode  # noqa: S603 - it is the user's own editor
+        status = run_at_terminal(command)
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise Failure(f"the editor {quoted(wanted)} cannot be started: {reason}; set EDITOR") from None

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_common.references import REFERENCE
 from pallas_common.secrets import values as known_secrets
 from pallas_common.secrets.patterns import REDACTED, RULES, is_secret_name, redact
+from pallas_common.secrets.references import REFERENCE
 from support.faults.hostile_texts import cost, worst_texts
 
 SECRET = "S3cr3t-Va1ue"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pallas_common.processes import spawning
+from pallas_common.processes.descriptors import withhold_all
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.reports import FailedReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY, WorkerSpec
@@ -20,8 +22,6 @@ from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes import launcher as launch
 from pallas_supervisor.processes.launcher import Launcher
-from pallas_supervisor.processes.linux import posix_spawn
-from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
 from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, children, owner_of
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.starter import LaunchContext
@@ -203,7 +203,7 @@ with open({str(told)!r}, "w") as file:
 
     async def do(bench: Bench) -> None:
         os.set_inheritable(inherited := os.dup(0), True)
-        keep_descriptors()
+        withhold_all()
         await bench.spawned(generation=7)
         os.close(inherited)
         await bench.reaped(Exit(status=0), generation=7)
@@ -404,7 +404,7 @@ def test_a_kill_may_have_a_reason(tmp_path: Path) -> None:
 def test_a_reap_leaves_children_of_an_earlier_life_alone(tmp_path: Path) -> None:
     """A start script's `log-shipper & exec pallas` makes the shipper the supervisor's child."""
     worker = program(tmp_path / "worker", "")
-    earlier = posix_spawn.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
+    earlier = spawning.execute([sys.executable, "-ISc", "import time; time.sleep(3600)"], {}, [], None)
 
     async def do(bench: Bench) -> None:
         await bench.spawned()
@@ -503,7 +503,7 @@ class FailingZygote:
         if self.asked <= self.failures:
             raise ZygoteError("the zygote does not answer (TimeoutError)")
         arguments = [sys.executable, "-ISc", "import time; time.sleep(3600)"]
-        return posix_spawn.execute(arguments, os.environ, [], descriptors.output)
+        return spawning.execute(arguments, os.environ, [], descriptors.output)
 
 
 class ZygoteThatImports(FailingZygote):
@@ -681,7 +681,7 @@ def test_one_whose_exit_nobody_knows_has_ended_nevertheless(tmp_path: Path) -> N
 
 def test_zombies_are_reaped_once_no_spawn_is_pending() -> None:
     async def do(bench: Bench) -> None:
-        pid = posix_spawn.execute([sys.executable, "-ISc", ""], os.environ, [], None)
+        pid = spawning.execute([sys.executable, "-ISc", ""], os.environ, [], None)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it ends by itself
         pending = asyncio.get_running_loop().create_future()
         bench.launcher._spawning.add(pending)  # type: ignore[arg-type]  # a future does for a task

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from fast_agent.config import AnthropicSettings, CodexResponsesSettings, OpenAISettings
 from pydantic import BaseModel
 
-from pallas_common.references import referred
+from pallas_common.secrets.references import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

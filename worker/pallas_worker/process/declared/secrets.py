@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pallas_common.references import with_secrets
+from pallas_common.secrets.references import with_secrets
 from pallas_worker.interface.errors import AgentError
 
 if TYPE_CHECKING:

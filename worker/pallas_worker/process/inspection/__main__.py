@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import setproctitle
 
 from pallas_common import __version__
+from pallas_common.processes.descriptors import receive, withhold_all
 from pallas_common.protocol.inspection import (
     InspectionDescriptors,
     InspectionOrder,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Take orders from the SEQPACKET socket whose descriptor is the only argument, until it closes."""
+    withhold_all()
     channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setproctitle.setproctitle("pallas-inspector")
@@ -48,7 +50,7 @@ def main() -> None:
     channel.send(encode(InspectorReady(version=__version__)))
     guards: set[int] = set()
     while True:
-        packet, numbers, _, _ = socket.recv_fds(channel, 1024, len(InspectionDescriptors._fields))
+        packet, numbers, _ = receive(channel, 1024, len(InspectionDescriptors._fields))
         if not packet:
             _end_orphans(guards)
             os._exit(0)

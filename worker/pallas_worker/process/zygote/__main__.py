@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
+from pallas_common.processes.descriptors import receive, withhold_all
 from pallas_common.protocol.link.lifeline import wake_on_parent_death
 from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
 from pallas_worker.process.zygote.double_fork import fork_adopted
@@ -54,6 +55,7 @@ def main() -> None:
     `Told`, it is answered by `{"ready": true}`. The first command is of this kind, and its answer says as well that
     what all workers need is there.
     """
+    withhold_all()
     channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -86,9 +88,7 @@ class _Zygote:
         commands = select.poll()
         commands.register(self._channel, select.POLLIN)
         while True:
-            command, descriptors, _, _ = socket.recv_fds(
-                self._channel, LONGEST_COMMAND, len(Descriptors._fields)
-            )
+            command, descriptors, _ = receive(self._channel, LONGEST_COMMAND, len(Descriptors._fields))
             if not command:
                 return
             answer = self._answer(command, descriptors)

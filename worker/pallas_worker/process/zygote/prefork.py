@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
+from pallas_common.processes.descriptors import receive
 from pallas_common.protocol.link.lifeline import wake_on_parent_death
 from pallas_common.protocol.link.process import loop_factory
 from pallas_common.protocol.spec import Descriptors
@@ -98,7 +99,7 @@ def _wait(zygote: socket.socket) -> NoReturn:
     wake_on_parent_death()  # one that is stopped could not see the zygote's end
     if not select.select([zygote], [], [], 0)[0]:
         warm_up(loop_factory())
-    command, descriptors, _, _ = socket.recv_fds(zygote, 64, len(Descriptors._fields))
+    command, descriptors, _ = receive(zygote, 64, len(Descriptors._fields))
     if not command:
         os._exit(0)
     given = Descriptors(*descriptors)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from pallas_common.processes.descriptors import withhold_all
 from pallas_supervisor.lifecycle.states import Exit
 from pallas_supervisor.processes.keeper import client as module
 from pallas_supervisor.processes.keeper import subreaper as keeper_process
 from pallas_supervisor.processes.keeper.client import Keeper, KeeperError
-from pallas_supervisor.processes.linux.posix_spawn import keep_descriptors
 from pallas_supervisor.processes.linux.process_tree import (
     THIS_PROCESS,
     children,
@@ -52,7 +52,7 @@ def nothing_is_left() -> Iterator[None]:
 
 @pytest.fixture
 def keeper() -> Iterator[Keeper]:
-    keep_descriptors()
+    withhold_all()
     keeper = Keeper({"PATH": os.environ["PATH"]})
     keeper.start()
     try:

@@ -1,6 +1,6 @@
-"""Starting a program with inherited descriptors and a session of its own. The only place that spawns.
+"""Starting a program with the descriptors that are meant for it, and no others. The only place that starts any.
 
-Knows posix_spawn(3); nothing of what the program is.
+Knows posix_spawn(3) and limits; nothing of what the program is.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import contextlib
 import os
 import resource
 import signal
-from pathlib import Path
-from typing import TYPE_CHECKING
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from pallas_common.processes.descriptors import inheritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,49 +46,23 @@ def _pass_on_limits(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (_SOFT_LIMIT, hard))
 
 
-def open_standard_descriptors() -> None:
-    """Have stdin, stdout and stderr open, on the null device if we were started without them (`pallas 2>&-`).
-
-    Otherwise the next socket or file would take such a number, and be written to as stderr by whatever we start.
-    """
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # which takes the lowest number that is free: this one
-            os.set_inheritable(descriptor, True)
-
-
-def keep_descriptors() -> None:
-    """Let no program that is started from now on inherit what this process itself was started with.
-
-    Python's own descriptors are never inherited; a shell's or a service manager's may be.
-    """
-    for entry in list(Path("/proc/self/fd").iterdir()):
-        if int(entry.name) > 2:
-            with contextlib.suppress(OSError):  # the listing's own
-                os.set_inheritable(int(entry.name), False)
-
-
 def execute(
     arguments: Sequence[str], environment: Mapping[str, str], inherited: Iterable[int], output: int | None
 ) -> int:
-    """Start `arguments[0]` (a path) and return its process ID.
+    """Start `arguments[0]` (a path) in a session of its own and return its process ID.
 
     Args:
-        inherited: descriptors that keep their numbers in the new process; all others are closed there,
-            except inheritable ones, of which `keep_descriptors` leaves none.
+        inherited: descriptors that keep their numbers in the new process; all others are closed there.
         output: descriptor that becomes stdout and stderr, or None to share ours. stdin is always empty.
 
     Raises:
         OSError: the program cannot be executed.
     """
-    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-    ]
+    actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
     if output is not None:
         actions += [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
     kept = list(inherited)
+    actions += [(os.POSIX_SPAWN_CLOSE, other) for other in inheritable() if other not in kept]
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
     try:
@@ -104,3 +80,12 @@ def execute(
             os.set_inheritable(descriptor, False)
     _pass_on_limits(pid)
     return pid
+
+
+def run_at_terminal(arguments: Sequence[str]) -> int:
+    """Run a program of the user's own on this terminal until it ends, and return its exit status.
+
+    Raises:
+        OSError: the program cannot be executed.
+    """
+    return subprocess.run(arguments, check=False).returncode  # noqa: S603 - the user has named it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_common.references import expanded, referred, secrets_referred, with_secrets
+from pallas_common.secrets.references import expanded, referred, secrets_referred, with_secrets
 
 
 @pytest.mark.parametrize(

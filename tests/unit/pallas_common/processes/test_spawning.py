@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LOOK = """
 import os
-from pallas_supervisor.processes.linux.posix_spawn import open_standard_descriptors
+from pallas_common.processes.descriptors import open_standard_descriptors
 open_standard_descriptors()
 report = os.memfd_create("report")
 found = [os.readlink(f"/proc/self/fd/{number}") for number in range(3)]
@@ -40,7 +40,7 @@ def test_a_missing_standard_descriptor_is_the_null_device(missing: str, tmp_path
 
 RAISE = """
 import os, resource, sys
-from pallas_supervisor.processes.linux.posix_spawn import execute, raise_descriptor_limit
+from pallas_common.processes.spawning import execute, raise_descriptor_limit
 raise_descriptor_limit()
 show = "import os, resource, sys; os.read(int(sys.argv[1]), 1); print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
 print(*resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)
@@ -60,7 +60,7 @@ def test_programs_keep_the_limit_of_descriptors_that_the_supervisor_was_started_
 
 IGNORE = """
 import os, select, signal, sys
-from pallas_supervisor.processes.linux.posix_spawn import execute
+from pallas_common.processes.spawning import execute
 from pallas_supervisor.processes.keeper.client import Keeper
 for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
     signal.signal(number, signal.SIG_IGN)
