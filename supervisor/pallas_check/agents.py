@@ -17,11 +17,12 @@ from pallas_common.protocol.reports import FailedReport, StageReport, decode_rep
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY
 from pallas_common.secrets.patterns import redact
 from pallas_common.terminal_text import terminal_line
+from pallas_registry.deployment.dependencies import cycles
 from pallas_supervisor.lifecycle.exits import describe_exit
 from pallas_supervisor.lifecycle.states import OUT_OF_MEMORY, Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pallas_check.findings import Cause, Level
@@ -38,6 +39,7 @@ LONGEST_OUTPUT_LINE = 500
 _IN_CODE = re.compile(
     r"(?P<file>[^\s:]{1,300}\.(?:py|md|markdown|ya?ml))(?::(?P<line>\d{1,9}))?: (?P<message>.*)", re.DOTALL
 )
+SEPARATOR = "__"
 _LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 SOURCE = ("module", "card")
 """The keys of an agent's entry that say where its code is."""
@@ -51,8 +53,8 @@ class Surroundings:
     """The agents' working directory."""
     places: Places
     secrets: KnownSecrets
-    ports: Collection[int]
-    """Of the deployment's own agents."""
+    ports: Mapping[int, str]
+    """Of the deployment's own agents, with their names."""
     hosts: Collection[str]
     """By which they are reached."""
     is_running: bool
@@ -78,7 +80,7 @@ def judge(
     else:
         servers = tuple(
             replace(server, up=None, latency=None, trouble=None)
-            if _starts_with_it(server, around)
+            if not around.is_running and _agent_behind(server, around) is not None  # it will start with it
             else server
             for server in inspection.servers
         )
@@ -137,6 +139,17 @@ def _degradations(name: str, inspection: Inspection, around: Surroundings) -> li
     findings += [
         _finding(name, warning, around, level="warning") for warning in dict.fromkeys(inspection.warnings)
     ]
+    findings += [
+        _finding(
+            name,
+            f"the name of the server {server.name} has `__`, which stands between a server's name and a tool's: two "
+            "tools may come to have one name; give the server another one",
+            around,
+            level="warning",
+        )
+        for server in inspection.servers
+        if SEPARATOR in server.name
+    ]
     troubles = [(server.trouble, server.up) for server in inspection.servers]
     if not inspection.failure:  # which is why its provider is of no use
         troubles += [
@@ -150,15 +163,39 @@ def _degradations(name: str, inspection: Inspection, around: Surroundings) -> li
     return findings
 
 
-def _starts_with_it(server: InspectedServer, around: Surroundings) -> bool:
-    """Whether the server is an agent of this deployment that does not run yet."""
-    if around.is_running or server.transport == "stdio":
-        return False
+def circles(
+    checked: Iterable[CheckedAgent], most: Mapping[str, int], around: Surroundings
+) -> Iterator[Finding]:
+    """Agents that have each other among their servers, so that a call can be handed round: one warning a circle.
+
+    Args:
+        most: how often a call may come back to each (`max_returns`).
+    """
+    asked: dict[str, list[str]] = {}
+    for agent in checked:
+        servers = agent.inspection.servers if agent.inspection is not None else ()
+        asked[agent.name] = [
+            found for server in servers if (found := _agent_behind(server, around)) is not None
+        ]
+    for circle in cycles(asked):
+        path = " → ".join((*circle, circle[0]))
+        times = ", ".join(f"{most[name]} to {name}" for name in circle)
+        message = (
+            f"these agents can hand a call round: {path}; it may come back so often (max_returns): {times}"
+        )
+        yield _finding(circle[0], message, around, level="warning")
+
+
+def _agent_behind(server: InspectedServer, around: Surroundings) -> str | None:
+    """The agent of this deployment that the server is."""
+    if server.transport == "stdio":
+        return None
     try:
         url = urlsplit(server.address)
-        return url.port in around.ports and (url.hostname or "").lower() in {*_LOCAL, *around.hosts}
+        here = (url.hostname or "").lower() in {*_LOCAL, *around.hosts}
+        return around.ports.get(url.port) if here and url.port is not None else None
     except ValueError:
-        return False
+        return None
 
 
 def _finding(

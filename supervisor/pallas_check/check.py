@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from pallas_check.agents import SOURCE, Surroundings, judge
+from pallas_check.agents import SOURCE, Surroundings, circles, judge
 from pallas_check.findings import CheckedAgent, CheckReport, Finding, worst
 from pallas_check.inspectors import Inspector, InspectorError
 from pallas_check.machine import machine_findings
@@ -137,24 +137,17 @@ async def check(
     machine, is_running = await asyncio.to_thread(
         machine_findings, configuration.deployment, directory, together, places
     )
-    checking = _Checking(
-        configuration,
-        [deployment.agents[name] for name in tried],
-        together,
-        Surroundings(
-            directory=directory,
-            places=places,
-            secrets=KnownSecrets(
-                [*configured_secrets(directory, together), *values_of(configuration.resources)]
-            ),
-            ports={agent.port for agent in configuration.deployment.agents.values() if agent.port},
-            hosts=_hosts(configuration),
-            is_running=is_running,
-            online=mode == "online",
-        ),
-        timeout,
-        progress,
+    around = Surroundings(
+        directory=directory,
+        places=places,
+        secrets=KnownSecrets([*configured_secrets(directory, together), *values_of(configuration.resources)]),
+        ports={agent.port: agent.name for agent in deployment.agents.values() if agent.port},
+        hosts=_hosts(configuration),
+        is_running=is_running,
+        online=mode == "online",
     )
+    agents_tried = [deployment.agents[name] for name in tried]
+    checking = _Checking(configuration, agents_tried, together, around, timeout, progress)
     trials = await checking.run()
     found = [finding for trial in trials for finding in trial.findings]
     checked = tuple(
@@ -169,11 +162,13 @@ async def check(
         )
         for trial in trials
     )
+    most_returns = {name: agent.max_returns for name, agent in deployment.agents.items()}
+    round_trips = circles(checked, most_returns, around)
     return replace(
         report,
         agents=checked,
         not_tried=left_out,
-        findings=(*report.findings, *machine, *found, *_left_out(left_out)),
+        findings=(*report.findings, *machine, *found, *round_trips, *_left_out(left_out)),
     )
 
 

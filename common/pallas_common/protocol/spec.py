@@ -95,7 +95,7 @@ class WorkerSpec(AgentSettings):
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """`NAME/KEY` of each secret that the definition refers to → its value."""
     siblings: tuple[Sibling, ...] = ()
-    """The agents that start on demand and may be among the servers of this one."""
+    """The agents that may be among the servers of this one."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the worker."""
 

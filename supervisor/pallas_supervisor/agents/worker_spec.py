@@ -110,9 +110,10 @@ def worker_spec(
 
 
 def _siblings(deployment: Deployment, agent: Agent) -> tuple[Sibling, ...]:
-    """The agents that this one may have among its servers and must not wake by looking; its dependencies first."""
+    """The agents that this one may have among its servers: its dependencies first, then those that start on demand."""
     agents = deployment.agents
-    names = dict.fromkeys((*agent.depends_on, *agents))
+    on_demand = (name for name, other in agents.items() if other.start == "on-demand")
+    names = dict.fromkeys((*agent.depends_on, *on_demand, *agents))
     found = (
         Sibling(
             name=name,
@@ -120,9 +121,10 @@ def _siblings(deployment: Deployment, agent: Agent) -> tuple[Sibling, ...]:
             title=other.title,
             description=other.description,
             output_schema=other.output_schema,
+            on_demand=other.start == "on-demand",
         )
         for name in names
-        if (other := agents[name]).start == "on-demand" and other.port is not None and name != agent.name
+        if (other := agents[name]).port is not None and name != agent.name
     )
     return tuple(itertools.islice(found, MOST_SIBLINGS))
 

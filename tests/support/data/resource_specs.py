@@ -42,6 +42,7 @@ FULL: dict[str, dict[str, Any]] = {
             "idle_timeout": 5.5,
             "memory_limit": "512MiB",
             "max_queue": 4,
+            "max_returns": 2,
             "overrides": True,
         },
     },

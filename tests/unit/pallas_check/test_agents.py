@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_check.agents import MOST_OUTPUT_LINES, Surroundings, judge
+from pallas_check.agents import MOST_OUTPUT_LINES, Surroundings, circles, judge
+from pallas_check.findings import CheckedAgent
 from pallas_check.places import Places
 from pallas_common.protocol.inspection import (
     InspectedProvider,
@@ -22,7 +24,7 @@ from pallas_common.secrets.values import KnownSecrets
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pallas_check.findings import CheckedAgent, Finding
+    from pallas_check.findings import Finding
 
 FILE = "name: demo\nagents:\n  one:\n    module: agents.one\n    port: 24201\n"
 IMPORTING = encode_report(StageReport(stage="importing")).decode()
@@ -66,7 +68,7 @@ def around(tmp_path: Path) -> Surroundings:
         directory=tmp_path,
         places=Places(path),
         secrets=KnownSecrets(["my-own-password"]),
-        ports={24201, 24202},
+        ports={24201: "one", 24202: "two"},
         hosts=("example.org",),
         is_running=False,
         online=False,
@@ -178,3 +180,29 @@ def test_of_what_it_printed_the_last_lines_are_shown_without_secrets(around: Sur
     assert shown[-1] == "99"
     assert len(shown) + 2 == MOST_OUTPUT_LINES
     assert (password, len(last)) == ("[redacted]", 500)
+
+
+def asking(name: str, *ports: int) -> CheckedAgent:
+    servers = tuple(
+        server(name=f"s{port}", transport="http", address=f"http://localhost:{port}") for port in ports
+    )
+    return CheckedAgent(name=name, result="ok", seconds=0.0, inspection=replace(GOOD, servers=servers))
+
+
+def test_agents_that_can_hand_a_call_round_are_named(around: Surroundings) -> None:
+    most = {"one": 1, "two": 3}
+    assert not list(circles([asking("one", 24202), asking("two", 9)], most, around))
+    (found,) = circles([asking("one", 24202), asking("two", 24201)], most, around)
+    assert found.level == "warning"
+    assert found.problem.message == (
+        "these agents can hand a call round: one → two → one; "
+        "it may come back so often (max_returns): 1 to one, 3 to two"
+    )
+
+
+def test_a_servers_name_that_makes_names_of_tools_ambiguous_is_warned_of(around: Surroundings) -> None:
+    lines = lines_of(servers=(server(name="k__l"), server(name="k_l")))
+    checked, findings = judged(end(IMPORTING + lines), around)
+    assert checked.result == "warning"
+    assert len(findings) == 1
+    assert "the name of the server k__l has `__`" in str(findings[0].problem)

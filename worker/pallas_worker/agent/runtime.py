@@ -71,13 +71,9 @@ if TYPE_CHECKING:
     from pallas_worker.fastagent.tools.rules import Globs
     from pallas_worker.interface.vision import Vision
 
-DISPOSAL_TIMEOUT = 5.0
-"""Seconds that the disposal of an instance may take before what hangs is abandoned."""
-
-WARM = 4
-"""Instances made ahead at a time."""
-WARM_WITH_PROCESSES = 1
-"""The same where each of them has processes of its own: servers that are started as a command."""
+DISPOSAL_TIMEOUT = 5.0  # seconds, before what hangs of an instance is abandoned
+WARM = 4  # instances made ahead at a time
+WARM_WITH_PROCESSES = 1  # where each has processes of its own: servers that are started as a command
 
 _log = get_logger("pallas.worker.runtime")
 
@@ -95,7 +91,8 @@ class AgentRuntime:
         self.reachability = Reachability()
         """What calls have learnt of the downstream servers."""
         self.siblings: Mapping[str, Sibling] = {}
-        """Which of the servers are agents that start on demand; to be set before the first instance is made."""
+        """Which of the servers are agents of the deployment; to be set before the first instance is made."""
+        self.gateways: frozenset[str] = frozenset()  # likewise, its gateway
         self._model_factories: dict[str | None, Any] = {}
         self._context: Context = fast.context
         self.agent = agent
@@ -162,8 +159,8 @@ class AgentRuntime:
     @property
     def downstreams(self) -> tuple[Downstream, ...]:
         """The downstream servers of the served agent and of the agents that it is made of."""
-        names = (name for data in self._agents.values() for name in data["config"].servers)
-        return downstreams_of(names, self._servers, self._forwarding)
+        used = (name for data in self._agents.values() for name in data["config"].servers)
+        return downstreams_of(used, self._servers, self._forwarding)
 
     @property
     def _servers(self) -> Mapping[str, MCPServerSettings]:
@@ -199,7 +196,8 @@ class AgentRuntime:
     @asynccontextmanager
     async def first_instance(self) -> AsyncIterator[Instance]:
         """An instance to try before there are calls; if it is as all callers get it, the first call gets this one."""
-        owned = self._pool.open(self._prepared())
+        # It connects to no other agent, which may start as well, and wait for this one.
+        owned = self._pool.open(self._prepared(siblings=self.siblings))
         kept = False
         try:
             prepared = await owned.value()
@@ -244,11 +242,14 @@ class AgentRuntime:
         observe: ObserveOperation | None = None,
         deferred: frozenset[str] | None = None,
         agents: Mapping[str, Any] | None = None,
+        siblings: Mapping[str, Sibling] | None = None,
     ) -> AsyncIterator[_Prepared]:
         """An instance with the servers that are the same for all callers, or without those that are `deferred`.
 
-        It is made of these definitions of `agents`, or those of the module.
+        It is made of these definitions of `agents`, or those of the module. It connects to `siblings`, or else to
+        those that start on demand, when it calls them.
         """
+        siblings = siblings or {name: each for name, each in self.siblings.items() if each.on_demand}
         if deferred is None:
             deferred = self._opted_in
         attachments = Attachments(
@@ -256,7 +257,9 @@ class AgentRuntime:
             self.reachability,
             deferred=deferred,
             callers=self._knowing,
-            siblings=self.siblings,
+            siblings=siblings,
+            agents=frozenset(self.siblings),
+            gateways=self.gateways,
         )
         losses = self.reachability.losses
         registry = registry_for_call(self._servers, _CLIENT)
@@ -372,8 +375,9 @@ async def open_runtime(
     settle_subagents(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
-        give_token(fast.context.server_registry, token, gateway_urls)
+        gateways = give_token(fast.context.server_registry, token, gateway_urls)
         runtime = AgentRuntime(fast, runtime_of(harness), served, permitted)
+        runtime.gateways = gateways
         try:
             yield runtime
         finally:

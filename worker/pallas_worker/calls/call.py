@@ -10,6 +10,7 @@ import copy
 import time
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.core.exceptions import FastAgentError
@@ -17,6 +18,7 @@ from mcp_types import TextContent
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import quoted
+from pallas_common.protocol.mcp.chain import refusal as chain_refusal
 from pallas_worker.agent.messages.content import finish_reason, result_content
 from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import model_failure
@@ -27,7 +29,14 @@ from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
 from pallas_worker.fastagent.streams.pacing import pace
 from pallas_worker.interface.chat.defaults import with_defaults
-from pallas_worker.interface.errors import ArgumentError, BusyError, CallError, FailedTurn, ForbiddenError
+from pallas_worker.interface.errors import (
+    ArgumentError,
+    BusyError,
+    CallError,
+    FailedTurn,
+    ForbiddenError,
+    LoopError,
+)
 from pallas_worker.interface.turn import Ignored, ToolCalled, TurnResult
 from pallas_worker.raised import RaisedError, run_contained
 from pallas_worker.redact import known, redact
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from fast_agent.types import PromptMessageExtended
 
     from pallas_common.protocol.agent.output_schema.schema import OutputSchema
+    from pallas_common.protocol.mcp.chain import Chain
     from pallas_worker.agent.instance import Instance
     from pallas_worker.agent.progress import Send
     from pallas_worker.agent.runtime import AgentRuntime
@@ -86,6 +96,8 @@ class Caller:
     """Waits until the caller has taken enough of what it was told: meanwhile no model's stream is read on."""
     takes_back: bool = True
     """Whether the caller can take text back that it was told: else no model is asked again that has said some."""
+    chain: Chain = ()
+    """The agents that the call has come by."""
 
 
 class Calls:
@@ -102,6 +114,8 @@ class Calls:
         output: OutputSchema | None = None,
         models: Collection[str] = (),
         defaults: Defaults | None = None,
+        link: str = "",
+        max_returns: int = 1,
     ) -> None:
         """Prepare.
 
@@ -114,8 +128,12 @@ class Calls:
             output: what answers have to fit, where a caller asks for nothing else.
             models: those that a call may have in place of the agent's own.
             defaults: what a turn has of which its caller says nothing.
+            link: the agent in chains.
+            max_returns: how often a call may come back to it that agents hand on to each other.
         """
         self._defaults = defaults
+        self._link = link
+        self._max_returns = max_returns
         self._output = output
         self._models = models
         self._agent = agent
@@ -163,8 +181,10 @@ class Calls:
                 self._check_model(request)
                 vision = self._vision_of(request)
                 vision.refuse(request.images)
-                async with self._admission.place():
-                    result = await run_contained(lambda: self._run(request, telling, vision))
+                self._check_chain(caller.chain)
+                returned = self._link in caller.chain
+                async with self._admission.place(handed=bool(caller.chain), returned=returned) as place:
+                    result = await run_contained(lambda: self._run(request, telling, vision, place))
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
                 failed = self._failed(error, caller, acted=acted)
                 failed.__cause__ = error
@@ -173,6 +193,11 @@ class Calls:
                 self._model_called(None)
                 return result
         raise failed  # out here, because a span would note it, with what the caller has sent
+
+    def _check_chain(self, chain: Chain) -> None:
+        """Refuse a call that agents have handed on to each other too often."""
+        if (refusal := chain_refusal(chain, self._link, self._max_returns)) is not None:
+            raise LoopError(refusal)
 
     def _check_model(self, request: TurnRequest) -> None:
         """Refuse another model than those that the agent lists."""
@@ -202,6 +227,9 @@ class Calls:
                 return FailedTurn("argument", redact(str(error)), error)
             case BusyError():
                 return FailedTurn("busy", redact(str(error)), error)
+            case LoopError():
+                _log.warning(str(error))
+                return FailedTurn("loop", str(error), error)
             case RaisedError():
                 kind = "agent"
                 message = f"code of the agent ended the call with {error}; the agent's log has the details"
@@ -228,10 +256,17 @@ class Calls:
             failure = copy.replace(failure, detail=redact(failure.detail))
         return FailedTurn(kind, message, error, model_failure=failure, acted=acted)
 
-    async def _run(self, request: TurnRequest, caller: Caller, vision: Vision) -> TurnResult:
+    async def _run(self, request: TurnRequest, caller: Caller, vision: Vision, place: object) -> TurnResult:
         progress = Progress(caller.send_progress)
         spoken = Spoken(caller.tell, takes_back=caller.takes_back)
-        current = CurrentCall(request, caller.tell, spoken, caller.room)
+        current = CurrentCall(
+            request,
+            caller.tell,
+            spoken,
+            caller.room,
+            chain=(*caller.chain, self._link),
+            asking=partial(self._admission.asking, place),
+        )
         with offered_to_llm(caller.bearer), as_current(current):
             async with AsyncExitStack() as stack:
                 with span("prepare instance"):

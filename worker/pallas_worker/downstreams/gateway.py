@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from fast_agent.mcp_server_registry import ServerRegistry
 
 
-def give_token(registry: ServerRegistry | None, token: str | None, urls: Collection[str]) -> None:
+def give_token(registry: ServerRegistry | None, token: str | None, urls: Collection[str]) -> frozenset[str]:
     """Have connections to the gateway, and probes of it, show the token; an Authorization of a server's own stays.
+
+    Returns:
+        The servers that are the gateway.
 
     Args:
         registry: the settings of all servers; None where there are none.
@@ -26,7 +29,10 @@ def give_token(registry: ServerRegistry | None, token: str | None, urls: Collect
         urls: by which the gateway is reached.
     """
     if registry is None or token is None:
-        return
-    for settings in registry.registry.values():
+        return frozenset()
+    found = set()
+    for name, settings in registry.registry.items():
         if settings.transport in ("http", "sse") and settings.url and is_gateway(settings.url, urls):
             settings.headers = with_bearer(settings.headers, token)
+            found.add(name)
+    return frozenset(found)

@@ -31,6 +31,9 @@ AVOID_FOR = 15.0
 REMEMBER_FOR = 15.0
 """Seconds for which a server that does not know who calls is believed what it is, and what it has to offer."""
 
+_AGENTS_TOOLS = ("agent-", "chat", "ask_agent", "send_message")
+"""How tools of the gateway begin that ask an agent."""
+
 _log = get_logger("pallas.worker.reachability")
 
 
@@ -128,7 +131,11 @@ class Attachments:
     callers: frozenset[str] = frozenset()
     """The servers that know whose call it is."""
     siblings: Mapping[str, Sibling] = field(default_factory=dict)
-    """The servers that start on demand: they are connected to when a tool of theirs is called."""
+    """The servers that are agents and are connected to when a tool of theirs is called."""
+    agents: frozenset[str] = frozenset()
+    """All servers that are agents of the deployment."""
+    gateways: frozenset[str] = frozenset()
+    """Those that are its gateway."""
     unreachable: dict[str, str] = field(default_factory=dict)
     """The servers that the instance has to do without, and why."""
     sampled: list[Any] = field(default_factory=list)
@@ -141,3 +148,9 @@ class Attachments:
     """The HTTP clients of its LLMs, as far as they are known: what has to be closed, too. None until a call has it."""
     asked: list[ReferenceType[Any]] = field(default_factory=list)
     """The LLMs, and the agents that have them, also clones made during the call: what has to be taken apart."""
+
+    def asks_agent(self, server: str, tool: str) -> bool:
+        """Whether a call of the tool asks another agent of the deployment."""
+        if server in self.gateways:
+            return tool.startswith(_AGENTS_TOOLS)
+        return server in self.agents

@@ -1,4 +1,4 @@
-"""Which of an agent's servers are agents of the same deployment that start on demand.
+"""Which of an agent's servers are agents of the same deployment.
 
 Pure. Knows addresses; must not talk to a server.
 """

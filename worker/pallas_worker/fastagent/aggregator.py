@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
@@ -37,14 +38,17 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.mcp.chain import META
 from pallas_common.protocol.mcp.lists import LISTS, read_list
 from pallas_worker.downstreams.attach_errors import why_unattached
 from pallas_worker.downstreams.reachability import AVOID_FOR, SLOW_ATTACH
 from pallas_worker.downstreams.server_output import output_of
+from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.interface.tools import history_prompt, list_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from fast_agent.config import MCPServerSettings
     from pydantic import BaseModel
@@ -294,12 +298,24 @@ class Aggregator(MCPAggregator):
         if server_name in self._asleep:
             await self._wake(server_name)
         try:
-            result: Any = await super()._execute_on_server(server_name, operation_type, *args, **kwargs)
+            with self._asking(server_name, kwargs):
+                result: Any = await super()._execute_on_server(server_name, operation_type, *args, **kwargs)
             well = not getattr(result, "is_error", False)
             return result
         finally:
             if self._attachments is not None:
                 self._attachments.observe(server_name, operation_type, well, time.monotonic() - began)
+
+    def _asking(self, server_name: str, operation: dict[str, Any]) -> AbstractContextManager[None]:
+        """Tell another agent by which ones the call has come, and the worker that it waits for one."""
+        call, arguments = current_call(), operation.get("method_args") or {}
+        if call is None or self._attachments is None or operation.get("method_name") != "call_tool":
+            return nullcontext()
+        if not self._attachments.asks_agent(server_name, str(arguments.get("name"))):
+            return nullcontext()
+        meta = {**(arguments.get("meta") or {}), META: list(call.chain)}
+        operation["method_args"] = {**arguments, "meta": meta}
+        return call.asking()
 
     async def _execute_session_method(self, client: Any, **kwargs: Any) -> Any:
         try:

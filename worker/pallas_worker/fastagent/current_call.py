@@ -6,7 +6,7 @@ agent: the guard, the streams and the call itself meet here.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,9 @@ from pallas_worker.interface.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+    from contextlib import AbstractContextManager
 
+    from pallas_common.protocol.mcp.chain import Chain
     from pallas_worker.interface.turn import TurnEvent, TurnRequest
 
 
@@ -55,6 +57,10 @@ class CurrentCall:
     """Whether a model whose request failed may be asked again: not where it is known that this is of no use."""
     clients: WeakSet[Any] = field(default_factory=WeakSet)
     """The HTTP clients that its LLMs have made, to be closed with it: fast-agent leaves some to Python's collector."""
+    chain: Chain = ()
+    """The agents that the call has come by, this one last: other agents are told."""
+    asking: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while it waits for another agent's answer."""
 
 
 class _Silent:
@@ -109,4 +115,4 @@ def as_current(call: CurrentCall) -> Iterator[None]:
     finally:
         _current.reset(token)
         rules = replace(call.request, message="", images=(), history=History())
-        place.call = CurrentCall(rules, _SILENT.tell, _SILENT)
+        place.call = CurrentCall(rules, _SILENT.tell, _SILENT, chain=call.chain)

@@ -30,6 +30,7 @@ from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.agent_info import agent_families
+from pallas_common.protocol.mcp.chain import chain_in_meta
 from pallas_worker.calls.call import Caller
 from pallas_worker.calls.large import beside
 from pallas_worker.downstreams.bearer import inbound_bearer
@@ -155,6 +156,7 @@ class WorkerApp:
             request_id=request_id(headers),
             bearer=inbound_bearer(headers),
             send_progress=context.session.report_progress,
+            chain=chain_in_meta(params.meta),
         )
         size = size_of_body(context.request.scope) if context.request is not None else 0
         read = await beside(size, lambda: parse_send_message(params.arguments))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 if TYPE_CHECKING:
     from pallas_worker.interface.providers.failures import ModelFailure
 
-type FailureKind = Literal["argument", "forbidden", "busy", "model", "agent", "internal"]
-"""Whose matter the failure of a turn is: the caller's, or his rights, the load's, the LLM's, the agent's, or ours."""
+type FailureKind = Literal["argument", "forbidden", "busy", "loop", "model", "agent", "internal"]
+"""Whose matter the failure of a turn is: the caller's, or his rights, the load's, that of agents that hand a call on to
+each other, the LLM's, the agent's, or ours."""
 
 
 class AgentError(Exception):
@@ -57,6 +58,10 @@ class BusyError(Exception):
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds until there may be room, at least 1; None where nobody can say."""
+
+
+class LoopError(Exception):
+    """Agents have handed a call on to each other too often. Its text is for a model."""
 
 
 class FailedTurn(Exception):  # noqa: N818 - it is how a turn ends, and no fault of the program

@@ -21,6 +21,7 @@ from pallas_common.http.server import HttpServer
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.agent.output_schema.errors import SchemaError
 from pallas_common.protocol.link.heartbeat import beat
+from pallas_common.protocol.mcp.chain import link
 from pallas_common.protocol.reports import Heartbeat, IdleReport, ReadyReport, StageReport
 from pallas_worker.agent.models.capabilities import overlaid_keys, published_capabilities
 from pallas_worker.agent.runtime import open_runtime
@@ -123,7 +124,7 @@ async def _serve(
         missing=runtime.reachability.missing,
         interval=spec.probe_interval,
         slow_after=spec.slow_after,
-        on_demand=runtime.siblings,
+        on_demand=[name for name, sibling in runtime.siblings.items() if sibling.on_demand],
     )
     runtime.reachability.listener = health.attachment
     idleness = Idleness(spec.idle_timeout, lambda: _leave(http, report, stopping), _later_in_no_call())
@@ -138,6 +139,8 @@ async def _serve(
         output=output,
         models=other_models(spec),
         defaults=defaults_of(spec),
+        link=link(spec.agent, spec.deployment),
+        max_returns=spec.max_returns,
     )
     app = WorkerApp(spec, calls, health)
     report(StageReport(stage="serving"))

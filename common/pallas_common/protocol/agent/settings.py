@@ -89,6 +89,8 @@ class AgentSettings:
     """Calls that run at a time; the others wait."""
     max_queue: int = field(default=128, metadata=setting(WholeNumber(0), "respawn"))
     """Calls that wait at most; those beyond are refused."""
+    max_returns: int = field(default=1, metadata=setting(WholeNumber(0), "respawn"))
+    """How often a call that agents hand on to each other may come back to this one."""
     max_request_bytes: int = field(default=32 * 1024 * 1024, metadata=setting(WholeNumber(1024), "respawn"))
     """Bytes of one request's body: room for images in a long history."""
     loop: LoopKind = field(default="uvloop", metadata=setting(Choice(get_args(LoopKind)), "respawn"))

@@ -1,7 +1,8 @@
-"""Another agent of the deployment that starts on demand: what is known of it without asking it.
+"""Another agent of the deployment: what is known of it without asking it.
 
-Why: whoever connects to such an agent wakes it. So an agent that has it among its servers is told beforehand what it
-would answer, and connects when a tool of it is called.
+Why: whoever connects to an agent that starts on demand wakes it. So an agent that has it among its servers is told
+beforehand what it would answer, and connects when a tool of it is called. Two agents that have each other among their
+servers start by the same: neither waits for the other.
 """
 
 from __future__ import annotations
@@ -25,3 +26,5 @@ class Sibling:
     title: str
     description: str
     output_schema: Mapping[str, object] | None = None
+    on_demand: bool = True
+    """Whether it starts on demand, so that nobody but a caller may connect."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
+from pallas_common.protocol.mcp.chain import HEADER, chain_in_header, header_of
 from pallas_gateway.access.audit import LONGEST_CONTENT
 from pallas_gateway.access.predicate import may
 from pallas_gateway.conversations.errors import TurnFailedError
@@ -142,8 +143,12 @@ class Completions:
 
     async def _post(self, completion: _Completion, *, with_key: bool, anew: bool) -> Relayed:
         upstream = await way_to(self._directory, completion.model, with_key=with_key, anew=anew)
-        headers = {"x-request-id": completion.admitted.request_id}
-        if "retry" in completion.admitted.headers.get(ACCEPT_HEADER.lower(), ""):
+        admitted = completion.admitted
+        headers = {
+            "x-request-id": admitted.request_id,
+            **header_of(chain_in_header(admitted.headers.get(HEADER.lower()))),
+        }
+        if "retry" in admitted.headers.get(ACCEPT_HEADER.lower(), ""):
             headers[ACCEPT_HEADER] = "retry"
         if with_key and upstream.key is not None:
             headers[KEY_HEADER] = upstream.key

@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.protocol.mcp.chain import chain_in_meta, header_of
 from pallas_gateway.conversations.events import Text, ToolCall, ToolResult
 from pallas_gateway.conversations.request import read_request
 from pallas_gateway.conversations.turns import Ask, agent_key
@@ -134,6 +135,7 @@ class ThreadTurns:
                 session=session,
                 request_id=request.request_id,
                 trace_id=self._trace_id(request.headers),
+                headers=header_of(chain_in_meta(request.params.get("_meta"))),
             )
         )
         request.passes_place()

@@ -8,6 +8,7 @@ import logging
 
 import pytest
 
+from pallas_worker.calls import admission
 from pallas_worker.calls.admission import Admission
 from pallas_worker.interface.errors import BusyError
 
@@ -157,3 +158,62 @@ def test_a_busy_time_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         asyncio.run(run())
     assert len(caplog.messages) == 2
     assert all("1 of 1 calls run, 1 of 1 wait" in message for message in caplog.messages)
+
+
+def test_a_call_never_waits_for_a_place_that_its_own_chain_holds() -> None:
+    async def run() -> None:
+        hall = Hall(1, 9)
+        async with hall.admission.place(handed=True, returned=True):  # there is one, and it may have that
+            with pytest.raises(BusyError, match="would wait for itself"):
+                async with hall.admission.place(handed=True, returned=True):
+                    raise AssertionError
+            assert hall.counts == (1, 0)
+        async with hall.admission.place():
+            assert hall.counts == (1, 0)
+
+    asyncio.run(run())
+
+
+def test_what_another_agent_waits_for_is_refused_where_all_wait_for_agents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "HELD_UP", 0.01)
+    looked, look = asyncio.Event(), Admission._refuse_circle
+
+    def looking(hall: Admission) -> None:
+        looked.set()
+        look(hall)
+
+    monkeypatch.setattr(Admission, "_refuse_circle", looking)
+
+    async def handed(hall: Hall) -> None:
+        async with hall.admission.place(handed=True):
+            hall.begun.append("handed")
+
+    async def run() -> None:
+        hall = Hall(1, 9)
+        async with hall.admission.place() as place:
+            waiting = asyncio.create_task(handed(hall))
+            await looked.wait()
+            assert not waiting.done(), "the one that runs does something of its own"
+            with (
+                hall.admission.asking(place),
+                hall.admission.asking(place),
+                pytest.raises(BusyError, match="all of them wait for other agents"),
+            ):
+                await waiting
+            assert hall.counts == (1, 0)
+            again = asyncio.create_task(handed(hall))
+            await settle()
+        await again
+        assert (hall.begun, hall.counts) == (["handed"], (0, 0))
+        cancelled = asyncio.create_task(handed(hall))
+        async with hall.admission.place():
+            await settle()
+            cancelled.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await cancelled
+        async with hall.admission.place():
+            assert hall.counts == (1, 0)
+
+    asyncio.run(run())

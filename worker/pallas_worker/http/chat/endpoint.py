@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from pallas_common.protocol.agent.completion import ignored_header
+from pallas_common.protocol.mcp.chain import HEADER, chain_in_header
 from pallas_worker.calls.call import Caller
 from pallas_worker.calls.large import beside
 from pallas_worker.downstreams.bearer import inbound_bearer
@@ -116,7 +117,11 @@ class ChatEndpoint:
                 ignored.extend(event.parameters)
 
         caller = Caller(
-            surface="chat", request_id=exchange.request_id, bearer=inbound_bearer(headers), tell=note
+            surface="chat",
+            request_id=exchange.request_id,
+            bearer=inbound_bearer(headers),
+            tell=note,
+            chain=chain_in_header(headers.get(HEADER.lower())),
         )
         read = await beside(body.size, check)
         delivery = delivery_of(body.fields)

@@ -44,6 +44,7 @@ _BY_KIND: Mapping[FailureKind, tuple[int, str, str]] = {
     "argument": (400, "invalid_request_error", "invalid_value"),
     "forbidden": (403, "permission_error", "override_forbidden"),
     "busy": (429, "rate_limit_error", "agent_busy"),
+    "loop": (508, "invalid_request_error", "agent_loop"),
     "model": (502, "api_error", "model_failed"),
     "agent": (503, "api_error", "agent_failed"),
     "internal": (500, "api_error", "internal_error"),
@@ -61,7 +62,7 @@ def error_of(failed: FailedTurn, *, detailed: bool = False) -> ApiError:
         detailed: the reader may see what is in the log.
     """
     status, kind, code = _BY_KIND[failed.kind]
-    again, detail = failed.kind not in ("model", "agent", "internal"), ""
+    again, detail = failed.kind not in ("loop", "model", "agent", "internal"), ""
     if (failure := failed.model_failure) is not None:
         status, kind, code = failure.row.status, failure.row.type, failure.row.code
         again = (failure.row.client_again or status < 500) and not failed.acted
