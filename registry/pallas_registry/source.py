@@ -214,11 +214,28 @@ def _references(deployment: Deployment, file: Path) -> list[Problem]:
     ]
 
 
+def _without_gateway(deployment: Deployment, file: Path) -> list[Problem]:
+    """That whoever reaches the deployment may use it, where that is more than this machine."""
+    if rules.is_loopback(deployment.bind):
+        return []
+    key = "bind" if "bind" in deployment.places else "host"
+    place = deployment.places.get(key)
+    return [
+        Problem(
+            str(file),
+            place.line if place else None,
+            key,
+            f"without a gateway, whoever reaches {deployment.bind} uses all agents without a token",
+            "add `gateway: {}`, behind which agents' ports are closed, or set `bind: 127.0.0.1`",
+        )
+    ]
+
+
 def _of_gateway(deployment: Deployment, file: Path) -> list[Problem]:
     """What the gateway's settings leave open that had better be closed."""
     settings, found = deployment.gateway, []
     if settings is None:
-        return []
+        return _without_gateway(deployment, file)
 
     def warn(key: str, message: str, remedy: str) -> None:
         places = deployment.places
@@ -230,6 +247,12 @@ def _of_gateway(deployment: Deployment, file: Path) -> list[Problem]:
             "auth",
             "`none` lets every user and program of this machine use all agents",
             "remove it, and use a token",
+        )
+    if settings.workers == "open":
+        warn(
+            "workers",
+            "`open` lets whoever reaches the port of an agent use it without a token",
+            "remove it, so that all calls come by the gateway",
         )
     if settings.store is not None and rules.store_password(settings.store):
         warn(

@@ -201,8 +201,7 @@ def _described(
     described = {}
     for name, schema in properties.items():
         default = defaults.get(name, MISSING)
-        # How workers are reached follows from the address.
-        plain = isinstance(default, str | int | float) and (owner, name) != (GatewaySettings, "workers")
+        plain = isinstance(default, str | int | float)
         described[name] = {
             "description": meanings[name],
             **schema,

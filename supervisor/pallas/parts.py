@@ -244,7 +244,7 @@ def _control_server(
             manager.drift,
             manager.log_router.secrets,
         ),
-        GatewayRoutes(upstreams, lambda: manager.drift.taken.state_directory),
+        GatewayRoutes(upstreams, manager.keys.siblings, lambda: manager.drift.taken.state_directory),
         GatewayVerbs(OperatorVerbs(gateway.engine), gateway.status),
     )
     listener = _control_listener(path)

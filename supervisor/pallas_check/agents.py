@@ -57,8 +57,8 @@ class Surroundings:
     """Of the deployment's own agents, with their names."""
     hosts: Collection[str]
     """By which they are reached."""
-    is_running: bool
-    """Whether the deployment runs, so that its agents should answer each other."""
+    answer_each_other: bool
+    """Whether the deployment's agents should answer this check: they run, and their ports ask for no key."""
     online: bool
     """Whether servers and LLM providers were to be asked."""
 
@@ -80,7 +80,7 @@ def judge(
     else:
         servers = tuple(
             replace(server, up=None, latency=None, trouble=None)
-            if not around.is_running and _agent_behind(server, around) is not None  # it will start with it
+            if not around.answer_each_other and _agent_behind(server, around) is not None  # no more is known
             else server
             for server in inspection.servers
         )

@@ -143,7 +143,7 @@ async def check(
         secrets=KnownSecrets([*configured_secrets(directory, together), *values_of(configuration.resources)]),
         ports={agent.port: agent.name for agent in deployment.agents.values() if agent.port},
         hosts=_hosts(configuration),
-        is_running=is_running,
+        answer_each_other=is_running and not deployment.workers_behind,
         online=mode == "online",
     )
     agents_tried = [deployment.agents[name] for name in tried]

@@ -145,7 +145,7 @@ class Watched:
         )
         self.add("mute", TALKER, model="anthropic.claude-sonnet-4-5", servers=[])
         self.add("fat", FAT, limit=LIMIT, used=137 * 2**20, memory_limit=LIMIT)
-        with_gateway(deployment)
+        with_gateway(deployment, workers="open")
         self.fleet = stack.enter_context(Fleet(deployment))
         self.fleet.wait("counted", "flapping", "stuck", "talker", "mute", "fat")
         target = deployment.registry.removeprefix("http://")

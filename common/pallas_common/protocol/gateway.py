@@ -12,7 +12,6 @@ import ipaddress
 import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
-from urllib.parse import urlsplit
 
 from pallas_common.protocol.agent.settings import (
     MINIMUM_LIVENESS_INTERVAL,
@@ -24,10 +23,11 @@ from pallas_common.protocol.agent.settings import (
     on_change,
     setting,
 )
+from pallas_common.protocol.keys import http_origins, local_names
 from pallas_common.times import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from pallas_common.protocol.agent.settings import Rule
 
@@ -116,8 +116,10 @@ class GatewaySettings:
     store: str | None = field(default=None, repr=False, metadata=on_change("respawn"))
     """`sqlite:PATH`, `postgresql://…`; None: `gateway.db` in the state directory."""
     auth: Auth = field(default="token", metadata=setting(Choice(get_args(Auth)), "respawn"))
-    workers: WorkerAccess = field(default="open", metadata=setting(Choice(get_args(WorkerAccess)), "fixed"))
-    """Whether the ports of agents are for everybody or, behind the gateway, for this machine alone."""
+    workers: WorkerAccess = field(
+        default="behind", metadata=setting(Choice(get_args(WorkerAccess)), "respawn")
+    )
+    """Whether the ports of agents are for everybody or, behind the gateway, for who shows a key, on loopback alone."""
     oidc: Oidc | None = field(default=None, metadata=on_change("respawn"))
     limits: Limits = field(default=Limits(), metadata=on_change("respawn"))
     threads: Threads = field(default=Threads(), metadata=on_change("respawn"))
@@ -147,35 +149,10 @@ def gateway_urls(settings: GatewaySettings, host: str) -> tuple[str, ...]:
     Args:
         host: of the deployment.
     """
-    address = ipaddress.ip_address(settings.bind)
-    names = [] if address.is_unspecified else [settings.bind]
-    usual = "127.0.0.1" if address.version == 4 else "::1"
-    # At another loopback address it is not by these names: somebody else may be, who would be sent tokens.
-    if address.is_unspecified or settings.bind == usual:
-        names += ["localhost", usual]
-    if not address.is_loopback:
+    names = [*local_names(settings.bind)]
+    if not ipaddress.ip_address(settings.bind).is_loopback:
         names.append(host)
-    hosts = (f"[{name}]" if ":" in name else name for name in names)
-    return tuple(dict.fromkeys((settings.public_url, *(f"http://{name}:{settings.port}" for name in hosts))))
-
-
-def is_gateway(url: str, urls: Iterable[str]) -> bool:
-    """Whether `url` is one of MCP at the gateway that `urls` lead to; nothing else there gets its tokens.
-
-    Other paths of the same host may be somebody else's behind the same proxy.
-    """
-    try:
-        path = urlsplit(url).path
-        ours = (path == "/mcp" or path.startswith("/mcp/")) and "/.." not in path and "%" not in path
-        return ours and _origin(url) in set(map(_origin, urls))
-    except ValueError:
-        return False
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    return scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(scheme)
+    return tuple(dict.fromkeys((settings.public_url, *http_origins(names, [settings.port]))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +249,8 @@ class AgentUpstream:
     """Address of this machine at which the port is reached."""
     key: str | None = field(default=None, repr=False)
     """Of the worker that serves; None while there is none."""
+    siblings_key: str | None = field(default=None, repr=False)
+    """By which its port admits whoever may set nothing beside a message."""
     tokens: tuple[WorkerToken, ...] = ()
     """Of all its workers that are there."""
     max_concurrency: int = 32

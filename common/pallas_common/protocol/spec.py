@@ -57,6 +57,12 @@ class WorkerSpec(AgentSettings):
     source: AgentSource
     key: str | None = field(default=None, repr=False)
     """Of this start: who shows it may override what the agent's definition says; nobody can where there is none."""
+    siblings_key: str | None = field(default=None, repr=False)
+    """Of the deployment: its agents show it to each other."""
+    sibling_urls: tuple[str, ...] = ()
+    """By which ports of agents are reached, each without a path: the siblings' key is for no one else."""
+    is_behind: bool = False
+    """Whether the agent stands behind the gateway: its port takes calls with one of the two keys alone."""
     token: str | None = field(default=None, repr=False)
     """The agent's own for the gateway, of this start; None where there is no gateway."""
     gateway_urls: tuple[str, ...] = ()
@@ -121,6 +127,7 @@ class WorkerSpec(AgentSettings):
             fields["allowed_hosts"] = tuple(fields["allowed_hosts"])
             fields["models"] = tuple(fields.get("models", ()))
             fields["gateway_urls"] = tuple(fields.get("gateway_urls", ()))
+            fields["sibling_urls"] = tuple(fields.get("sibling_urls", ()))
             return cls(**fields)
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a worker specification: {error}") from error

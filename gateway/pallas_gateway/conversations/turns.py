@@ -22,7 +22,7 @@ from pallas_gateway.conversations.keeping.turn_rows import TurnRows
 from pallas_gateway.conversations.left import LeftTurns
 from pallas_gateway.conversations.rows import messages_of, row_of
 from pallas_gateway.conversations.turn import Given, RunningTurn
-from pallas_gateway.conversations.worker import ACCEPT_HEADER, KEY_HEADER, dumped, way_to
+from pallas_gateway.conversations.worker import ACCEPT_HEADER, dumped, way_to
 from pallas_gateway.store.conversations import threads, turns
 from pallas_gateway.store.conversations.messages import list_messages
 from pallas_gateway.store.conversations.records import NothingToRedoError, ThreadBusyError, ThreadGoneError
@@ -320,9 +320,7 @@ class Turns:
         for anew in (False, True):
             upstream = await way_to(self._directory, ask.agent.name, with_key=with_key, anew=anew)
             headers = {**ask.headers, "X-Request-Id": ask.request_id, ACCEPT_HEADER: "retry"}
-            if with_key and upstream.key is not None:
-                headers[KEY_HEADER] = upstream.key
-            response = await self._workers.post(upstream, body, headers)
+            response = await self._workers.post(upstream, body, headers, with_key=with_key)
             if not (with_key and response.status == 403 and not anew):  # else replaced meanwhile
                 break
         return response

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
+from pallas_common.protocol.keys import KEY_HEADER
 from pallas_control.errors import ControlError
 from pallas_gateway.conversations.errors import TurnFailedError
 from pallas_gateway.relay.http.endpoint import parse_endpoint
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pallas_gateway.relay.http.connection import Response
 
 PATH = "/v1/chat/completions"
-KEY_HEADER = "Pallas-Key"
 ACCEPT_HEADER = "Pallas-Accept"
 """What the reader of an answer can do beyond OpenAI's protocol: `retry`, take text back; `detail`, see a provider's own
 words."""
@@ -77,12 +77,15 @@ class WorkerChats:
         """How many are open now."""
         return sum(way.pool.connections for way in self._ways.values())
 
-    async def post(self, upstream: AgentUpstream, body: bytes, headers: Mapping[str, str]) -> Response:
+    async def post(
+        self, upstream: AgentUpstream, body: bytes, headers: Mapping[str, str], *, with_key: bool
+    ) -> Response:
         """Send a request; the answer whole, or the head of an event stream, that takes as long as it does.
 
         Args:
             body: of JSON.
             headers: besides the usual ones; none may have been a client's without a check.
+            with_key: whether the call may override what the agent's definition says.
 
         Raises:
             RelayError: there is none.
@@ -95,6 +98,9 @@ class WorkerChats:
             **headers,
             **self._trace(),
         }
+        key = upstream.key if with_key and upstream.key is not None else upstream.siblings_key
+        if key is not None:
+            lines[KEY_HEADER] = key
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items()).encode("latin-1")
         return await way.pool.exchange(way.head + head + b"\r\n" + body, safe=False, timeout=None)
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.protocol.keys import KEY_HEADER
 from pallas_common.secrets.values import KnownSecrets
 from pallas_gateway.relay.http.endpoint import parse_endpoint
 from pallas_gateway.relay.http.errors import NoConnectionError
@@ -74,7 +75,8 @@ class Upstreams:
         key = (agent.host, agent.port, agent.socket)
         worker = self._workers.get(key)
         if worker is None:
-            endpoint = parse_endpoint(f"{agent.origin}/mcp", {}, socket=agent.socket)
+            shown = {} if agent.siblings_key is None else {KEY_HEADER: agent.siblings_key}
+            endpoint = parse_endpoint(f"{agent.origin}/mcp", shown, socket=agent.socket)
             self._workers[key] = worker = _Worker(HttpLink(endpoint, stateless=True))
         worker.used = time.monotonic()
         return worker.link

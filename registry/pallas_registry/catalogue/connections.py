@@ -69,9 +69,18 @@ def connection(client: str, endpoints: Endpoints) -> Connection:
 
 def reach_note(endpoints: Endpoints) -> str | None:
     """What to know where the URLs can be used on this machine only; None if they name a machine."""
-    if not any(_is_loopback(endpoint.url) for endpoint in endpoints):
+    near = [endpoint for endpoint in endpoints if _is_loopback(endpoint.url)]
+    if not near:
         return None
-    return "These URLs work on this machine only; for clients elsewhere, set `host:` in agents.yaml."
+    way = (
+        "give the gateway a `bind:` and a `public_url:` that they reach"
+        if any(is_of_gateway(endpoint.url) for endpoint in near)
+        else 'put `gateway: {bind: 0.0.0.0, public_url: "http://NAME:24199"}` into agents.yaml'
+    )
+    return (
+        f"These URLs work on this machine only. For clients elsewhere {way}: "
+        "they ask the gateway with a token (`pallasctl token create`)."
+    )
 
 
 def _claude_code(endpoints: Endpoints) -> Connection:

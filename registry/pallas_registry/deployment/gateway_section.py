@@ -73,15 +73,13 @@ def read_gateway(section: Fields, *, host: str, bind: str) -> GatewaySettings:
     found = own_bind if _is_missed(host, own_bind) else host
     named = f"[{found}]" if ":" in found else found
     public_url = f"http://{named}:{port}" if given is None else given.removesuffix("/")
-    loopback = rules.is_loopback(own_bind)
     said = _said(section, GATEWAY_RULES)
-    if said.get("auth") == "none" and not loopback:
+    if said.get("auth") == "none" and not rules.is_loopback(own_bind):
         section.refuse(
             "auth",
             f"`none` lets in whoever reaches {own_bind}",
             "set `bind: 127.0.0.1` here as well, or remove `auth: none`",
         )
-    said.setdefault("workers", "open" if loopback else "behind")
     return GatewaySettings(
         **said,
         port=port,

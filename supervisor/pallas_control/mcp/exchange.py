@@ -14,13 +14,14 @@ import ssl
 import struct
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pallas_common.problems import quoted, shortened
+from pallas_common.protocol.keys import KEY_HEADER
 from pallas_control.errors import ControlError
 from pallas_control.mcp.errors import (
     BusyError,
@@ -73,6 +74,8 @@ class Endpoint:
     is_local: bool = False
     socket: str | None = None
     """Path of the unix socket to connect to, in place of what the URL names."""
+    key: str | None = field(default=None, repr=False)
+    """Of an agent that stands behind a gateway, for this address alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +181,16 @@ class Exchange[T](threading.Thread):
         try:
             # One who refuses may do so before it has read everything; its answer can be read all the same.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                connection.request(request.method, self._target, request.body or None, dict(request.headers))
+                connection.request(request.method, self._target, request.body or None, self._headers())
             for news in self._read(connection.getresponse()):
                 self.news.put(news)
             self.news.put(_Ended())
         finally:
             connection.close()
+
+    def _headers(self) -> dict[str, str]:
+        key = self._endpoint.key
+        return {**self._request.headers, **({} if key is None else {KEY_HEADER: key})}
 
     def _connect(self) -> socket.socket:
         if self._endpoint.socket is not None:

@@ -32,7 +32,7 @@ from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.starter import WORKER_MODULE, LaunchContext
 from pallas_supervisor.processes.zygote_client import preloaded
 from pallas_supervisor.reload.source import take_over
-from pallas_supervisor.sockets.mcp_probe import until_answered
+from pallas_supervisor.sockets.mcp_probe import initialize, until_answered
 from pallas_supervisor.sockets.unserved.switch import UnavailableResponders
 from pallas_supervisor.telemetry.exporter import Metrics
 from pallas_supervisor.telemetry.start_traces import StartTraces
@@ -173,7 +173,9 @@ class AgentManager:
             history,
             note_health=self.status.note_health,
             health_reported=self.observers.health_reported,
-            confirm=lambda name: until_answered(sockets.address(name, drift.deployment.agents[name].port)),
+            confirm=lambda name: until_answered(
+                sockets.address(name, drift.deployment.agents[name].port), initialize(self.keys.siblings)
+            ),
             secrets=log_router.secrets,
             changed=self.observers.changed,
             take_code=drift.code.take,

@@ -14,6 +14,7 @@ from pallas_common.http.hosts import served_hosts
 from pallas_common.protocol.agent.settings import settings_of
 from pallas_common.protocol.agent.sibling import MOST_SIBLINGS, Sibling
 from pallas_common.protocol.gateway import WorkerToken, gateway_urls
+from pallas_common.protocol.keys import http_origins, local_names
 from pallas_common.protocol.spec import WorkerSpec
 from pallas_common.secrets.tokens import new_token, token_digest
 from pallas_registry.configured_secrets import configured_secrets
@@ -61,6 +62,7 @@ def worker_spec(
     metrics: tuple[str, str],
     listener_outlives: bool = False,
     key: str | None = None,
+    siblings_key: str | None = None,
     token: str | None = None,
 ) -> WorkerSpec:
     """What the worker of this start of an agent is passed.
@@ -71,6 +73,7 @@ def worker_spec(
         metrics: directory and slot in which it counts.
         listener_outlives: the service manager holds the listening socket, too.
         key: what callers of this start show who may override the agent's definition.
+        siblings_key: what agents of the deployment show each other.
         token: by which it uses the gateway.
     """
     deployment = configuration.deployment
@@ -81,6 +84,9 @@ def worker_spec(
         agent=name,
         source=agent.source,
         key=key,
+        siblings_key=siblings_key,
+        sibling_urls=agent_urls(deployment) if agent.definition is None else (),
+        is_behind=deployment.workers_behind,
         token=token,
         gateway_urls=() if deployment.gateway is None else gateway_urls(deployment.gateway, deployment.host),
         title=agent.title,
@@ -107,6 +113,16 @@ def worker_spec(
         environment=environment,
         **settings_of(agent),
     )
+
+
+def agent_urls(deployment: Deployment) -> tuple[str, ...]:
+    """By which the ports of agents are reached on this machine, each without a path.
+
+    Only the code and files of the deployment itself lead there with the siblings' key: who declares a server need not
+    have a right to run the agent that is there.
+    """
+    ports = [agent.port for agent in deployment.agents.values() if agent.port is not None]
+    return http_origins(local_names(deployment.agents_bind), ports)
 
 
 def _siblings(deployment: Deployment, agent: Agent) -> tuple[Sibling, ...]:
@@ -140,6 +156,8 @@ class StartKeys:
     """The key of each worker that may be there, and the digest of its token. The token itself only the worker has."""
 
     def __init__(self) -> None:
+        self.siblings = secrets.token_urlsafe(32)
+        """That all agents have, to call each other."""
         self._kept: dict[WorkerId, tuple[str, str | None]] = {}
 
     def make(self, worker_id: WorkerId, *, with_token: bool) -> MadeKeys:
@@ -220,6 +238,7 @@ class StartPreparation:
             metrics=(str(store.directory), store.slot(name, generation)),
             listener_outlives=self._outlives(name),
             key=made.key,
+            siblings_key=self._keys.siblings,
             token=made.token,
         )
         # The files may have changed since the last start, and each agent has an environment of its own.

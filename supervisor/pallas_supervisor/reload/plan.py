@@ -37,7 +37,7 @@ FIXED_VARIABLES = (
 )
 """Variables that the supervisor reads at its start only; where `.env` holds them, they are fixed as well."""
 
-_OF_GATEWAY = {name: effect for name, effect in effects(fields(GatewaySettings)).items() if effect != "fixed"}
+_OF_GATEWAY = effects(fields(GatewaySettings))
 
 _RANK: Mapping[Effect, int] = {"live": 0, "respawn": 1, "rebind": 2}
 
@@ -165,7 +165,7 @@ def _moves(actions: Mapping[str, Effect]) -> bool:
 
 def _differences(old: Deployment, new: Deployment, name: str) -> dict[str, Effect]:
     # What workers are told of the gateway; the rest of its settings is no business of theirs.
-    moved: dict[str, Effect] = {"gateway": "respawn"} if _gateway_urls(old) != _gateway_urls(new) else {}
+    moved: dict[str, Effect] = {"gateway": "respawn"} if _told(old) != _told(new) else {}
     return {
         **moved,
         **_changed(DEPLOYMENT_ACTIONS, old, new),
@@ -197,14 +197,10 @@ def _gateway_change(old: Deployment, new: Deployment) -> GatewayChange | None:
 def _fixed_of_gateway(old: Deployment, new: Deployment) -> Iterator[str]:
     """What was changed of the gateway that only a restart changes, and what follows from it."""
     before, after = old.gateway, new.gateway
-    if old.workers_behind != new.workers_behind:
-        access = ("behind" if each.workers_behind else "open" for each in (old, new))
-        follows = f"(and with it gateway.workers, from {' to '.join(access)})"
+    if old.bind == new.bind and old.agents_bind != new.agents_bind:
         if before is None or after is None:
-            yield f"gateway {follows}"
-        elif before.bind != after.bind and not _is_written("gateway.workers", old, new):
-            yield f"gateway.bind {follows}"
-            return
+            access = ("behind" if each.workers_behind else "open" for each in (old, new))
+            yield f"gateway (and with it gateway.workers, from {' to '.join(access)})"
         else:
             yield "gateway.workers"
     if _overlap(before, after):
@@ -225,8 +221,9 @@ def _overlap(old: GatewaySettings | None, new: GatewaySettings | None) -> bool:
     return any(ipaddress.ip_address(each.bind).is_unspecified for each in (old, new))
 
 
-def _gateway_urls(deployment: Deployment) -> tuple[str, ...]:
-    return () if deployment.gateway is None else gateway_urls(deployment.gateway, deployment.host)
+def _told(deployment: Deployment) -> tuple[tuple[str, ...], bool]:
+    urls = () if deployment.gateway is None else gateway_urls(deployment.gateway, deployment.host)
+    return urls, deployment.workers_behind
 
 
 def _changed(actions: Mapping[str, Effect], before: object, after: object) -> dict[str, Effect]:

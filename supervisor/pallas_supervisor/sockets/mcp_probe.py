@@ -27,7 +27,13 @@ class Question(NamedTuple):
     suffices: Callable[[str], bool]
 
 
-INITIALIZE = Question(lambda name, port: readiness_request(name, port, "pallas-supervisor"), says_ready)
+def initialize(key: str | None = None) -> Question:
+    """An `initialize` of MCP.
+
+    Args:
+        key: that opens the port of a worker; None where it is open.
+    """
+    return Question(lambda name, port: readiness_request(name, port, "pallas-supervisor", key), says_ready)
 
 
 def _health_request(name: str, port: int | None) -> bytes:
@@ -39,7 +45,7 @@ HEALTH = Question(_health_request, lambda status_line: status_line.split(" ")[1:
 """However it is with what answers: it answers."""
 
 
-async def probe(address: Address, question: Question = INITIALIZE) -> str | None:
+async def probe(address: Address, question: Question) -> str | None:
     """Ask at `address` once; None if that was answered, else why not, in one line."""
     try:
         async with asyncio.timeout(PROBE_TIMEOUT):
@@ -68,7 +74,7 @@ async def _exchange(address: Address, question: Question) -> str | None:
         writer.close()
 
 
-async def until_answered(address: Address, question: Question = INITIALIZE) -> None:
+async def until_answered(address: Address, question: Question) -> None:
     """Probe until it is answered; the caller bounds the time."""
     while await probe(address, question) is not None:  # noqa: ASYNC110 - a socket has no event for us
         await asyncio.sleep(PROBE_INTERVAL)

@@ -169,7 +169,7 @@ def deployed(folder: Path, llm: int, chats: int) -> Iterator[Fleet]:
     }
     for name in AGENTS:
         deployment.add(name, "default_model", max_concurrency=chats)
-    with Fleet(with_gateway(deployment, limits=UNLIMITED)) as fleet:
+    with Fleet(with_gateway(deployment, limits=UNLIMITED, workers="open")) as fleet:
         fleet.wait()
         await_gateway(fleet)
         yield fleet

@@ -74,7 +74,7 @@ def main(requests: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         deployment = make_deployment(Path(folder) / "fleet", AGENT)
         limits = dict.fromkeys(("requests_per_minute", "tenant_requests_per_minute"), PLENTY)
-        with Fleet(with_gateway(deployment, limits=limits)) as fleet:
+        with Fleet(with_gateway(deployment, limits=limits, workers="open")) as fleet:
             fleet.wait()
             await_gateway(fleet)
             gateway = psutil.Process(fleet.status()["gateway"]["pid"])

@@ -123,7 +123,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         deployment.servers = {"tools": {"transport": "http", "url": tools.url}}
         deployment.add("research", "default_model", servers=("tools",))
         deployment.add("busy", "default_model", max_concurrency=1, max_queue=0)
-        with Fleet(with_gateway(deployment)) as fleet:
+        with Fleet(with_gateway(deployment, workers="open")) as fleet:
             fleet.wait()
             deployed = Deployed(deployment, llm, fleet)
             await_gateway(fleet)

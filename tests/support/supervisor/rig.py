@@ -155,7 +155,7 @@ class Rig:
                 manager.drift,
                 manager.log_router.secrets,
             ),
-            GatewayRoutes(self.upstreams(), lambda: self.directory),
+            GatewayRoutes(self.upstreams(), self.manager.keys.siblings, lambda: self.directory),
             GatewayVerbs(OperatorVerbs(self.gateway.engine), self.gateway.status),
         )
 

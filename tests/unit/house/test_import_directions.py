@@ -207,7 +207,7 @@ ROOMS = {
     ),
     "pallas_worker.http.chat": "calls downstreams interface interface.chat telemetry",
     "pallas_worker.process.user_module": ". fastagent interface process.declared",
-    "pallas_worker.http": "calls downstreams health http.chat interface telemetry",
+    "pallas_worker.http": "calls downstreams health http.chat interface interface.chat telemetry",
     "pallas_worker.process": (
         ". agent agent.models calls downstreams fastagent fastagent.streams fastagent.tools health http interface "
         "process.declared process.user_module telemetry"

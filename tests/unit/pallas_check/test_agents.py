@@ -70,7 +70,7 @@ def around(tmp_path: Path) -> Surroundings:
         secrets=KnownSecrets(["my-own-password"]),
         ports={24201: "one", 24202: "two"},
         hosts=("example.org",),
-        is_running=False,
+        answer_each_other=False,
         online=False,
     )
 
@@ -153,7 +153,7 @@ def test_what_does_not_answer_is_an_error_only_where_it_was_asked_for(around: Su
 
 
 @pytest.mark.parametrize(
-    ("address", "is_running", "said"),
+    ("address", "answer_each_other", "said"),
     [
         ("http://127.0.0.1:24202", False, False),
         ("http://EXAMPLE.org:24202", False, False),
@@ -164,10 +164,10 @@ def test_what_does_not_answer_is_an_error_only_where_it_was_asked_for(around: Su
         ("http://127.0.0.1:99999999", False, True),
     ],
 )
-def test_an_agent_of_the_deployment_need_not_answer_before_it_runs(
-    address: str, is_running: bool, said: bool, around: Surroundings
+def test_an_agent_of_the_deployment_need_not_answer_before_it_runs_or_without_a_key(
+    address: str, answer_each_other: bool, said: bool, around: Surroundings
 ) -> None:
-    around = dataclasses.replace(around, is_running=is_running, online=True)
+    around = dataclasses.replace(around, answer_each_other=answer_each_other, online=True)
     ended = end(lines_of(servers=(server(address=address, up=False, trouble="down"),)))
     assert bool(judged(ended, around)[1]) == said
 

@@ -34,7 +34,7 @@ from pallas_worker.agent.models.capabilities import asked_models, model_referenc
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
 from pallas_worker.agent.parts import parts_of
 from pallas_worker.agent.pool import Pool
-from pallas_worker.downstreams.gateway import give_token
+from pallas_worker.downstreams.credentials import TOKEN_HEADER, show_credentials
 from pallas_worker.downstreams.reachability import Attachments, Reachability
 from pallas_worker.downstreams.settings import (
     downstreams_of,
@@ -57,7 +57,7 @@ from pallas_worker.fastagent.streams.tap import tap_streams
 from pallas_worker.fastagent.tools.guard import guard_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from fast_agent.config import MCPServerSettings
     from fast_agent.context import Context
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.agent.sibling import Sibling
     from pallas_common.protocol.reports import PartReport, ServerReport
+    from pallas_worker.downstreams.credentials import Credential
     from pallas_worker.downstreams.facts import Downstream
     from pallas_worker.downstreams.reachability import ObserveOperation
     from pallas_worker.fastagent.tools.rules import Globs
@@ -347,13 +348,12 @@ async def open_runtime(
     fast: FastAgent,
     agent: str,
     permitted: Globs | None = None,
-    token: str | None = None,
-    gateway_urls: Collection[str] = (),
+    credentials: Iterable[Credential] = (),
 ) -> AsyncIterator[AgentRuntime]:
     """Enter fast-agent's runtime for this process, and choose the agent called `agent`, or else the only one.
 
-    Its models may call no other tools than those that are `permitted`; None for all that it has. `token` is shown to
-    those of its servers that are the gateway at `gateway_urls`.
+    Its models may call no other tools than those that are `permitted`; None for all that it has. Its
+    `credentials` are shown to those of its servers that they are for.
 
     Raises:
         AgentError: none of the agents that the module defines is meant, or it defines none.
@@ -375,9 +375,9 @@ async def open_runtime(
     settle_subagents(data["config"] for data in fast.agents.values())
     async with fast.harness() as harness:
         join_logging()
-        gateways = give_token(fast.context.server_registry, token, gateway_urls)
+        shown = show_credentials(fast.context.server_registry, credentials)
         runtime = AgentRuntime(fast, runtime_of(harness), served, permitted)
-        runtime.gateways = gateways
+        runtime.gateways = shown.get(TOKEN_HEADER, frozenset())
         try:
             yield runtime
         finally:

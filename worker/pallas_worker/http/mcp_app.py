@@ -38,6 +38,7 @@ from pallas_worker.health.assessment import health_document
 from pallas_worker.http.chat.endpoint import PATH as CHAT_PATH
 from pallas_worker.http.chat.endpoint import ChatEndpoint
 from pallas_worker.http.chat.models import Models
+from pallas_worker.http.key_guard import KeyGuard
 from pallas_worker.http.single_message import OneMessage, size_of_body
 from pallas_worker.interface.errors import ArgumentError, FailedTurn
 from pallas_worker.interface.tools import (
@@ -73,6 +74,7 @@ class WorkerApp:
     """The MCP server of one agent, and the ASGI application that serves it."""
 
     def __init__(self, spec: WorkerSpec, calls: Calls, health: Health) -> None:
+        self._spec = spec
         self._calls = calls
         self._health = health
         self._tools = list_tools(spec.agent, spec.title, spec.description, spec.output_schema)
@@ -115,7 +117,8 @@ class WorkerApp:
             ],
         )
         hosts = Hosts(allowed_hosts)
-        return HostGuard(OneMessage(app, PATH, security, self._max_request_bytes), lambda: hosts)
+        messages = OneMessage(app, PATH, security, self._max_request_bytes)
+        return HostGuard(KeyGuard(messages, self._spec) if self._spec.is_behind else messages, lambda: hosts)
 
     async def _where(self, _request: Request) -> Response:
         """For a browser that opens the port's root."""

@@ -18,11 +18,15 @@ TIMEOUT = 10.0
 """Seconds that the answer may take."""
 
 
-async def self_check(server: HttpServer, port: int | None) -> str | None:
-    """Why an `initialize` is not answered with status 200, in one line; None if it is."""
+async def self_check(server: HttpServer, port: int | None, key: str | None = None) -> str | None:
+    """Why an `initialize` is not answered with status 200, in one line; None if it is.
+
+    Args:
+        key: that opens the port; None where there is none.
+    """
     try:
         async with asyncio.timeout(TIMEOUT):
-            response = await server.exchange(readiness_request("localhost", port, "pallas-worker"))
+            response = await server.exchange(readiness_request("localhost", port, "pallas-worker", key))
     except TimeoutError:
         return f"the worker does not answer itself within {TIMEOUT:g} s"
     status_line = response.partition(b"\r\n")[0].decode("latin-1")

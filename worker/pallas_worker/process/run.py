@@ -78,7 +78,7 @@ def _run(descriptors: Descriptors, orphaned: threading.Event) -> int:
         reports.write(encode_report(message))
 
     known.add(secrets_in(os.environ))
-    known.add(filter(None, (spec.key, spec.token)))
+    known.add(filter(None, (spec.key, spec.siblings_key, spec.token)))
     redact_stdio(known)
     handler = RecordHandler(LineWriter(descriptors.records))
     handler.addFilter(CorrelationFilter())

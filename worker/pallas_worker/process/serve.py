@@ -28,6 +28,7 @@ from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.calls.admission import Admission
 from pallas_worker.calls.call import Calls
 from pallas_worker.calls.idleness import Idleness
+from pallas_worker.downstreams.credentials import credentials_of
 from pallas_worker.downstreams.siblings import siblings_among
 from pallas_worker.health.report import Health
 from pallas_worker.http.mcp_app import WorkerApp
@@ -90,9 +91,7 @@ async def serve(
     try:
         # What fast-agent begins here lasts as long as the worker, and belongs to no call's trace.
         with untraced(), definition_errors(spec):
-            async with open_runtime(
-                fast, spec.agent, permitted_tools(spec), spec.token, spec.gateway_urls
-            ) as runtime:
+            async with open_runtime(fast, spec.agent, permitted_tools(spec), credentials_of(spec)) as runtime:
                 known.add(runtime.secret_keys)
                 known.add(overlaid_keys(other_models(spec)))
                 runtime.siblings = siblings_among(runtime.downstreams, spec.siblings, spec.allowed_hosts)
@@ -149,7 +148,7 @@ async def _serve(
     try:
         async with app.server.session_manager.run():
             http = HttpServer(asgi, listener, _connections(spec))
-            complaint = await self_check(http, spec.port)
+            complaint = await self_check(http, spec.port, spec.key)
             if complaint is None:
                 http.start()
                 published = published_capabilities(runtime.model, spec.default_model, spec.capabilities)

@@ -19,7 +19,7 @@ from pallas_common.protocol.mcp.chain import HEADER, chain_in_header, header_of
 from pallas_gateway.access.audit import LONGEST_CONTENT
 from pallas_gateway.access.predicate import may
 from pallas_gateway.conversations.errors import TurnFailedError
-from pallas_gateway.conversations.worker import ACCEPT_HEADER, KEY_HEADER, way_to
+from pallas_gateway.conversations.worker import ACCEPT_HEADER, way_to
 from pallas_gateway.http.completions.request import no_such_model, read_completion
 from pallas_gateway.http.errors import CUT_OFF, ApiError, last_words
 from pallas_gateway.http.places import NAME
@@ -150,9 +150,7 @@ class Completions:
         }
         if "retry" in admitted.headers.get(ACCEPT_HEADER.lower(), ""):
             headers[ACCEPT_HEADER] = "retry"
-        if with_key and upstream.key is not None:
-            headers[KEY_HEADER] = upstream.key
-        return await self._chats.post(upstream, completion.body, headers)
+        return await self._chats.post(upstream, completion.body, headers, with_key=with_key)
 
 
 @dataclass(slots=True)

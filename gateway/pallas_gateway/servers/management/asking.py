@@ -17,7 +17,7 @@ from opentelemetry import trace
 
 from pallas_control.errors import ControlError
 from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, RequestError, TurnFailedError
-from pallas_gateway.conversations.worker import KEY_HEADER, dumped, way_to
+from pallas_gateway.conversations.worker import dumped, way_to
 from pallas_gateway.mcp.errors import TENANT_NOT_FOUND
 from pallas_gateway.mcp.surface import McpError
 from pallas_gateway.relay.http.errors import RelayError
@@ -118,9 +118,7 @@ async def _complete(
     headers = {"X-Request-Id": call.request.request_id}
     try:
         upstream = await way_to(call.directory, record.name, with_key=with_key, anew=anew)
-        if with_key and upstream.key is not None:
-            headers[KEY_HEADER] = upstream.key
-        response = await call.context.chats.post(upstream, dumped(body), headers)
+        response = await call.context.chats.post(upstream, dumped(body), headers, with_key=with_key)
     except TurnFailedError as error:
         raise ToolError(error.type, str(error)) from None
     except RelayError as error:

@@ -19,14 +19,15 @@ from pallas_common.protocol.gateway import (
     ServerUpstream,
     Upstreams,
     gateway_urls,
-    is_gateway,
 )
+from pallas_common.protocol.keys import KEY_HEADER, is_mcp_at
 from pallas_common.secrets.references import with_secrets
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_registry.fastagent_files.servers import INHERITED, configured_servers
 from pallas_registry.resources.definitions import Definitions
 from pallas_registry.resources.model import ResourceId
 from pallas_registry.resources.secret_values import secret_values, values_for
+from pallas_supervisor.agents.worker_spec import agent_urls
 from pallas_supervisor.lifecycle.states import WorkerId
 from pallas_supervisor.sockets.listeners import connectable
 
@@ -118,7 +119,7 @@ class UpstreamDirectory:
         resource = taken.resources.get(ResourceId("agent", name))
         metadata = None if resource is None else resource.metadata
         if definition is None:
-            servers = self._of_module(name, configured)
+            servers = self._of_module(name, configured, agent_urls(taken.deployment))
         else:
             secrets = values_for(definition, taken.resources)
             servers = {
@@ -133,6 +134,7 @@ class UpstreamDirectory:
             socket=str(self._sockets.path(name)) if agent.port is None else None,
             host=connectable(taken.deployment.agents_bind),
             key=self._keys.key(WorkerId(name, state.generation)) if state.has_process else None,
+            siblings_key=self._keys.siblings,
             tokens=tuple(tokens),
             max_concurrency=agent.max_concurrency,
             depends_on=agent.depends_on,
@@ -152,20 +154,27 @@ class UpstreamDirectory:
         return found
 
     def _of_module(
-        self, name: str, configured: ConfiguredServers | None
+        self, name: str, configured: ConfiguredServers | None, siblings: Collection[str]
     ) -> dict[str, Mapping[str, Any] | None]:
-        """The servers that the agent's worker names: fast-agent's settings have those of others, too."""
+        """The servers that the agent's worker names: fast-agent's settings have those of others, too.
+
+        Args:
+            siblings: URLs of agents, which take calls with a key.
+        """
         said = self._reports.model(self._engine.agents[name])
         if said is None or configured is None:
             return {}
         found: dict[str, Mapping[str, Any] | None] = {}
         for server in said.servers:
-            found[server.name] = configured.servers.get(server.name)
-            if found[server.name] is None:
+            found[server.name] = settings = configured.servers.get(server.name)
+            if settings is None:
                 why = configured.unread.get(
                     server.name, "it is in the agent's code alone, and in no settings"
                 )
                 self._complain(f"the gateway leaves out server {shortened(server.name)} of {name}: {why}")
+            elif is_mcp_at(str(settings.get("url") or ""), siblings):
+                shown = {KEY_HEADER: self._keys.siblings, **(settings.get("headers") or {})}
+                found[server.name] = {**settings, "headers": shown}
         return found
 
     # --- what is declared ---------------------------------------------------------------------------------
@@ -239,7 +248,7 @@ class UpstreamDirectory:
         return tuple(
             ServerUpstream(name=name, settings=settings, closed=name in closed)
             for name, settings in servers.items()
-            if settings and not is_gateway(settings.get("url") or "", urls)
+            if settings and not is_mcp_at(settings.get("url") or "", urls)
         )
 
     def _complain(self, what: str) -> None:

@@ -96,6 +96,7 @@ def control_api(
             Route("/v1/wait", api.wait, methods=["POST"]),
             Route("/v1/reload", api.reload, methods=["POST"]),
             Route("/v1/upstreams", gateway.upstreams),
+            Route("/v1/siblings-key", gateway.siblings_key, methods=["POST"]),
             Route("/v1/operator-token", gateway.operator_token, methods=["POST"]),
             Route("/v1/gateway/{verb}", gateway_verbs.post, methods=["POST"]),
             Route("/v1/logs", logs.get),

@@ -70,14 +70,18 @@ class Guard:
 
 
 class GatewayRoutes:
-    """`GET /v1/upstreams` and `POST /v1/operator-token`.
+    """`GET /v1/upstreams`, `POST /v1/siblings-key` and `POST /v1/operator-token`.
 
     Args:
+        siblings_key: by which agents' ports admit calls.
         state_directory: where the gateway has put the operator's token; None: the user has no home.
     """
 
-    def __init__(self, directory: UpstreamDirectory, state_directory: Callable[[], Path | None]) -> None:
+    def __init__(
+        self, directory: UpstreamDirectory, siblings_key: str, state_directory: Callable[[], Path | None]
+    ) -> None:
         self._directory = directory
+        self._siblings_key = siblings_key
         self._state_directory = state_directory
 
     async def upstreams(self, request: Request) -> Response:
@@ -93,6 +97,10 @@ class GatewayRoutes:
         else:
             found = await self._directory.upstreams(frozenset(agents), frozenset(projects))
         return JSONResponse(found.to_json(), headers=_PRIVATE)
+
+    async def siblings_key(self, _request: Request) -> Response:
+        """The key of agents' ports, for whoever may steer all agents."""
+        return JSONResponse({"key": self._siblings_key}, headers=_PRIVATE)
 
     async def operator_token(self, request: Request) -> Response:
         """The first human token, for whoever may read its file or is asked for by one who may."""

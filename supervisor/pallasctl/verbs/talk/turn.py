@@ -56,7 +56,8 @@ def find(agent: str) -> Target:
     """
     if agent.startswith(("http://", "https://")):
         return Target(agent, Endpoint(agent))
-    document: StatusDocument = control().get("/v1/status")
+    asked = control()
+    document: StatusDocument = asked.get("/v1/status")
     known = {entry["name"]: entry for entry in document["agents"]}
     if agent not in known:
         raise NoSuchAgent(no_such_agent([agent], known))
@@ -66,9 +67,12 @@ def find(agent: str) -> Target:
     url, path = entry.get("url"), entry.get("socket")
     if path is not None:
         url = "http://localhost/mcp"  # the name is for the Host header alone
-    elif url is None or is_of_gateway(url):  # on this machine, its port needs no token
+    elif url is None or is_of_gateway(url):  # on this machine, its port takes the key instead of a token
         url = f"http://localhost:{entry['port']}/mcp"
-    return Target(agent, Endpoint(url, is_local=True, socket=path), _note(entry))
+    gateway = document.get("gateway")
+    is_behind = gateway is not None and gateway["workers"] == "behind"
+    key = asked.post("/v1/siblings-key", {})["key"] if is_behind else None
+    return Target(agent, Endpoint(url, is_local=True, socket=path, key=key), _note(entry))
 
 
 def take_turn(target: Target, question: Question, timeout: float | None, line: StatusLine) -> Answer:

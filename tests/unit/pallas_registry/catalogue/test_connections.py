@@ -87,8 +87,12 @@ def test_fast_agents_file_is_yaml_and_the_servers_are_named_in_the_agent() -> No
 
 
 def test_only_urls_of_this_machine_are_said_to_work_here_only() -> None:
-    assert "`host:`" in (reach_note([AWAY, HOME]) or "")
-    assert reach_note([Endpoint("a", "http://[::1]:1/mcp")])
+    without = reach_note([AWAY, HOME]) or ""
+    assert "`gateway: {bind: " in without
+    assert "with a token" in without
+    of_gateway = reach_note([Endpoint("a", "http://[::1]:24199/mcp/agents/a")]) or ""
+    assert "give the gateway a `bind:` and a `public_url:`" in of_gateway
+    assert "`host:`" not in without + of_gateway
     assert reach_note([AWAY]) is None
 
 

@@ -50,17 +50,17 @@ def test_an_empty_mapping_turns_it_on() -> None:
             "http://x.example.com:24199",
             "behind",
         ),
-        ("{name: a, host: '::1'}", ("port: 9000",), "::1", "http://[::1]:9000", "open"),
+        ("{name: a, host: '::1'}", ("port: 9000",), "::1", "http://[::1]:9000", "behind"),
         (
             "{name: a, host: x.example.com}",
             ("bind: 127.0.0.1", "public_url: 'https://x/'"),
             "127.0.0.1",
             "https://x",
-            "open",
+            "behind",
         ),
         ("{name: a}", ("bind: 192.0.2.7", "workers: open"), "192.0.2.7", "http://192.0.2.7:24199", "open"),
-        ("{name: a}", ("bind: 127.0.0.2",), "127.0.0.2", "http://127.0.0.2:24199", "open"),
-        ("{name: a}", ("bind: '::1'",), "::1", "http://[::1]:24199", "open"),
+        ("{name: a}", ("bind: 127.0.0.2",), "127.0.0.2", "http://127.0.0.2:24199", "behind"),
+        ("{name: a}", ("bind: '::1'",), "::1", "http://[::1]:24199", "behind"),
         ("{name: a}", ("bind: 0.0.0.0",), "0.0.0.0", "http://localhost:24199", "behind"),
         (
             "{name: a, host: x.example.com}",
@@ -258,6 +258,8 @@ def test_grants_are_those_that_the_gateway_knows() -> None:
         ({"auth": "none"}, ["gateway.auth"]),
         ({"store": "postgresql://me:secret@x/y"}, ["gateway.store"]),
         ({"store": "postgresql://me@x/y"}, []),
+        ({"workers": "open"}, ["gateway.workers"]),
+        ({"workers": "behind"}, []),
     ],
 )
 def test_what_is_left_open_is_a_warning(lines: dict[str, Any], fields: list[str], tmp_path: Path) -> None:
@@ -265,6 +267,28 @@ def test_what_is_left_open_is_a_warning(lines: dict[str, Any], fields: list[str]
     found = read_configuration(tmp_path, {"HOME": str(tmp_path)}, tmp_path / "agents.yaml").warnings
     assert [(problem.field, problem.line) for problem in found] == [(field, 2) for field in fields]
     assert "secret" not in "".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    ("head", "fields"),
+    [
+        ("", []),
+        ("host: agents.example.com", ["host"]),
+        ("host: agents.example.com\nbind: 127.0.0.1", []),
+        ("host: agents.example.com\nbind: 10.0.0.5", ["bind"]),
+        ("bind: '::'", ["bind"]),
+        ("host: agents.example.com\ngateway: {}", []),
+    ],
+)
+def test_ports_for_other_machines_without_a_gateway_are_warned_of(
+    head: str, fields: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "agents.yaml").write_text(f"name: demo\n{head}\n")
+    found = read_configuration(tmp_path, {"HOME": str(tmp_path)}, tmp_path / "agents.yaml").warnings
+    assert [problem.field for problem in found] == fields
+    for problem in found:
+        assert (problem.line or 0) >= 2
+        assert "add `gateway: {}`" in str(problem)
 
 
 def test_without_a_value_it_says_how_to_turn_it_on() -> None:

@@ -50,7 +50,7 @@ class Probes:
         self.running = 0
         self.answer = asyncio.Event()
 
-    async def __call__(self, _address: object) -> None:
+    async def __call__(self, _address: object, _question: object) -> None:
         self.running += 1
         try:
             await self.answer.wait()

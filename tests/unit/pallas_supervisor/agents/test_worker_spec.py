@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pallas_common.logs.levels import Levels
+from pallas_common.protocol.agent.definition import AgentDefinition
 from pallas_common.protocol.agent.settings import RULES, AgentSettings, Choice, Rule, Truth, settings_of
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.gateway import GatewaySettings, WorkerToken, gateway_urls
@@ -90,6 +91,19 @@ def test_the_token_of_a_start_is_shown_nowhere() -> None:
     assert "plls" not in repr(passed)
     assert "plls" not in str(passed.environment)
     assert (spec().token, spec().gateway_urls) == (None, ())
+
+
+def test_the_siblings_key_is_for_agents_of_the_files_alone_and_shown_nowhere() -> None:
+    passed = replace(spec(), siblings_key="k" * 43)
+    read = WorkerSpec.from_json(passed.to_json())
+    assert (read.siblings_key, read.sibling_urls) == (
+        "k" * 43,
+        ("http://127.0.0.1:9000", "http://localhost:9000"),
+    )
+    assert "kkkk" not in repr(passed)
+    declared = spec(definition=AgentDefinition(instruction=""))
+    assert declared.sibling_urls == ()
+    assert not read.is_behind
 
 
 def test_every_start_has_its_key_and_token_until_its_process_is_gone() -> None:

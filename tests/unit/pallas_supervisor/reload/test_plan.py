@@ -56,19 +56,8 @@ GATEWAY = GatewaySettings(bind="127.0.0.1", public_url="http://localhost:24199")
         (GATEWAY, replace(GATEWAY, public_url="https://x.example.com"), True, ()),
         (GATEWAY, replace(GATEWAY, port=1), True, ()),
         (GATEWAY, replace(GATEWAY, audit_content=True, limits=Limits(concurrent=1)), False, ()),
-        (GATEWAY, replace(GATEWAY, workers="behind"), False, ("gateway.workers",)),
-        (
-            None,
-            replace(GATEWAY, workers="behind"),
-            True,
-            ("gateway (and with it gateway.workers, from open to behind)",),
-        ),
-        (
-            GATEWAY,
-            replace(GATEWAY, bind="10.9.9.9", workers="behind"),
-            True,
-            ("gateway.bind (and with it gateway.workers, from open to behind)",),
-        ),
+        (GATEWAY, replace(GATEWAY, workers="open"), True, ()),
+        (GATEWAY, replace(GATEWAY, bind="10.9.9.9"), True, ()),
         (GATEWAY, replace(GATEWAY, bind="127.0.0.2"), True, ()),
         (GATEWAY, replace(GATEWAY, bind="0.0.0.0"), False, ("gateway.bind",)),
         (replace(GATEWAY, bind="::"), replace(GATEWAY, bind="::1"), False, ("gateway.bind",)),
@@ -85,11 +74,20 @@ def test_agents_move_only_where_the_gateway_is_reached_otherwise(
     ) == (("gateway",) if moved else {}, fixed)
 
 
-def test_what_was_written_is_named_where_it_needs_a_restart() -> None:
-    new = replace(GATEWAY, bind="10.9.9.9", workers="behind")
-    places = {"gateway.workers": Place(3)}
-    plan = planned(deployment(gateway=GATEWAY), deployment(gateway=new, places=places))
-    assert plan.fixed == ("gateway.workers",)
+@pytest.mark.parametrize(
+    ("before", "after", "fixed"),
+    [
+        (None, GATEWAY, ("gateway (and with it gateway.workers, from open to behind)",)),
+        (GATEWAY, None, ("gateway (and with it gateway.workers, from behind to open)",)),
+        (replace(GATEWAY, workers="open"), GATEWAY, ("gateway.workers",)),
+        (None, replace(GATEWAY, workers="open"), ()),
+    ],
+)
+def test_agents_that_leave_an_address_need_a_restart(
+    before: GatewaySettings | None, after: GatewaySettings | None, fixed: tuple[str, ...]
+) -> None:
+    old, new = (deployment(gateway=each, bind="0.0.0.0") for each in (before, after))
+    assert planned(old, new).fixed == fixed
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pallas_supervisor.sockets import mcp_probe
-from pallas_supervisor.sockets.mcp_probe import HEALTH, probe, until_answered
+from pallas_supervisor.sockets.mcp_probe import HEALTH, initialize, probe, until_answered
 from support.ports import free_ports
 from support.supervisor.processes import PATIENCE
 
@@ -50,10 +50,11 @@ def with_server(handle: Callable[[bytes], bytes], do: Callable[[int], Awaitable[
 )
 def test_a_probe_wants_200(answer: bytes, verdict: str | None) -> None:
     async def do(port: int) -> None:
-        assert await probe(("127.0.0.1", port)) == verdict
+        assert await probe(("127.0.0.1", port), initialize("its-key")) == verdict
 
     (request,) = with_server(lambda _: answer, do)
     assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
+    assert b"\r\nPallas-Key: its-key\r\n" in request
     assert b'"method": "initialize"' in request
 
 
@@ -79,21 +80,24 @@ def test_a_probe_of_a_unix_socket(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with await asyncio.start_unix_server(serve, path):
-            assert await probe(path) is None
+            assert await probe(path, initialize()) is None
 
     asyncio.run(run())
     assert b"\r\nHost: localhost\r\n" in heads[0]
-    assert "No such file" in str(asyncio.run(probe(path))), "nobody listens there any more"
+    assert "No such file" in str(asyncio.run(probe(path, initialize()))), "nobody listens there any more"
 
 
 def test_a_probe_of_a_port_that_nobody_serves() -> None:
-    assert "Connect call failed" in str(asyncio.run(probe(("127.0.0.1", free_ports(1)[0]))))
+    assert "Connect call failed" in str(asyncio.run(probe(("127.0.0.1", free_ports(1)[0]), initialize())))
 
 
 def test_a_probe_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_probe, "PROBE_TIMEOUT", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert asyncio.run(probe(("127.0.0.1", silent.getsockname()[1]))) == "no answer within 0.01 s"
+        assert (
+            asyncio.run(probe(("127.0.0.1", silent.getsockname()[1]), initialize()))
+            == "no answer within 0.01 s"
+        )
 
 
 def test_it_is_probed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +105,6 @@ def test_it_is_probed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([b"HTTP/1.1 503 No\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n\r\n"])
 
     async def do(port: int) -> None:
-        await until_answered(("127.0.0.1", port))
+        await until_answered(("127.0.0.1", port), initialize())
 
     assert len(with_server(lambda _: next(answers), do)) == 3

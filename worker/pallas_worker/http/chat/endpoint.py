@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from pallas_common.protocol.agent.completion import ignored_header
+from pallas_common.protocol.keys import KEY_HEADER
 from pallas_common.protocol.mcp.chain import HEADER, chain_in_header
 from pallas_worker.calls.call import Caller
 from pallas_worker.calls.large import beside
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from pallas_worker.interface.turn import TurnEvent, TurnRequest
 
 PATH = "/v1/chat/completions"
-KEY_HEADER = "pallas-key"
 ACCEPT_HEADER = "pallas-accept"
 """What a client can do beyond OpenAI's protocol. `retry`: take text back that a chunk of `pallas` says is void.
 `detail`: show a provider's own words to a person who may read logs. The gateway says so for its callers."""
@@ -55,6 +55,7 @@ class ChatEndpoint:
         self._agent = spec.agent
         self._output = spec.output_schema
         self._key = spec.key.encode() if spec.key else None
+        self._siblings_key = spec.siblings_key.encode() if spec.siblings_key else None
         self._overrides = spec.overrides
         self._limit = spec.max_request_bytes
         self._calls = calls
@@ -86,9 +87,9 @@ class ChatEndpoint:
             RefusedError: it shows a key that is not this worker's; another start's, most likely.
         """
         shown = headers.get(KEY_HEADER)
-        if shown is None:
+        if shown is None or _is(shown, self._siblings_key):
             return self._overrides
-        if self._key is None or not hmac.compare_digest(shown.encode(), self._key):
+        if not _is(shown, self._key):
             raise RefusedError(WRONG_KEY)
         return True
 
@@ -146,6 +147,10 @@ class ChatEndpoint:
             await exchange.fail(error_of(failed, detailed=detailed), ignored_header(ignored))
         else:
             await exchange.respond(200, completion(head, result, ignored), ignored_header(ignored))
+
+
+def _is(shown: str, key: bytes | None) -> bool:
+    return key is not None and hmac.compare_digest(shown.encode(), key)
 
 
 class _Exchange:

@@ -87,7 +87,7 @@ def method_not_allowed(method: str, allowed: str) -> ApiError:
 
 WRONG_KEY = ApiError(
     403,
-    "the header Pallas-Key does not have this worker's key: every start of an agent has a new one",
+    "the header Pallas-Key has no key of this worker: every start of an agent has a new one",
     "permission_error",
     code="wrong_key",
 )

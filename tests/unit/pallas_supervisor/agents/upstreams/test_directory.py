@@ -81,8 +81,13 @@ async def client(made: Rig, standing: str) -> AsyncIterator[httpx.AsyncClient]:
         yield asking
 
 
-def on_rig(directory: Path, do: Callable[[Rig, httpx.AsyncClient], Awaitable[None]], **fields: Any) -> None:
-    (port,) = free_ports(1)
+def on_rig(
+    directory: Path,
+    do: Callable[[Rig, httpx.AsyncClient], Awaitable[None]],
+    port: int | None = None,
+    **fields: Any,
+) -> None:
+    port = port or free_ports(1)[0]
     (gateway,) = free_ports(1)
     fields = {"gateway": {"port": gateway, "public_url": "http://localhost:24199"}, **fields}
 
@@ -111,10 +116,12 @@ async def apply(asking: httpx.AsyncClient, *texts: str) -> None:
 
 
 def test_an_agent_of_the_file_has_the_servers_that_its_worker_names(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
     servers = {
         "search": {"url": "http://search.example.com/mcp", "headers": {"X-Key": "${KEY_OF_A_TEST:none}"}},
         "own": {"url": "http://localhost:24199/mcp/agents/other"},
-        "sibling": {"url": "http://localhost:8201/mcp"},
+        "other": {"url": "http://localhost:8201/mcp"},
+        "sibling": {"url": f"http://localhost:{port}/mcp", "headers": {"X-Own": "1"}},
         "elsewhere": {"url": "http://unused.example.com/mcp"},
         "broken": {"transport": "magic"},
     }
@@ -130,7 +137,7 @@ def test_an_agent_of_the_file_has_the_servers_that_its_worker_names(tmp_path: Pa
         )
         made.manager.engine.start(["one"])
         made.appear("one")
-        names = ("search", "own", "sibling", "broken", "in-code")
+        names = ("search", "own", "other", "sibling", "broken", "in-code")
         made.report(
             "one",
             ReadyReport(
@@ -150,13 +157,22 @@ def test_an_agent_of_the_file_has_the_servers_that_its_worker_names(tmp_path: Pa
                 },
             ),
             ServerUpstream(
-                name="sibling",
+                name="other",
                 settings={"transport": "http", "url": "http://localhost:8201/mcp", "headers": {}},
             ),
+            ServerUpstream(
+                name="sibling",
+                settings={
+                    "transport": "http",
+                    "url": f"http://localhost:{port}/mcp",
+                    "headers": {"X-Own": "1", "Pallas-Key": made.manager.keys.siblings},
+                },
+            ),
         )
+        assert one.siblings_key == made.manager.keys.siblings
         await told(asking)
 
-    on_rig(tmp_path, do)
+    on_rig(tmp_path, do, port=port)
 
 
 def test_keys_and_tokens_are_those_of_workers_that_are_there(tmp_path: Path) -> None:
