@@ -15,14 +15,16 @@ import ipaddress
 import socket
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from ipaddress import IPv4Address, IPv6Address
 
 REFUSED = (
-    "its `url` leads to this machine, or to addresses that are never a server's, where it may not lead: whoever "
-    "writes it needs the grant `edit:network`"
+    "its `url` leads to this machine, to addresses that are never a server's, or through a proxy, where it may not "
+    "lead: whoever writes it needs the grant `edit:network`"
 )
 """What is said of such an address, whoever asked and whatever is there."""
 
@@ -50,6 +52,8 @@ _WITH_IPV4_LAST = tuple(
 """Whose last 32 bits are an IPv4 address: compatible, mapped, translated, and both of NAT64 (RFC 6052, 8215)."""
 _HOSTS_FILE = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"))
 _IPV4 = 32
+_PORTS = {"http": 80, "https": 443, "socks4": 1080, "socks5": 1080, "socks5h": 1080}
+"""Of proxies whose URL says none."""
 
 _closed: ContextVar[bool] = ContextVar("pallas_closed_network", default=False)
 
@@ -97,13 +101,13 @@ async def reachable(host: str, port: int) -> list[str]:
     """The addresses of the host that may be reached, in the resolver's order: at least one.
 
     Raises:
-        ForbiddenAddressError: it has none but others.
+        ForbiddenAddressError: it has none but others, or a proxy of the environment is there.
         OSError: the name is not known.
     """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(each[4][0]) for each in found]
     allowed = [each for each in dict.fromkeys(addresses) if may_reach(each)]
-    if not allowed:
+    if not allowed or await _is_proxy(allowed, port):
         raise ForbiddenAddressError
     return allowed
 
@@ -180,13 +184,7 @@ def _checked_connection(own: Callable[..., Any]) -> Callable[..., Any]:
         addresses = await reachable(host, port or 0)
         if options.get("ssl") and not options.get("server_hostname"):
             options["server_hostname"] = host
-        for number, address in enumerate(addresses, 1):
-            try:
-                return await own(protocol_factory, address, port, **options)
-            except OSError:
-                if number == len(addresses):
-                    raise
-        raise AssertionError("unreachable")
+        return await _first(addresses, lambda address: own(protocol_factory, address, port, **options))
 
     return create_connection
 
@@ -197,10 +195,41 @@ def _checked_socket(own: Callable[..., Any]) -> Callable[..., Any]:
             await own(sock, address)
             return
         host, port, *rest = address
-        [first, *_] = await reachable(host, port)
-        await own(sock, (first, port, *rest))
+        is_v6 = sock.family == socket.AF_INET6
+        addresses = [each for each in await reachable(host, port) if (":" in each) == is_v6]
+        if not addresses:
+            raise ForbiddenAddressError
+
+        async def connect(each: str) -> None:
+            try:
+                await own(sock, (each, port, *rest))
+            except ConnectionAbortedError:  # Linux says once that this socket's attempt before has failed
+                await own(sock, (each, port, *rest))
+
+        await _first(addresses, connect)
 
     return sock_connect
+
+
+async def _first[T](addresses: list[str], connect: Callable[[str], Awaitable[T]]) -> T:
+    """What connects of these addresses, the first that can be; a socket that was refused may be used again."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return await connect(address)
+    return await connect(addresses[-1])
+
+
+async def _is_proxy(addresses: Iterable[str], port: int) -> bool:
+    """Whether a proxy of the environment listens there: it would resolve names itself, and connect where it likes."""
+    loop = asyncio.get_running_loop()
+    for url in getproxies().values():
+        with contextlib.suppress(OSError, ValueError):
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            if parts.hostname and (parts.port or _PORTS.get(parts.scheme)) == port:
+                found = await loop.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+                if not {str(each[4][0]) for each in found}.isdisjoint(addresses):
+                    return True
+    return False
 
 
 def _check_peer(connected: socket.socket) -> None:

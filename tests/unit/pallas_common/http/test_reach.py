@@ -14,6 +14,7 @@ import httpx2
 import pytest
 import websockets
 
+from pallas_common.http import reach
 from pallas_common.http.reach import (
     ForbiddenAddressError,
     closed,
@@ -188,3 +189,44 @@ def test_of_several_addresses_those_are_taken_that_may_be(monkeypatch: pytest.Mo
 def test_a_host_with_no_other_address_is_refused() -> None:
     with pytest.raises(ForbiddenAddressError, match="edit:network"):
         asyncio.run(reachable("localhost", 80))
+
+
+def test_nothing_goes_by_a_proxy_of_the_environment_which_would_resolve_names_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reach, "may_reach", lambda _address: True)  # as of a proxy on another machine
+
+    async def main() -> None:
+        async with listening() as (port, came):
+            for name in ("http_proxy", "HTTP_PROXY"):
+                monkeypatch.setenv(name, f"http://localhost:{port}")
+            with closed():
+                async with aiohttp.ClientSession(trust_env=True) as client:
+                    with pytest.raises(aiohttp.ClientConnectorError) as refused:
+                        await client.get("http://some.example.com/")
+                    assert isinstance(refused.value.os_error, ForbiddenAddressError)
+                with pytest.raises(httpx.ConnectError):
+                    await by_httpx("http://some.example.com/")
+            assert came == []
+
+    asyncio.run(main())
+
+
+def test_a_socket_tries_each_address_that_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "may_reach", lambda address: address != "127.0.0.3")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def getaddrinfo(_host: str, port: int, **_: Any) -> Any:
+            found = ("127.0.0.3", "127.0.0.2", "::1", "127.0.0.1")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+
+        monkeypatch.setitem(loop.__dict__, "getaddrinfo", getaddrinfo)
+        async with listening() as (port, _came):
+            with closed(), socket.socket() as made:
+                made.setblocking(False)
+                await loop.sock_connect(made, ("some.test", port))
+                assert made.getpeername() == ("127.0.0.1", port)
+
+    asyncio.run(main())
