@@ -55,6 +55,7 @@ from pallas_worker.fastagent.streams.pacing import pace, pace_streams
 from pallas_worker.fastagent.streams.retries import judge_retries
 from pallas_worker.fastagent.streams.tap import tap_streams
 from pallas_worker.fastagent.tools.guard import guard_tools
+from pallas_worker.fastagent.tools.offered import offer_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -361,6 +362,7 @@ async def open_runtime(
     """
     use_own_aggregator()
     guard_tools()
+    offer_tools()
     tap_streams()
     take_answers_whole()
     judge_retries()
@@ -392,9 +394,7 @@ class _Prepared:
     agents: Mapping[str, Any]
     attachments: Attachments
     registry: ServerRegistry
-    losses: int
-    """How many servers had been lost when its making began."""
+    losses: int  # how many servers had been lost when its making began
 
 
-_CLIENT = Implementation(name="pallas", version=__version__)
-"""How a worker introduces itself to downstream servers."""
+_CLIENT = Implementation(name="pallas", version=__version__)  # how a worker introduces itself to servers

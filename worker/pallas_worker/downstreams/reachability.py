@@ -31,6 +31,9 @@ AVOID_FOR = 15.0
 REMEMBER_FOR = 15.0
 """Seconds for which a server that does not know who calls is believed what it is, and what it has to offer."""
 
+MOST_DOUBLES = 1_000
+"""Tools of one name that are warned of."""
+
 _AGENTS_TOOLS = ("agent-", "chat", "ask_agent", "send_message")
 """How tools of the gateway begin that ask an agent."""
 
@@ -54,6 +57,8 @@ class Reachability:
     """The protocol versions that a server named when it was asked last; none, where it wanted a handshake."""
     incomplete: dict[tuple[str, str], str] = field(default_factory=dict)
     """What is missing in a server's list: by server and list."""
+    doubles: set[tuple[str, str, str]] = field(default_factory=set)
+    """Tools of one full name, and the two servers that have them: told once."""
     losses: int = 0
     """How often a server has been lost: what was connected before the newest loss may be connected to nothing."""
 
@@ -98,6 +103,16 @@ class Reachability:
         elif missing != self.incomplete.get((server, kind)):
             self.incomplete[server, kind] = missing
             _log.warning(f"{server}: {missing}", server=server)
+
+    def doubled(self, tool: str, first: str, second: str) -> None:
+        """Two servers have a tool of one full name; that of the second is left out."""
+        if (tool, first, second) not in self.doubles and len(self.doubles) < MOST_DOUBLES:
+            self.doubles.add((tool, first, second))
+            _log.warning(
+                f"two tools are called {tool}: that of the server {second} is left out, that of {first} is used; "
+                "give one of the servers another name",
+                server=second,
+            )
 
     def missing(self, server: str) -> str | None:
         """What is missing in the server's lists, for people; None where nothing is, as far as is known."""

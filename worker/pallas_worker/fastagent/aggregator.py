@@ -133,14 +133,21 @@ class Aggregator(MCPAggregator):
         self._sort()
 
     def _sort(self) -> None:
-        """Have servers and tools in the order of the configuration, as prompt caches need."""
+        """Have servers and tools in the order of the configuration, for prompt caches; of two of one name the first."""
         order = {name: place for place, name in enumerate(self._configured_server_names)}
         self._attached_server_names.sort(key=lambda name: order.get(name, len(order)))
-        tools = sorted(
-            self._namespaced_tool_map.items(), key=lambda item: order.get(item[1].server_name, len(order))
-        )
-        self._namespaced_tool_map.clear()
-        self._namespaced_tool_map.update(tools)
+        found = self._namespaced_tool_map
+        found.clear()
+        for server in sorted(self._server_to_tool_map, key=lambda name: order.get(name, len(order))):
+            for tool in self._server_to_tool_map[server]:
+                first = found.setdefault(tool.namespaced_tool_name, tool)
+                if first is not tool and self._attachments is not None:
+                    self._attachments.reachability.doubled(
+                        first.namespaced_tool_name, first.server_name, server
+                    )
+            self._server_to_tool_map[server] = [
+                tool for tool in self._server_to_tool_map[server] if found[tool.namespaced_tool_name] is tool
+            ]
 
     async def _attach_sibling(self, name: str, sibling: Sibling) -> None:
         """Have the tools that the agent lists, without asking it; `_wake` connects."""
@@ -350,10 +357,8 @@ class Aggregator(MCPAggregator):
         listing = await read_list(name, ask)
         if self._attachments is not None:
             self._attachments.reachability.listed(client.callbacks.server_name, name, listing.note)
-        entries: dict[str, Any] = {}
-        for page in pages:
-            for entry in getattr(page, field):
-                entries.setdefault(str(getattr(entry, key)), entry)
+        found = [entry for page in pages for entry in getattr(page, field)]
+        entries = {str(getattr(entry, key)): entry for entry in reversed(found)}
         used = [entries[entry[LISTS[name].key]] for entry in listing.entries]
         return pages[0].model_copy(update={field: used, "next_cursor": None})
 

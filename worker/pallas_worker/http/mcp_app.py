@@ -30,6 +30,7 @@ from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.agent_info import agent_families
+from pallas_common.protocol.mcp.agent_tools import GET_HEALTH
 from pallas_common.protocol.mcp.chain import chain_in_meta
 from pallas_worker.calls.call import Caller
 from pallas_worker.calls.large import beside
@@ -42,7 +43,6 @@ from pallas_worker.http.key_guard import KeyGuard
 from pallas_worker.http.single_message import OneMessage, size_of_body
 from pallas_worker.interface.errors import ArgumentError, FailedTurn
 from pallas_worker.interface.tools import (
-    GET_HEALTH,
     history_prompt,
     list_tools,
     parse_send_message,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mcp_types import Prompt, Tool
 
 from pallas_common.protocol.agent.images import MIME_TYPES
+from pallas_common.protocol.mcp.agent_tools import GET_HEALTH, SEND_MESSAGE
 from pallas_worker.interface.errors import ArgumentError
 from pallas_worker.interface.history import parse_history
 from pallas_worker.interface.images import parse_images
@@ -19,9 +20,6 @@ from pallas_worker.interface.turn import TurnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SEND_MESSAGE = "send_message"
-GET_HEALTH = "get_health"
 
 _IMAGES_SCHEMA = {
     "type": "array",

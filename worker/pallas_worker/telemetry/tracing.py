@@ -20,8 +20,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.mcp.agent_tools import GET_HEALTH
 from pallas_common.tracing.settings import tracing_settings
-from pallas_worker.interface.tools import GET_HEALTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping

@@ -18,6 +18,7 @@ from pallas_gateway.servers.compositor.mounts import (
     entries,
     find,
     mount_of,
+    tools_shown,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Composed:
     async def tools(self) -> list[Json]:
         """The servers' tools that may be called, and a chat with each agent that may be run."""
         mounts = await self._known()
-        found = [tool for tool in entries(mounts, "tools") if allowed(tool["name"], self._patterns)]
+        found = tools_shown(mounts, self._patterns)
         names = {tool["name"] for tool in found}
         servers = {mount.name for mount in mounts}
         for agent in self._runnable():

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.mcp.agent_tools import hidden_tools
 from pallas_gateway.directory.events.topics import Topic
 from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, TIMED_OUT
 from pallas_gateway.mcp.headers import mirrored_arguments
@@ -18,7 +19,7 @@ from pallas_gateway.relay.upstreams import Upstreams
 from pallas_gateway.servers.chat.tool import CHAT_SCHEMA, chat_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
     from pallas_common.protocol.mcp.lists import ListName
@@ -37,6 +38,8 @@ FIRST_WAIT = 1.5
 """Seconds that the first list waits for servers that are not known yet, for all of them at once."""
 MOST_FOLLOWED = 1000
 """Resources of one server whose changes are heard of."""
+MOST_WARNINGS = 1000
+"""Of servers and tools with names that are in the way of others, each once."""
 SEPARATOR = "__"
 CHAT = "chat"
 AGENT = "agent-"
@@ -139,6 +142,16 @@ class Mounts:
                 " give the server another name"
             )
 
+    def _warn_of_doubles(self, owner: str) -> None:
+        """Say once which tools of two servers have one full name."""
+        for tool, first, second in doubles(self.last(owner)):
+            if (owner, f"{tool} {second}") not in self._warned and len(self._warned) < MOST_WARNINGS:
+                self._warned.add((owner, f"{tool} {second}"))
+                _log.warning(
+                    f"in {owner} two tools are called {tool}: that of the server {second} is left out, that of {first}"
+                    " is used; give one of the servers another name"
+                )
+
     async def known(self, mounts: Iterable[Mount]) -> None:
         """Wait for those of which nothing is known yet, but not long."""
         new = [mount.upstream for mount in mounts if not mount.upstream.is_settled]
@@ -222,9 +235,11 @@ class Mounts:
             if what in ("state", "resources", "templates"):
                 self._follow(owner)  # of a server that was new
             if what == "state":
+                self._warn_of_doubles(owner)
                 changed |= {Topic(kind, owner) for kind in ("tools", "prompts", "resources")}
                 changed |= {Topic("mcp/state", owner), Topic(f"server state {name}", owner)}
             elif what in ("tools", "prompts", "resources", "templates"):
+                self._warn_of_doubles(owner)
                 changed.add(Topic("resources" if what == "templates" else what, owner))
                 changed |= {Topic("mcp/state", owner), Topic(f"server state {name}", owner)}
             else:
@@ -233,12 +248,42 @@ class Mounts:
 
 
 def entries(mounts: Iterable[Mount], name: ListName) -> list[Json]:
-    """The entries of a list of all servers, named as they are here."""
+    """The entries of a list of all servers, named as they are here; of two of one name the first, as `find` does."""
+    found: dict[str, Json] = {}
+    for mount in mounts:
+        for entry in mount.upstream.listed(name):
+            full = f"{mount.name}{SEPARATOR}{entry['name']}"
+            found.setdefault(full, entry | {"name": full})
+    return list(found.values())
+
+
+def tools_shown(mounts: Iterable[Mount], patterns: tuple[str, ...] | None) -> list[Json]:
+    """The tools that may be called, as models choose among them: of a server that is an agent the one of its name."""
+    mounts = list(mounts)
+    hidden: set[str] = set()
+    for mount in mounts:
+        prefix = f"{mount.name}{SEPARATOR}"
+        schemas = {
+            tool["name"]: tool["inputSchema"]
+            for tool in mount.upstream.listed("tools")
+            if allowed(prefix + tool["name"], patterns)
+        }
+        hidden |= {prefix + name for name in hidden_tools(schemas)}
     return [
-        entry | {"name": f"{mount.name}{SEPARATOR}{entry['name']}"}
-        for mount in mounts
-        for entry in mount.upstream.listed(name)
+        tool
+        for tool in entries(mounts, "tools")
+        if tool["name"] not in hidden and allowed(tool["name"], patterns)
     ]
+
+
+def doubles(mounts: Iterable[Mount]) -> Iterator[tuple[str, str, str]]:
+    """Tools of one full name: it, the server whose tool it is, and the one whose tool is left out."""
+    owners: dict[str, str] = {}
+    for mount in mounts:
+        for tool in mount.upstream.listed("tools"):
+            full = f"{mount.name}{SEPARATOR}{tool['name']}"
+            if (first := owners.setdefault(full, mount.name)) != mount.name:
+                yield full, first, mount.name
 
 
 def mount_of(mounts: Iterable[Mount], uri: str) -> Mount | None:

@@ -22,6 +22,7 @@ from fast_agent.types import PromptMessageExtended
 from mcp_types import CallToolResult, TextContent
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.mcp.agent_tools import hidden_tools
 from pallas_worker.fastagent.application import GUARDED
 from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.fastagent.tools.arguments import UnreadableCall
@@ -39,7 +40,7 @@ from pallas_worker.fastagent.tools.running import Counts, RunningCall, count
 from pallas_worker.raised import OwnSignal, RaisedError, contained, run_contained
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
     from fast_agent.config import Settings
     from fast_agent.types import RequestParams
@@ -134,7 +135,7 @@ def _route_as_named(*, is_filesystem_runtime_tool: bool, **request: Any) -> Any:
 
 
 def _with_allowed_tools(step: Method) -> Method:
-    """Tell a model of no tool that it may not call in this turn."""
+    """Tell a model of no tool that it may not call in this turn, and of an agent that it may ask by one name."""
 
     @functools.wraps(step)
     async def llm_step(
@@ -146,9 +147,29 @@ def _with_allowed_tools(step: Method) -> Method:
         allowed = _allowed()
         if allowed is not None and tools is not None:
             tools = [tool for tool in tools if allowed.match(tool.name)]
+        if tools:
+            hidden = _other_names(agent, {tool.name for tool in tools})
+            tools = [tool for tool in tools if tool.name not in hidden]
         return await step(agent, messages, request_params=request_params, tools=tools)
 
     return llm_step
+
+
+def _other_names(agent: ToolAgent, told: Collection[str]) -> frozenset[str]:
+    """Those of the names which stand for an agent that has another one among them, by which models choose it."""
+    connections = getattr(agent, "aggregator", None)
+    if connections is None:
+        return frozenset()
+    catalog = connections.tool_catalog()
+    schemas: dict[str, dict[str, tuple[str, object]]] = {}
+    for name in told:
+        if (found := catalog.namespaced_tool(name)) is not None:
+            schemas.setdefault(found.server_name, {})[found.tool.name] = (name, found.tool.input_schema)
+    return frozenset(
+        tools[own][0]
+        for tools in schemas.values()
+        for own in hidden_tools({own: schema for own, (_, schema) in tools.items()})
+    )
 
 
 def _listing_permitted(list_tools: Method) -> Method:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from typing import Any
 
 from pallas_common.protocol.gateway import ServerUpstream
-from pallas_gateway.servers.compositor.mounts import Mounts
+from pallas_gateway.servers.compositor.mounts import Mount, Mounts, doubles, find, tools_shown
 from support.gateway.turns.bench import NO_THREADS
 
 DEAD = {"transport": "http", "url": "http://127.0.0.2:9/mcp"}
@@ -54,3 +55,39 @@ def test_other_definitions_replace_those_before() -> None:
         await mounts.upstreams.close()
 
     asyncio.run(main())
+
+
+class Lister:
+    """A server that lists tools with these schemas."""
+
+    def __init__(self, tools: dict[str, Any]) -> None:
+        self.tools = [{"name": name, "inputSchema": schema} for name, schema in tools.items()]
+
+    def listed(self, name: str) -> list[Any]:
+        return self.tools if name == "tools" else []
+
+
+def mounted(**servers: dict[str, Any]) -> list[Mount]:
+    made: Any = {name: Lister(tools) for name, tools in servers.items()}
+    return [Mount(name, lister) for name, lister in made.items()]
+
+
+def test_of_two_tools_of_one_full_name_the_first_is_listed_and_called() -> None:
+    one, two = {"first": True}, {"second": True}
+    mounts = mounted(k={"l__c": one}, k__l={"c": two, "d": two})
+    assert [(tool["name"], tool["inputSchema"]) for tool in tools_shown(mounts, None)] == [
+        ("k__l__c", one),
+        ("k__l__d", two),
+    ]
+    found = find(mounts, "tools", "k__l__c")
+    assert found is not None
+    assert found[0].name == "k"
+    assert list(doubles(mounts)) == [("k__l__c", "k", "k__l")]
+
+
+def test_an_agent_is_one_tool_and_its_other_names_go_on_working() -> None:
+    ask = {"type": "object", "properties": {"message": {}}}
+    mounts = mounted(dates={"send_message": ask, "dates": ask, "get_health": {}})
+    assert [tool["name"] for tool in tools_shown(mounts, None)] == ["dates__dates"]
+    assert find(mounts, "tools", "dates__send_message") is not None
+    assert [tool["name"] for tool in tools_shown(mounts, ("dates__send_*",))] == ["dates__send_message"]
