@@ -2,7 +2,8 @@
 
 Knows a file; nothing of HTTP or MCP. A line is written whole, with one write(2), before the answer is sent. There is
 always some room kept on the disk for what was begun before it became full: after that, whatever would have to be
-audited is refused, until there is room again.
+audited is refused, until there is room again. Only what takes something away, a right or what fills the disk, has room
+of its own beyond that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pallas_common.logs.setup import get_logger
 from pallas_common.secrets.patterns import KEY_SHAPES, redact
 from pallas_common.times import timestamp
+from pallas_gateway.access.refusals import Refusals
 from pallas_gateway.identity.principal import TENANT
+from pallas_gateway.store.disk.reserve import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +41,8 @@ KEPT = 8
 """Older files."""
 RESERVE = 1024 * 1024
 """Bytes that are kept free on the disk for lines about what has begun already."""
+RELIEF = 1024 * 1024
+"""The same for what takes something away, when that is used up."""
 RETRY_INTERVAL = 0.2
 """Seconds between two tries to make room again."""
 LONGEST_TEXT = 300
@@ -69,6 +74,8 @@ class Entry:
     asked: Any = None
     """Arguments; written down only where the settings say so."""
     answered: Any = None
+    frees: bool = False
+    """Whether it takes something away: revokes, closes or deletes."""
 
     def line(self, at: float, *, content: bool) -> bytes:
         """The entry as a line of JSON."""
@@ -130,7 +137,11 @@ class Audit:
     ) -> None:
         self.path = Path(directory, FILE)
         self.content = content
-        self._reserve = Path(directory, "audit.reserve")
+        self._reserve = Reserve(Path(directory, "audit.reserve"), RESERVE)
+        self._relief = Reserve(Path(directory, "audit.relief"), RELIEF)
+        self._relieved = False
+        """Whether there is room from the second that is not used up."""
+        self._refusals = Refusals()
         self._most_bytes = most_bytes
         self._kept = kept
         self._written = written
@@ -145,13 +156,18 @@ class Audit:
         with contextlib.suppress(AuditUnavailableError):
             self.check()
 
-    def check(self) -> None:
+    def check(self, *, frees: bool = False) -> None:
         """Before something is done that has to be written down.
+
+        Args:
+            frees: whether it takes something away, as revoking and deleting do.
 
         Raises:
             AuditUnavailableError: it could not be; it is logged once.
         """
         if self._has_room or self._make_room():
+            return
+        if frees and (self._relieved or self._relief.is_there):
             return
         self._written(False)
         raise AuditUnavailableError(
@@ -181,17 +197,31 @@ class Audit:
         Raises:
             AuditUnavailableError: it cannot be; it was done all the same.
         """
+        now = self._monotonic()
+        self.tell_folded()
+        who = entry.principal
+        if entry.outcome != "denied" or who is None or not self._refusals.fold(who, now):
+            self._write(entry)
+
+    def tell_folded(self) -> None:
+        """Write down how many refusals had no line of their own, where that is due.
+
+        Raises:
+            AuditUnavailableError: it cannot be written.
+        """
+        for principal, number in self._refusals.told(self._monotonic()):
+            self._write(
+                Entry(principal=principal, action="refusals", target=f"{number} more", outcome="denied")
+            )
+
+    def _write(self, entry: Entry) -> None:
         line = entry.line(self._clock(), content=self.content)
         try:
             try:
                 self._append(line)
             except OSError as error:
-                if not self._has_room:
+                if not self._make_way(error, frees=entry.frees and entry.outcome == "ok"):
                     raise
-                self._complain(error)
-                self._has_room = False
-                self._retry_at = self._monotonic() + RETRY_INTERVAL
-                self._reserve.unlink(missing_ok=True)
                 self._append(line)
         except OSError as error:
             self._complain(error)
@@ -210,6 +240,7 @@ class Audit:
         *,
         request_id: str | None = None,
         trace_id: str | None = None,
+        frees: bool = False,
     ) -> Iterator[Entry]:
         """What happens inside the block is written down at its end, as an error if it raises.
 
@@ -218,9 +249,14 @@ class Audit:
         Raises:
             AuditUnavailableError: it cannot be written down; the block has not begun then.
         """
-        self.check()
+        self.check(frees=frees)
         entry = Entry(
-            principal=principal, action=action, target=target, request_id=request_id, trace_id=trace_id
+            principal=principal,
+            action=action,
+            target=target,
+            request_id=request_id,
+            trace_id=trace_id,
+            frees=frees,
         )
         begun = self._monotonic()
         try:
@@ -238,6 +274,16 @@ class Audit:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _make_way(self, error: OSError, *, frees: bool) -> bool:
+        """Give away what is kept for an entry that could not be written; whether there is any."""
+        self._complain(error)
+        had_room, self._has_room = self._has_room, False
+        self._retry_at = self._monotonic() + RETRY_INTERVAL
+        if had_room and self._reserve.free():
+            return True
+        self._relieved = frees and self._relief.free()
+        return self._relieved
 
     def _append(self, line: bytes) -> None:
         descriptor = self._current(len(line))
@@ -288,25 +334,16 @@ class Audit:
         self._retry_at = now + RETRY_INTERVAL
         try:
             self._current()
-            self._keep_room()
+            self._relief.keep()
+            self._reserve.keep()
         except OSError as error:
             self._complain(error)
             return False
-        self._has_room = True
+        self._has_room, self._relieved = True, False
         if self._why is not None:
             self._why = None
             _log.info("the audit is written again")
         return True
-
-    def _keep_room(self) -> None:
-        descriptor = os.open(self._reserve, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.posix_fallocate(descriptor, 0, RESERVE)
-        except OSError:
-            self._reserve.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(descriptor)
 
     def _complain(self, error: OSError) -> None:
         first, self._why = self._why is None, error

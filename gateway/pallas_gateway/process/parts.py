@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pallas_common.http.hosts import HostGuard
-from pallas_gateway.access.audit import Audit
+from pallas_gateway.access.audit import Audit, AuditUnavailableError
 from pallas_gateway.access.limits import Limiter
 from pallas_gateway.conversations.keeping.journal import Journals
 from pallas_gateway.conversations.keeping.processes import Processes
@@ -245,7 +245,7 @@ async def open_parts(
             "directory": directory.run(),
             "tokens": principals.watch(),
             "sessions": sessions.watch(),
-            "store": _mend(store),
+            "store": _mend(store, audit),
             "owner of the store": keep_ownership(store, claimant_of(spec)),
             "presets": context.watch_presets(log.publish, PRESETS, topics.AGENTS),
             "deleted agents": follow_deletions(
@@ -317,17 +317,21 @@ def _away(directory: Directory) -> str | None:
     )
 
 
-async def _mend(store: Store) -> None:
+async def _mend(store: Store, audit: Audit) -> None:
     """Try to write again where that has failed: nobody else may, and its health would stay what it was."""
 
     def write(connection: Connection) -> None:
         count_change(connection, TENANT, "health")
 
     while True:
-        await asyncio.sleep(WRITE_AGAIN)
         if store.cannot_write:
             with contextlib.suppress(StoreError):
                 await store.write(write)
+        else:
+            await store.keep_reserve()
+        with contextlib.suppress(AuditUnavailableError):
+            audit.tell_folded()
+        await asyncio.sleep(WRITE_AGAIN)
 
 
 async def _measure(endpoint: Endpoint, turns: Turns, connections: Callable[[], int]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionError
 
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.store import schema
+from pallas_gateway.store.disk.reserve import Reserve
 from pallas_gateway.store.engines import READERS, make_engines, read_url, set_durability
 from pallas_gateway.store.errors import StoreError, StoreUnavailableError, StoreUnusableError, store_error
 from pallas_gateway.store.tables import HEAD
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 READ_AGAIN = (0.0, 0.2, 0.8)
 """Seconds before each further try of a read, when the database was gone: it may be back, on a new connection."""
+
+RESERVE = 4 * 1024 * 1024
+"""Bytes that are kept free on the disk of a file, for what takes something away."""
+RESERVE_SUFFIX = ".reserve"
+"""Behind the name of the file, of what keeps them."""
 
 _log = get_logger("pallas.gateway.store")
 
@@ -100,7 +106,11 @@ class Store:
         """Called whenever the database does not do what was asked, in a thread."""
         self._read_problem: str | None = None
         self._write_problem: str | None = None
-        self._file = None if engines.file is None else engines.file.stat()
+        file = engines.file
+        self._file = None if file is None else file.stat()
+        self._reserve = (
+            None if file is None else Reserve(file.with_name(f"{file.name}{RESERVE_SUFFIX}"), RESERVE)
+        )
 
     @property
     def is_sqlite(self) -> bool:
@@ -150,7 +160,9 @@ class Store:
                 await asyncio.sleep(pause)
         return await loop.run_in_executor(self._readers, self._read, what)
 
-    async def write[T](self, what: Callable[[Connection], T], *, durable: bool = True) -> T:
+    async def write[T](
+        self, what: Callable[[Connection], T], *, durable: bool = True, frees: bool = False
+    ) -> T:
         """What the function answers, once all that it changed is committed; never tried again.
 
         Whoever stops waiting for it does not stop it.
@@ -158,6 +170,8 @@ class Store:
         Args:
             what: what to do; if it raises, nothing is changed.
             durable: whether it has to survive a power loss. All survives the death of this process, and of PostgreSQL.
+            frees: whether it takes something away, as revoking and deleting do, and may use what is kept for that on a
+                full disk.
 
         Raises:
             StoreUnavailableError: it was not acknowledged; `maybe_written` says whether it may have happened.
@@ -165,7 +179,13 @@ class Store:
         """
         loop = asyncio.get_running_loop()
         durable = durable or self._always_durable
-        return await loop.run_in_executor(self._writers, self._write, what, durable)
+        return await loop.run_in_executor(self._writers, self._write_once_or_twice, what, durable, frees)
+
+    async def keep_reserve(self) -> None:
+        """Keep room for what frees some, where there is enough; harmless when called again."""
+        if self._reserve is not None:
+            with suppress(OSError):
+                await asyncio.to_thread(self._reserve.keep)
 
     async def close(self) -> None:
         """Wait for what is under way, and close all connections."""
@@ -190,6 +210,14 @@ class Store:
             raise _all_taken() from error
         self._read_problem = None
         return result
+
+    def _write_once_or_twice[T](self, what: Callable[[Connection], T], durable: bool, frees: bool) -> T:
+        try:
+            return self._write(what, durable)
+        except StoreUnavailableError as error:
+            if not (frees and error.disk_full and self._reserve is not None and self._reserve.free()):
+                raise
+            return self._write(what, durable)
 
     def _write[T](self, what: Callable[[Connection], T], durable: bool) -> T:
         committing = False

@@ -29,11 +29,13 @@ class StoreUnavailableError(StoreError):
     Args:
         maybe_written: whether the change may have taken effect all the same: the connection broke while it was
             committed. Otherwise nothing was changed.
+        disk_full: whether it is for want of room on its disk.
     """
 
-    def __init__(self, message: str, *, maybe_written: bool = False) -> None:
+    def __init__(self, message: str, *, maybe_written: bool = False, disk_full: bool = False) -> None:
         super().__init__(message)
         self.maybe_written = maybe_written
+        self.disk_full = disk_full
 
 
 class StoreUnusableError(StoreError):
@@ -90,6 +92,8 @@ _UNAVAILABLE_SQLITE = {
     sqlite3.SQLITE_PERM: "its file may not be opened: look at its permissions",
     sqlite3.SQLITE_NOMEM: "there is no memory left",
 }
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+"""What SQLite says where its disk is full: of the journal it says that it cannot be written, or be made."""
 _UNUSABLE_SQLITE = {
     sqlite3.SQLITE_NOTADB: "its file is no SQLite database: move it away, or name another one as `store`",
     sqlite3.SQLITE_CORRUPT: "its file is damaged: restore a backup with `pallasctl gateway restore FILE`",
@@ -116,7 +120,10 @@ def store_error(error: DBAPIError, *, committing: bool = False) -> StoreError | 
         if code in _UNUSABLE_SQLITE:
             return StoreUnusableError(f"the store cannot be used: {_UNUSABLE_SQLITE[code]} ({cause})")
         if code in _UNAVAILABLE_SQLITE:
-            return StoreUnavailableError(f"the store is not available: {_UNAVAILABLE_SQLITE[code]} ({cause})")
+            return StoreUnavailableError(
+                f"the store is not available: {_UNAVAILABLE_SQLITE[code]} ({cause})",
+                disk_full=code in _NO_ROOM,
+            )
         return None
     state = getattr(cause, "sqlstate", None)
     if state is None and isinstance(error, DataError):

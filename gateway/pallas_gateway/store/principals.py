@@ -53,7 +53,7 @@ class TokenRecords:
                 )
             ]
 
-        return await self._store.write(revoke)
+        return await self._store.write(revoke, frees=True)
 
     async def agents(self) -> Collection[AgentKey]:
         """The agents for which there are tokens that are not revoked."""

@@ -46,7 +46,7 @@ class SessionRecords:
 
     async def close(self, digest: str) -> bool:
         """Forget it, and count that as a change of tokens; whether there was one."""
-        return await self._store.write(partial(_close, digest=digest))
+        return await self._store.write(partial(_close, digest=digest), frees=True)
 
     async def touch(self, used: Mapping[str, float]) -> None:
         """Note when sessions were used last: digest → seconds since the epoch. A power loss may undo it."""

@@ -145,6 +145,8 @@ def fill_and_clear(fleet: Fleet, disk: SmallDisk) -> None:
     process = fleet.status()["gateway"]["pid"]
     token = make_token(fleet, "caller", agent="worker")
     callers, caller = calling(fleet, token), door(fleet, token)
+    operator, doomed = door(fleet), door(fleet, make_token(fleet, "doomed", "view:agents"))
+    made = operator.rest("POST", "/agents/worker/threads", json={}).json()["id"]
     with callers, Making(door(fleet)) as making:
         callers.until_more(20)
         making.until_more(3)
@@ -160,6 +162,18 @@ def fill_and_clear(fleet: Fleet, disk: SmallDisk) -> None:
             assert door(fleet).rest("GET", "/tokens").status_code == 200
             new = {"name": "new", "role": "human", "grants": ["view:agents"]}
             assert "audit" in refused(door(fleet).rest("POST", "/tokens", json=new))
+            id_ = next(
+                each["id"]
+                for each in operator.rest("GET", "/tokens").json()["tokens"]
+                if each["name"] == "doomed"
+            )
+            assert doomed.rest("GET", "/agents").status_code == 200
+            for path in (f"/tokens/{id_}", f"/threads/{made}"):
+                gone = operator.rest("DELETE", path)
+                assert gone.status_code == 200, gone.text
+            assert doomed.rest("GET", "/agents").status_code == 401
+            assert operator.rest("GET", f"/threads/{made}").status_code == 404
+            assert f"token/{id_}" in fleet.state.joinpath("audit.jsonl").read_text()
         callers.until_more(20)
         making.until_more(3)
     assert await_health(fleet, "ok") == ""

@@ -167,7 +167,7 @@ class _Agents:
         principal, said = admitted.principal, request.path_params["agent"]
         match = request.headers.get("if-match")
         with self._audit.doing(
-            principal, "agents/delete", f"agent/{said}", request_id=admitted.request_id
+            principal, "agents/delete", f"agent/{said}", request_id=admitted.request_id, frees=True
         ) as entry:
             there = await self._declared.visible(principal, "agent", said, "delete")
             name = there.document["metadata"]["name"]

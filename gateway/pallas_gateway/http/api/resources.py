@@ -117,7 +117,7 @@ class _Resources:
         name = request.path_params["name"]
         headers = {"If-Match": request.headers["if-match"]} if "if-match" in request.headers else {}
         with self._audit.doing(
-            principal, "resources/delete", f"{kind}/{name}", request_id=admitted.request_id
+            principal, "resources/delete", f"{kind}/{name}", request_id=admitted.request_id, frees=True
         ) as entry:
             there = await self._declared.visible(principal, kind, name, "delete")
             name = there.document["metadata"]["name"]
@@ -134,7 +134,9 @@ class _Resources:
         action = "resources/delete" if "delete" in body else "resources/apply"
         if body.get("dry_run") is True:
             action += DRY_RUN
-        with self._audit.doing(principal, action, "nothing", request_id=admitted.request_id) as entry:
+        with self._audit.doing(
+            principal, action, "nothing", request_id=admitted.request_id, frees="delete" in body
+        ) as entry:
             if "delete" in body:
                 _may_delete(principal, body["delete"], entry)
             else:

@@ -116,9 +116,9 @@ class TokenRoutes:
     async def revoke(self, request: Request) -> Response:
         """Revoke one, at once: what was asked with it and is under way ends. The operator's takes `?force=true`."""
         token = request.path_params["token"]
-        with self._doing(request, "token.revoke", f"token/{token}"):
+        with self._doing(request, "token.revoke", f"token/{token}", frees=True):
             force = _flag(request.query_params.get("force", "false"), "force")
-            if not await self._writing(partial(self._revoke, token=token, force=force)):
+            if not await self._writing(partial(self._revoke, token=token, force=force), frees=True):
                 raise _no_such_token(token)
         await self._tell()
         return _answer({"id": token, "revoked": True})
@@ -144,11 +144,13 @@ class TokenRoutes:
         return _answer({**_document(new.token), "token": new.text, "old_expires": ends}, 201)
 
     @contextmanager
-    def _doing(self, request: Request, action: str, target: str) -> Iterator[tuple[Principal, Entry]]:
+    def _doing(
+        self, request: Request, action: str, target: str, *, frees: bool = False
+    ) -> Iterator[tuple[Principal, Entry]]:
         """What only an administrator may do; who is refused is in the audit as well."""
         admitted = admitted_of(request)
         principal, id_ = admitted.principal, admitted.request_id
-        with self._audit.doing(principal, action, target, request_id=id_) as entry:
+        with self._audit.doing(principal, action, target, request_id=id_, frees=frees) as entry:
             yield _administrator(request), entry
 
     async def _tell(self) -> None:
@@ -235,9 +237,9 @@ class TokenRoutes:
         except StoreError as error:
             raise _unavailable(error) from error
 
-    async def _writing[T](self, what: Callable[[Connection], T]) -> T:
+    async def _writing[T](self, what: Callable[[Connection], T], *, frees: bool = False) -> T:
         try:
-            return await self._store.write(what)
+            return await self._store.write(what, frees=frees)
         except StoreError as error:
             raise _unavailable(error) from error
 

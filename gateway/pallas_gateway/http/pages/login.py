@@ -152,6 +152,7 @@ class Login:
                     action="session.close",
                     target="session",
                     request_id=admitted.request_id,
+                    frees=True,
                 )
             )
             await self._sessions.close(visit.session)

@@ -65,7 +65,7 @@ async def follow_deletions(
     untold: asyncio.Queue[Entry] = asyncio.Queue()
 
     def tell(action: str, target: str) -> None:
-        entry = Entry(principal=None, action=action, target=target)
+        entry = Entry(principal=None, action=action, target=target, frees=True)
         try:
             audit.write(entry)
         except AuditUnavailableError:

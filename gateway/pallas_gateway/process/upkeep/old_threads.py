@@ -68,14 +68,14 @@ async def _pass(
     changed: Callable[[Deleted], object],
     count: Callable[[int], object],
 ) -> None:
-    audit.check()
+    audit.check(frees=True)
     forget = partial(forget_threads, before=before, limit=PORTION)
     async with aclosing(delete_in_portions(store, forget)) as portions:
         portion = await anext(portions, None)
         if portion is None:
             return
         number, moment = 0, rfc3339(before)
-        with audit.doing(None, "threads/forget", "") as entry:
+        with audit.doing(None, "threads/forget", "", frees=True) as entry:
             try:
                 while portion is not None:
                     number += len(portion)

@@ -34,7 +34,7 @@ async def delete_in_portions(
     """
     while True:
         began = time.monotonic()
-        portion = await store.write(delete)
+        portion = await store.write(delete, frees=True)
         if not portion:
             return
         yield portion

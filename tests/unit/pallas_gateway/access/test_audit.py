@@ -156,6 +156,58 @@ def test_on_a_full_disk_what_has_begun_is_written_down_and_nothing_more_begins(
     assert found == ["had begun", "had begun, too", "again"]
 
 
+def test_on_a_full_disk_what_takes_something_away_has_room_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    now = 0.0
+    audit = Audit(tmp_path, monotonic=lambda: now)
+    disk.reserve = tmp_path / "audit.reserve"
+    disk.is_full = True
+    audit.write(entry("had begun"))
+    disk.reserve = tmp_path / "audit.relief"
+    now += 1
+    with pytest.raises(AuditUnavailableError):
+        audit.check()
+    for _ in range(3):
+        with audit.doing(ADA, "token.revoke", "token/1", frees=True):
+            pass
+    assert not disk.reserve.exists()
+    disk.reserve = None  # and that is used up as well
+    with pytest.raises(AuditUnavailableError), audit.doing(ADA, "token.revoke", "token/2", frees=True):
+        pass
+    with pytest.raises(AuditUnavailableError):
+        audit.check(frees=True)
+    disk.is_full = False
+    now += 1
+    audit.check()
+    assert [line["target"] for line in lines(audit.path)] == ["had begun", *["token/1"] * 3]
+    assert all((tmp_path / name).stat().st_size == 1024**2 for name in ("audit.reserve", "audit.relief"))
+
+
+def test_refusals_of_one_principal_are_folded_and_counted(tmp_path: Path) -> None:
+    now = 0.0
+    audit = Audit(tmp_path, monotonic=lambda: now)
+    bob = Principal(id="tok_2", name="Bob", role="human")
+    for number in range(1000):
+        audit.write(entry(f"agent/{number}", outcome="denied"))
+    audit.write(entry("agent/x", bob, outcome="denied"))
+    audit.write(entry("agent/y", outcome="error"))
+    assert len(lines(audit.path)) == 62
+    now = 61.0
+    audit.tell_folded()
+    audit.tell_folded()
+    audit.write(entry("agent/z", outcome="denied"))
+    told, last = lines(audit.path)[62:]
+    assert (told["principal"], told["action"], told["target"], told["outcome"]) == (
+        "tok_1",
+        "refusals",
+        "940 more",
+        "denied",
+    )
+    assert last["target"] == "agent/z"
+
+
 def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(tmp_path: Path) -> None:
     audit = Audit(tmp_path / "missing", monotonic=lambda: 0.0)
     with pytest.raises(AuditUnavailableError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection
+
+    from support.faults.small_disk import SmallDisk
 
 
 def create(connection: Connection, name: str = "x") -> tokens.NewToken:
@@ -100,6 +103,41 @@ def test_what_has_to_last_is_on_the_disk(tmp_path: Path, said: str, durable: boo
         await store.close()
 
     asyncio.run(live())
+
+
+def test_on_a_full_disk_what_takes_something_away_is_done_all_the_same(tmp_path: Path) -> None:
+    async def live(mounted: SmallDisk) -> None:
+        store = open_store(f"sqlite:{mounted.path / 'gateway.db'}")
+        await store.write(partial(create, name="before"))
+        await store.write(partial(create, name="stays"))
+        listed = (await store.read(partial(tokens.listed, tenant="default"))).tokens
+        (token,) = (each for each in listed if each.name == "before")
+        await store.keep_reserve()
+        reserve = mounted.path / "gateway.db.reserve"
+        assert reserve.stat().st_size == 4 * 1024**2
+        with mounted.full():
+            with suppress(StoreUnavailableError):
+                while True:  # until what SQLite has of its own is used up
+                    await store.write(partial(create, name="x" * 400))
+            with pytest.raises(StoreUnavailableError, match="make room"):
+                await store.write(partial(create, name="x" * 400))
+            assert reserve.exists()
+            await store.write(partial(tokens.revoke, tenant="default", token=token.id), frees=True)
+            assert not reserve.exists()
+            found = await names(store)
+            assert "before" not in found
+            assert "stays" in found
+        await store.keep_reserve()
+        assert reserve.exists()
+        await store.write(partial(create, name="after"))
+        await store.close()
+
+    try:
+        disk = small_disk(tmp_path / "disk", 8)
+        with disk as mounted:
+            asyncio.run(live(mounted))
+    except RuntimeError as error:
+        pytest.skip(f"not run: {error}")
 
 
 def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path: Path) -> None:

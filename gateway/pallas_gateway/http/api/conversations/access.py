@@ -71,14 +71,17 @@ class Conversations:
         except StoreError as error:
             raise unavailable(error) from error
 
-    async def write[T](self, what: Callable[[Connection], T]) -> T:
+    async def write[T](self, what: Callable[[Connection], T], *, frees: bool = False) -> T:
         """What the store says to a change, once that is kept.
+
+        Args:
+            frees: whether it deletes, and may use what is kept for that on a full disk.
 
         Raises:
             ApiError: it does not answer; the change may be kept all the same.
         """
         try:
-            return await self._store.write(what)
+            return await self._store.write(what, frees=frees)
         except StoreError as error:
             raise unavailable(error) from error
 

@@ -45,11 +45,11 @@ class ThreadChanges:
     async def delete(self, admitted: Admitted, said: str) -> Thread:
         """Delete it with its messages; a turn that is under way is stopped."""
         with self._audit.doing(
-            admitted.principal, "threads/delete", _target(said), request_id=admitted.request_id
+            admitted.principal, "threads/delete", _target(said), request_id=admitted.request_id, frees=True
         ):
             thread, _ = await self._conversations.thread(admitted.principal, said, "delete")
             await self._conversations.write(
-                partial(threads.delete_thread, tenant=thread.tenant, id=thread.id)
+                partial(threads.delete_thread, tenant=thread.tenant, id=thread.id), frees=True
             )
             self._conversations.changed(thread)
             await self._turns.stop(thread.tenant, thread.id, "the thread was deleted")

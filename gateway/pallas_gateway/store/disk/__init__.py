@@ -1,0 +1,1 @@
+"""Room on a disk that may be full."""
