@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -49,9 +49,8 @@ def answer(body: dict[str, Any], turn: Turn, number: int) -> Response:
     if turn.calls:
         message["tool_calls"] = [_call(turn, number, index) for index in range(len(turn.calls))]
     choice = {"index": 0, "message": message, "finish_reason": _finish(turn), "logprobs": None}
-    return JSONResponse(
-        {**_head(body, number, "chat.completion"), "choices": [choice], "usage": _usage(turn)}
-    )
+    whole = {**_head(body, number, "chat.completion"), "choices": [choice], "usage": _usage(turn)}
+    return Response(json.dumps(whole), media_type="application/json")
 
 
 async def _stream(body: dict[str, Any], turn: Turn, number: int) -> AsyncIterator[str]:

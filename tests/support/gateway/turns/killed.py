@@ -25,9 +25,11 @@ from support.gateway.turns.talkers import Script, Talkers
 from support.worker.conversation.llm import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fakes.llm_stub import Asked, Turn
+    from fakes.loopback import Fault, Recorded
     from support.gateway.door import Door
     from support.gateway.postgres import Postgres
 
@@ -129,12 +131,51 @@ def killing(
         delay: seconds between two pieces of the model's.
     """
     script = Script(delay)
-    with run_llm_stub(answer=script) as llm, run_downstream() as tools:
+    with (
+        conversing(folder, answer=script, postgres=postgres) as running,
+        Talkers(running.caller, AGENT, talkers) as talking,
+    ):
+        made = Killing(
+            running.fleet, running.caller, talking, script, running.store, postgres, random.Random(seed)
+        )
+        made._forget += running.recorded
+        yield made
+
+
+@dataclass
+class Conversing:
+    """A deployment that one may talk to, with a provider's stand-in and a server with tools behind it."""
+
+    fleet: Fleet
+    caller: Door
+    store: str
+    """The address of the gateway's store."""
+    recorded: list[list[Any]]
+    """What the stand-ins have recorded; may be cleared."""
+
+
+@contextlib.contextmanager
+def conversing(
+    folder: Path,
+    *,
+    answer: Callable[[Asked], Turn],
+    fault: Callable[[Recorded], Fault | None] | None = None,
+    postgres: Postgres | None = None,
+) -> Iterator[Conversing]:
+    """Run a worker that is restarted as often as it dies, a gateway and a store, until the block ends.
+
+    Args:
+        answer: what the provider says.
+        fault: what happens to requests to the provider.
+        postgres: running; None for SQLite, whose process is the gateway.
+    """
+    with run_llm_stub(answer=answer, fault=fault) as llm, run_downstream() as tools:
         deployment = make_deployment(folder)
         deployment.servers = {"tools": {"transport": "http", "url": tools.url}}
         deployment.settings = {
             "default_model": "openai.stub-model",
             "openai": {"api_key": KEY, "base_url": llm.openai_url},
+            "llm_retries": 0,
         }
         deployment.add(
             AGENT,
@@ -149,9 +190,9 @@ def killing(
         with Fleet(deployment) as fleet:
             fleet.wait()
             await_gateway(fleet)
-            caller = door(fleet)
-            store = more.get("store") or f"sqlite:{fleet.state / 'gateway.db'}"
-            with Talkers(caller, AGENT, talkers) as talking:
-                made = Killing(fleet, caller, talking, script, store, postgres, random.Random(seed))
-                made._forget += [llm.asked, llm.loopback.requests, tools._loopback.requests]
-                yield made
+            yield Conversing(
+                fleet,
+                door(fleet),
+                more.get("store") or f"sqlite:{fleet.state / 'gateway.db'}",
+                [llm.asked, llm.loopback.requests, tools._loopback.requests],
+            )
