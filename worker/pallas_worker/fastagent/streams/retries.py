@@ -17,12 +17,18 @@ from fast_agent.llm.fastagent_llm import FastAgentLLM
 from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import TextContent
 
+from pallas_common.logs.setup import get_logger
 from pallas_worker.fastagent.application import host_of
 from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.interface.providers.failures import ModelFailure, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+_MISTAKES = (TypeError, AttributeError, ValueError, LookupError, RuntimeError, AssertionError)
+"""What clients of providers end in where an answer has not the form that they expect."""
+
+_log = get_logger("pallas.worker.models")
 
 
 def judge_retries() -> None:
@@ -53,7 +59,11 @@ def _noting(is_fatal: Callable[[Exception], bool]) -> Callable[[Any, Exception],
 
     @functools.wraps(is_fatal)
     def note(llm: FastAgentLLM[Any, Any], error: Exception) -> bool:
-        failure = failure_of(error, provider=llm.provider.config_name, host=host_of(llm))
+        provider, host = llm.provider.config_name, host_of(llm)
+        failure = failure_of(error, provider=provider, host=host)
+        if failure is None and isinstance(error, _MISTAKES):
+            _log.warning(f"what the LLM provider at {host} said cannot be read", exc_info=error)
+            failure = ModelFailure("unreadable", provider=provider, host=host, detail=type(error).__name__)
         if failure is not None:
             error.model_failure = failure  # type: ignore[attr-defined]
         return is_fatal(error)
