@@ -19,7 +19,7 @@ from benchmarks.fleet import machine
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import ERAS, await_gateway, make_token, with_gateway
-from support.gateway.subscriber import Subscriber
+from support.gateway.mcp.subscriber import Subscriber
 
 URI = "resource://agents/jarvis/state"
 TOKENS = 10

@@ -11,7 +11,7 @@ import pytest
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import ERAS, Era, await_gateway, door, make_token, with_gateway
-from support.gateway.subscriber import Subscriber
+from support.gateway.mcp.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from pallas_gateway.servers.management.tools import TOOLS
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import ERAS, Answer, Door, Era, await_gateway, door, make_token, with_gateway
-from support.gateway.subscriber import Subscriber
+from support.gateway.mcp.subscriber import Subscriber
 from support.supervisor.declared import document
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from fakes.downstream import run_downstream
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import ERAS, Door, Era, await_gateway, door, make_token, with_gateway
-from support.gateway.subscriber import Subscriber
+from support.gateway.mcp.subscriber import Subscriber
 from support.gateway.tls import Authority, tls_before
 from support.supervisor.declared import document
 
