@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pallas_common.protocol.agent.incomplete import Reason
+
 
 class Text(NamedTuple):
     """A piece of the answer."""
@@ -48,6 +50,8 @@ class Final(NamedTuple):
 
     turn_index: int
     """Of its last message."""
+    reason: Reason | None = None
+    """Why the answer is not a whole one; None where it is."""
 
 
 class Failed(NamedTuple):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pallas_common.protocol.agent.incomplete import read_reason
 from pallas_gateway.conversations.events import Reset, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pallas_common.protocol.agent.incomplete import Reason
     from pallas_gateway.conversations.events import TurnEvent
 
 type Json = Mapping[str, Any]
@@ -41,6 +43,8 @@ class TurnEnd(NamedTuple):
     """Of chat completions, the user's new one first where there is one; not checked."""
     model: str | None = None
     """That had the last word."""
+    reason: Reason | None = None
+    """Why it is no whole answer; None where it is."""
 
 
 class Usage(NamedTuple):
@@ -176,7 +180,7 @@ def _told(told: Json) -> Iterator[WorkerEvent]:
             messages = told.get("messages")
             if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
                 raise WrongStreamError("the agent's answer does not say what is to be kept of it")
-            yield TurnEnd(tuple(messages), _model(told.get("usage")))
+            yield TurnEnd(tuple(messages), _model(told.get("usage")), read_reason(told.get("reason")))
 
 
 def _model(usage: object) -> str | None:

@@ -33,6 +33,7 @@ from pallas_gateway.store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
+    from pallas_common.protocol.agent.incomplete import Reason
     from pallas_gateway.access.audit import Outcome
     from pallas_gateway.conversations.events import Position, TurnEvent
     from pallas_gateway.conversations.keeping.turn_rows import TurnRows
@@ -63,6 +64,8 @@ class Result:
     usage: Json
     model: str | None
     """That had the last word."""
+    reason: Reason | None = None
+    """Why it is not a whole one; None where it is."""
 
 
 class Given(NamedTuple):
@@ -261,8 +264,9 @@ class RunningTurn:
             rows=made,
             usage=self._usage,
             model=self._end.model,
+            reason=self._end.reason,
         )
-        self.log.tell(Final(index))
+        self.log.tell(Final(index, self._end.reason))
         self.log.close()
 
     async def _fail(self, last: Failed) -> None:

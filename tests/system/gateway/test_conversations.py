@@ -66,6 +66,7 @@ def test_the_ten_routes_of_the_reference(deployed: Deployed) -> None:
             {"id": done["toolCalls"][0]["id"], "name": "tools__add", "arguments": {"a": 2, "b": 3}}
         ],
         "usage": done["usage"],
+        "status": "complete",
     }
     assert "5.0" in done["content"]
     assert done["usage"]["total_tokens"] > 0
@@ -101,7 +102,12 @@ def test_a_stream_of_the_reference_with_a_tool(deployed: Deployed) -> None:
     assert {"type": "tool_call", "toolName": "tools__add", "args": {"a": 2, "b": 3}} in told
     assert {"type": "tool_result", "toolName": "tools__add", "ok": True} in told
     assert "5.0" in "".join(each["delta"] for each in told if each["type"] == "text")
-    assert told[-1] == {"type": "final", "threadId": response.headers["pallas-thread"], "turnIndex": 3}
+    assert told[-1] == {
+        "type": "final",
+        "threadId": response.headers["pallas-thread"],
+        "turnIndex": 3,
+        "status": "complete",
+    }
 
 
 def test_an_image_is_seen_and_kept(deployed: Deployed) -> None:

@@ -19,7 +19,7 @@ from mcp_types import TextContent
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import quoted
 from pallas_common.protocol.mcp.chain import refusal as chain_refusal
-from pallas_worker.agent.messages.content import finish_reason, result_content
+from pallas_worker.agent.messages.content import finish_reason, incomplete, result_content
 from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import model_failure
 from pallas_worker.agent.progress import Progress
@@ -310,6 +310,7 @@ class Calls:
                     rows=instance.rows(message, answer, request.history.rows),
                     usage=instance.turns(),
                     finish_reason="tool_calls" if instance.held else finish_reason(answer),
+                    incomplete=None if instance.held else incomplete(answer, content),
                     structured=structured,
                 )
 

@@ -30,6 +30,7 @@ from pallas_common.http.answers import answer
 from pallas_common.http.hosts import HostGuard, Hosts
 from pallas_common.logs.setup import get_logger
 from pallas_common.metrics.agent_info import agent_families
+from pallas_common.protocol.agent.incomplete import SENTENCES
 from pallas_common.protocol.mcp.agent_tools import GET_HEALTH
 from pallas_common.protocol.mcp.chain import chain_in_meta
 from pallas_worker.calls.call import Caller
@@ -168,7 +169,17 @@ class WorkerApp:
         except FailedTurn as error:
             return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
         structured = result.structured.value if self._structures and result.structured is not None else None
-        return CallToolResult(content=list(result.content), structured_content=structured)
+        if (reason := result.incomplete) is None:
+            return CallToolResult(content=list(result.content), structured_content=structured)
+        # For a model, which sees nothing but this.
+        said = [block for block in result.content if not isinstance(block, TextContent) or block.text.strip()]
+        note = TextContent(type="text", text=f"[{SENTENCES[reason]}]")
+        return CallToolResult(
+            content=said if said and reason == "max_tokens" else [*said, note],
+            structured_content=structured,
+            is_error=not said,
+            _meta={"pallas/status": "incomplete", "pallas/reason": reason},
+        )
 
     async def _get_health(self, arguments: Mapping[str, object] | None) -> CallToolResult:
         try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mcp_types import ContentBlock
 
+    from pallas_common.protocol.agent.incomplete import Reason
     from pallas_common.protocol.agent.output_schema.schema import OutputSchema, Structured
     from pallas_common.protocol.agent.parameters import Parameters
     from pallas_worker.interface.history import Row
@@ -132,5 +133,7 @@ class TurnResult:
     """All messages of the turn, the user's first, to be kept and sent as history."""
     usage: Sequence[ModelUsage] = ()
     finish_reason: FinishReason = "stop"
+    incomplete: Reason | None = None
+    """Why this is no whole answer; None where it is, and where the turn is held."""
     structured: Structured | None = None
     """The answer that fits a schema, where there is one."""

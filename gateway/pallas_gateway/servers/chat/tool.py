@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.protocol.agent.incomplete import SENTENCES
 from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, RequestError, TurnFailedError
 from pallas_gateway.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS
 from pallas_gateway.mcp.surface import McpError
@@ -79,11 +80,18 @@ async def chat_in_thread(
         raise McpError(INTERNAL_ERROR, str(error), {"type": error.type}, status=error.status) from None
     except (BusyError, TurnFailedError) as error:
         return _result([_text(str(error))], thread, is_error=True)
-    content = [_text(result.content), *_images(result)]
+    content = [_text(result.content)] if result.content or result.reason is None else []
+    content += _images(result)
+    nothing = not content
+    if result.reason is not None and (nothing or result.reason != "max_tokens"):
+        content.append(_text(f"[{SENTENCES[result.reason]}]"))
     if thread is None:
         # For a model, which sees nothing but this.
         content.append(_text(f"(thread {running.thread.id}: name it as `thread` to go on)"))
-    return _result(content, running.thread, is_error=False)
+    found = _result(content, running.thread, is_error=nothing)
+    if result.reason is not None:
+        found["_meta"] |= {"pallas/status": "incomplete", "pallas/reason": result.reason}
+    return found
 
 
 def _result(content: list[Json], thread: Thread | None, *, is_error: bool) -> Json:

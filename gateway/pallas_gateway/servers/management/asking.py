@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httpx
 from opentelemetry import trace
 
+from pallas_common.protocol.agent.incomplete import SENTENCES, read_reason
 from pallas_control.errors import ControlError
 from pallas_gateway.conversations.errors import BusyError, NoSuchThreadError, RequestError, TurnFailedError
 from pallas_gateway.conversations.worker import dumped, way_to
@@ -29,6 +30,7 @@ from pallas_gateway.store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from pallas_common.protocol.agent.incomplete import Reason
     from pallas_gateway.directory.records import AgentRecord
     from pallas_gateway.identity.principal import Principal
     from pallas_gateway.servers.management.context import Call
@@ -47,6 +49,8 @@ class _Answer(NamedTuple):
     text: str
     model: str | None
     """That had the last word, as far as the worker tells."""
+    reason: Reason | None
+    """Why it is not a whole one; None where it is."""
 
 
 async def ask_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
@@ -61,9 +65,13 @@ async def ask_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
     else:
         async with _progress(call):
             answer = await _asked(call, record, arguments)
+    ending = {"status": "success"}
+    if answer.reason is not None:
+        ending = {"status": "incomplete", "reason": answer.reason, "message": SENTENCES[answer.reason]}
+    structures = record.output_schema is not None and answer.reason is None
     return {
-        "status": "success",
-        "response": _structured(answer.text) if record.output_schema is not None else {"answer": answer.text},
+        **ending,
+        "response": _structured(answer.text) if structures else {"answer": answer.text},
         "trace_id": trace_id(call),
         "model": answer.model or record.model or await _served_model(call, record),
     }
@@ -108,7 +116,9 @@ async def _asked(call: Call, record: AgentRecord, arguments: Mapping[str, Any]) 
         status, answer = await _complete(call, record, body, with_key=True, anew=True)
     if status != httpx.codes.OK:
         raise _failure(status, answer, call.context.project_directory)
-    return _Answer(_text_of(answer), _model_of(answer))
+    told = answer.get("pallas")
+    reason = read_reason(told.get("reason")) if isinstance(told, dict) else None
+    return _Answer(_text_of(answer), _model_of(answer), reason)
 
 
 async def _complete(
@@ -149,7 +159,7 @@ async def _asked_in_session(call: Call, record: AgentRecord, arguments: Mapping[
         raise ToolError(error.type, for_clients(str(error), call.context.project_directory, {})) from None
     except StoreError as error:
         raise ToolError(error.type, str(error)) from None
-    return _Answer(result.content, result.model)
+    return _Answer(result.content, result.model, result.reason)
 
 
 @contextlib.asynccontextmanager

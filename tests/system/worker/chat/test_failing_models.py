@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fakes.llm_stub import LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
 from support.worker.conversation.chat import answer_in, error_in, events, post, stream
 from support.worker.conversation.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
@@ -21,6 +21,16 @@ TOO_LONG = Turn(
     status=400, code="context_length_exceeded", text="maximum context length is 8192 tokens", headers=ONCE
 )
 SETTINGS = "llm_retries: 1\n"
+AGENT = """
+from fast_agent import FastAgent
+from fast_agent.types import RequestParams
+
+fast = FastAgent("tests")
+
+
+@fast.agent(name="demo", instruction="You are a test.", request_params=RequestParams(max_iterations=1))
+async def demo(): ...
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +43,8 @@ def stub() -> Iterator[LlmStub]:
 def worker(stub: LlmStub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
     """One whose models are asked once more by fast-agent, if at all."""
     settings = config(stub).replace("llm_retries: 0\n", SETTINGS)
-    with run_worker(project(tmp_path_factory.mktemp("project"), config=settings), **spec()) as running:
+    folder = project(tmp_path_factory.mktemp("project"), config=settings, agents=AGENT)
+    with run_worker(folder, **spec()) as running:
         yield running
 
 
@@ -120,3 +131,31 @@ def test_a_reader_that_cannot_take_text_back_never_reads_the_beginning_twice(
     )
     assert (last["error"]["code"], last["pallas"]["status"]) == ("model_failed", 502)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "finish"),
+    [
+        (Turn(text=""), "empty", "stop"),
+        (Turn(calls=(Call("nowhere", {}),)), "max_iterations", "length"),
+    ],
+    ids=["empty", "rounds"],
+)
+def test_a_turn_without_an_answer_is_no_success(
+    worker: RunningWorker, stub: LlmStub, said: Turn, reason: str, finish: str
+) -> None:
+    stub.script(*[said] * 3)
+    [choice] = (answer := post(worker, "x").json())["choices"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == (finish, "")
+    assert (answer["pallas"]["status"], answer["pallas"]["reason"]) == ("incomplete", reason)
+    rows = answer["pallas"]["messages"]
+    stub.script()
+    assert post(worker, *rows, "and now").status_code == 200, "what is kept can be sent again"
+
+
+def test_a_model_that_says_nothing_is_an_error_of_the_tool(worker: RunningWorker, stub: LlmStub) -> None:
+    stub.script(*[Turn(text="")] * 3)
+    result = call(worker.url, "auto", "demo", message="x")
+    assert result.is_error
+    assert text(result) == "[the model ended its turn without a word; ask again]"
+    assert (result.meta or {})["pallas/reason"] == "empty"

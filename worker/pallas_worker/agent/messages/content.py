@@ -11,8 +11,9 @@ from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import ContentBlock, ImageContent, TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from pallas_common.protocol.agent.incomplete import Reason
     from pallas_worker.interface.images import Image
     from pallas_worker.interface.turn import FinishReason
 
@@ -23,6 +24,13 @@ _GO_ON = (LlmStopReason.TOOL_USE, LlmStopReason.CONTINUE)
 _FINISHED: Mapping[LlmStopReason, FinishReason] = {
     LlmStopReason.MAX_TOKENS: "length",
     LlmStopReason.MAX_ITERATIONS: "length",
+    LlmStopReason.SAFETY: "content_filter",
+}
+
+
+_INCOMPLETE: Mapping[LlmStopReason, Reason] = {
+    LlmStopReason.MAX_TOKENS: "max_tokens",
+    LlmStopReason.MAX_ITERATIONS: "max_iterations",
     LlmStopReason.SAFETY: "content_filter",
 }
 
@@ -60,6 +68,14 @@ def result_content(
 def finish_reason(answer: PromptMessageExtended) -> FinishReason:
     """Why a turn has ended with this answer; a loop of tools that was cut short has a length, too."""
     return _FINISHED.get(answer.stop_reason, "stop") if answer.stop_reason is not None else "stop"
+
+
+def incomplete(answer: PromptMessageExtended, content: Sequence[ContentBlock]) -> Reason | None:
+    """Why a turn that has ended with this answer has no whole one; `content` is what the caller gets of it."""
+    if answer.stop_reason is not None and answer.stop_reason in _INCOMPLETE:
+        return _INCOMPLETE[answer.stop_reason]
+    last = content[-1] if content else None
+    return "empty" if isinstance(last, TextContent) and not last.text.strip() else None
 
 
 def message_of(

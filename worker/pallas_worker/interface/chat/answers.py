@@ -130,11 +130,13 @@ def _turn(result: TurnResult, ignored: Sequence[str]) -> Json:
         tokens = by_model.setdefault(one.model, Counter())
         tokens["turns"] += 1
         tokens.update(one.tokens)
+    why = result.incomplete
     return {
         "type": "turn",
         "messages": messages_of(result.rows),
         "usage": [{"model": model, **tokens} for model, tokens in by_model.items()],
         "ignored": list(ignored),
+        **({"status": "complete"} if why is None else {"status": "incomplete", "reason": why}),
     }
 
 

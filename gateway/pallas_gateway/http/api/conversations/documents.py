@@ -10,6 +10,7 @@ from pallas_gateway.servers.chat.documents import tool_calls
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pallas_common.protocol.agent.incomplete import Reason
     from pallas_gateway.conversations.events import TurnEvent
     from pallas_gateway.conversations.turn import Result
     from pallas_gateway.store.conversations.records import Row
@@ -25,6 +26,7 @@ def result_document(thread: str, result: Result) -> Json:
         "content": result.content,
         "toolCalls": _all_calls(result.rows),
         "usage": result.usage,
+        **_status(result.reason),
     }
 
 
@@ -39,10 +41,15 @@ def chunk(event: TurnEvent, thread: str) -> Json:
             return {"type": "tool_result", "toolName": event.tool, "ok": event.ok}
         case Reset(characters):
             return {"type": "reset", "characters": characters}
-        case Final(turn_index):
-            return {"type": "final", "threadId": thread, "turnIndex": turn_index}
+        case Final(turn_index, reason):
+            return {"type": "final", "threadId": thread, "turnIndex": turn_index, **_status(reason)}
         case Failed():
             return {"type": "error", "message": event.message}
+
+
+def _status(reason: Reason | None) -> Json:
+    """Whether an answer is a whole one, and why not."""
+    return {"status": "complete"} if reason is None else {"status": "incomplete", "reason": reason}
 
 
 def _all_calls(rows: Iterable[Row]) -> list[Json]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pallas_common.protocol.agent.incomplete import SENTENCES
 from pallas_common.protocol.agent.parameters import MAX_STOPS, PARAMETERS
 from pallas_gateway.http.openapi.operations.shapes import moment, nullable, record, ref, several, text
 
@@ -58,6 +59,11 @@ CHAT_FIELDS: Json = {
     "extra": {"type": ["object", "null"], "description": "For the body of the provider's request"},
 }
 
+_ENDING: Json = {
+    "status": text("Whether the answer is a whole one", enum=["complete", "incomplete"]),
+    "reason": text("Why it is not", enum=list(SENTENCES)),
+}
+
 CONVERSATION_SCHEMAS: dict[str, Json] = {
     "Thread": record(
         {
@@ -102,7 +108,9 @@ CONVERSATION_SCHEMAS: dict[str, Json] = {
                 {"type": {"const": "reset"}, "characters": _COUNT},
                 description="So many characters of the text told last are void",
             ),
-            record({"type": {"const": "final"}, "threadId": text(), "turnIndex": _COUNT}),
+            record(
+                {"type": {"const": "final"}, "threadId": text(), "turnIndex": _COUNT, **_ENDING}, "reason"
+            ),
             record({"type": {"const": "error"}, "message": text()}),
         ]
     },
@@ -113,7 +121,9 @@ CONVERSATION_SCHEMAS: dict[str, Json] = {
             "content": text(),
             "toolCalls": several(ref("ToolCall"), "All calls of the turn"),
             "usage": {**_THING, "description": "Tokens, as chat completions count them"},
-        }
+            **_ENDING,
+        },
+        "reason",
     ),
     "ChatBody": {
         "type": "object",

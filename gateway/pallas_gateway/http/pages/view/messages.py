@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.http.html import Html, join, tag
 from pallas_common.http.json_bounds import read_json
+from pallas_common.protocol.agent.incomplete import SENTENCES
 from pallas_gateway.http.pages.view.calls import CallView, call_view
 from pallas_gateway.http.pages.view.markdown import markdown
 from pallas_gateway.http.pages.view.text import moment, plain
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pallas_common.http.html import Child
+    from pallas_common.protocol.agent.incomplete import Reason
     from pallas_gateway.store.conversations.records import Message, ToolCall
 
 LONGEST = 100_000
@@ -151,6 +153,16 @@ def _arguments(text: str) -> Mapping[str, object] | str:
 def _failure(group: Sequence[Message]) -> Html | None:
     why = next((each.error for each in reversed(group) if each.status == "error"), None)
     if why is None:
-        return None
+        reason = _incomplete(group[-1])
+        return None if reason is None else tag("p", f"{SENTENCES[reason].capitalize()}.", class_="failure")
     words = "You stopped this answer." if why == "stopped" else f"There is no whole answer: {why}"
     return tag("p", words, class_="failure")
+
+
+def _incomplete(last: Message) -> Reason | None:
+    """Why an answer that has ended with this message is not a whole one; None where it is, or nobody knows."""
+    if last.status != "complete":
+        return None
+    if last.row.role == "tool" or last.row.tool_calls:
+        return "max_iterations"
+    return None if last.row.text.strip() or image_parts(last) else "empty"

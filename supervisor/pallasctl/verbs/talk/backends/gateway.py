@@ -21,6 +21,7 @@ from pallas_control.mcp.exchange import (
     read_events,
     received,
 )
+from pallas_control.mcp.messages import parse_object
 from pallasctl.failures import EXIT_USAGE, Failure, NoSuchAgent
 from pallasctl.verbs.talk.backends.backend import Reset, Text
 from pallasctl.verbs.talk.backends.gateway_stream import (
@@ -28,6 +29,7 @@ from pallasctl.verbs.talk.backends.gateway_stream import (
     TurnFailedError,
     is_thread_id,
     read_chunk,
+    read_ending,
     read_result,
     read_thread,
     row_of,
@@ -234,12 +236,15 @@ class GatewayBackend:
             yield ignored(names)
         if response.headers.get_content_type() != "text/event-stream":
             body = read_bounded(response, LARGEST_ANSWER)
-            yield read_result(self._gateway.read_object(response.status, body))
+            document = self._gateway.read_object(response.status, body)
+            yield from read_ending(document)
+            yield read_result(document)
             return
         said = ""
         for data in read_events(response):
             if data == DONE:
                 return
+            yield from read_ending(parse_object(data) or {})
             item = read_chunk(data, said)
             if isinstance(item, Text):
                 said += item.delta

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pallas_common.protocol.agent.incomplete import SENTENCES, read_reason
 from pallas_control.mcp.errors import CallError, WrongAnswerError
 from pallas_control.mcp.messages import parse_object
-from pallasctl.verbs.talk.backends.backend import Reset, Result, Text, ThreadInfo, ToolCall, ToolResult
+from pallasctl.verbs.talk.backends.backend import Aside, Reset, Result, Text, ThreadInfo, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pallasctl.verbs.talk.backends.backend import Happened, Json
 
@@ -56,6 +57,12 @@ def read_chunk(data: bytes, said: str) -> Happened | None:
         case None:
             raise WrongAnswerError("what came is no event of the gateway")
     return None
+
+
+def read_ending(document: Mapping[str, Any]) -> Iterator[Happened]:
+    """Why an answer, or the end of a stream, is not a whole one; nothing where it is, and of what is no end."""
+    if (reason := read_reason(document.get("reason"))) is not None:
+        yield Aside(SENTENCES[reason])
 
 
 def read_result(document: Json) -> Result:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pallas_common.protocol.agent.incomplete import SENTENCES, read_reason
 from pallas_control.mcp.errors import WrongAnswerError
 from pallas_control.mcp.messages import parse_object
 from pallasctl.verbs.talk.backends.backend import Aside, Reset, Text, ToolCall, ToolResult
@@ -55,11 +56,6 @@ def read_chunk(data: bytes) -> Iterator[Happened | TurnEnd | Usage]:
     match chunk.get("choices"):
         case [{"delta": {"content": str(content)}}, *_] if content:
             yield Text(content)
-    match chunk.get("choices"):
-        case [{"finish_reason": "length"}, *_]:
-            yield Aside("the answer was cut off: see max_tokens and max_iterations")
-        case [{"finish_reason": "content_filter"}, *_]:
-            yield Aside("the model's provider has refused to answer")
     told = chunk.get("pallas")
     if isinstance(told, dict):
         yield from _told(told)
@@ -108,5 +104,7 @@ def _told(told: Mapping[str, Any]) -> Iterator[Happened | TurnEnd]:
             rows, ignored = told.get("messages"), told.get("ignored")
             if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
                 raise WrongAnswerError("the agent's answer does not say what is to be kept of it")
+            if (reason := read_reason(told.get("reason"))) is not None:
+                yield Aside(SENTENCES[reason])
             names = ignored if isinstance(ignored, list) else []
             yield TurnEnd(rows, [name for name in names if isinstance(name, str)])

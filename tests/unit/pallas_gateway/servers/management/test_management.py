@@ -393,6 +393,20 @@ def completion(text: str) -> Json:
     }
 
 
+def test_an_answer_that_is_no_whole_one_is_no_success(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        def answer(_: Json, __: Request) -> Json:
+            told = {"type": "turn", "usage": [], "status": "incomplete", "reason": "empty"}
+            return completion("") | {"pallas": told}
+
+        async with worker(door, "library", answer):
+            found = await door.call("ask_agent", person("run:agents:library"), prompt="Hi", name="library")
+        assert (found["status"], found["reason"]) == ("incomplete", "empty")
+        assert "without a word" in found["message"]
+
+    on_door(tmp_path, do)
+
+
 def test_an_agent_is_asked(tmp_path: Path) -> None:
     async def do(door: Door) -> None:
         asked: list[Json] = []

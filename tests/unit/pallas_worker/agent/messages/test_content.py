@@ -8,7 +8,7 @@ import pytest
 from fast_agent.types import LlmStopReason, PromptMessageExtended
 from mcp_types import ImageContent, TextContent
 
-from pallas_worker.agent.messages.content import finish_reason, result_content
+from pallas_worker.agent.messages.content import finish_reason, incomplete, result_content
 from support.data.image_data import PNG
 
 if TYPE_CHECKING:
@@ -88,3 +88,25 @@ def test_why_a_turn_has_ended_is_said_in_the_words_of_chat_completions(
     stop: LlmStopReason | None, reason: str
 ) -> None:
     assert finish_reason(says("a", stop=stop)) == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "reason"),
+    [
+        ("a", LlmStopReason.END_TURN, None),
+        (" \n", LlmStopReason.END_TURN, "empty"),
+        ("", LlmStopReason.MAX_ITERATIONS, "max_iterations"),
+        ("a", LlmStopReason.MAX_TOKENS, "max_tokens"),
+        ("a", LlmStopReason.SAFETY, "content_filter"),
+    ],
+)
+def test_an_answer_that_is_no_whole_one_says_why(text: str, stop: LlmStopReason, reason: str | None) -> None:
+    answer = says(text, stop=stop)
+    assert incomplete(answer, result_content([answer], answer)) == reason
+
+
+def test_images_alone_are_an_answer() -> None:
+    answer = PromptMessageExtended(
+        role="assistant", content=[ImageContent(type="image", data="", mime_type="image/png")]
+    )
+    assert incomplete(answer, result_content([answer], answer)) is None

@@ -60,7 +60,10 @@ def told(event: TurnEvent) -> object:
 
 def test_a_whole_answer() -> None:
     result = TurnResult(
-        content=SAID, rows=(Row("user", "x"), Row("assistant", "Five.")), finish_reason="length"
+        content=SAID,
+        rows=(Row("user", "x"), Row("assistant", "Five.")),
+        finish_reason="length",
+        incomplete="max_tokens",
     )
     assert completion(HEAD, result, ["top_k"]) == {
         "id": "chatcmpl-1",
@@ -81,6 +84,8 @@ def test_a_whole_answer() -> None:
             "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "Five."}],
             "usage": [],
             "ignored": ["top_k"],
+            "status": "incomplete",
+            "reason": "max_tokens",
         },
     }
 

@@ -107,3 +107,11 @@ def test_a_call_without_an_end_is_said_so() -> None:
     )
     assert "not finished" in html
     assert "no json" in html
+
+
+def test_an_answer_that_is_no_whole_one_says_so() -> None:
+    call = ToolCall("c1", "sums__add", "{}")
+    assert "without a word" in shown(message(0, "user", "x"), message(1, "assistant", ""))
+    rounds = (message(1, "assistant", "", tool_calls=(call,)), message(2, "tool", "5", tool_call_id="c1"))
+    assert "limit of rounds" in shown(message(0, "user", "x"), *rounds)
+    assert 'class="failure"' not in shown(*rounds, message(3, "assistant", "5"))

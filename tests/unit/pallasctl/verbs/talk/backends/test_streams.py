@@ -136,9 +136,13 @@ def test_a_chunk_of_a_worker(chunk: Any, events: list[object]) -> None:
 
 
 def test_an_answer_that_was_cut_off() -> None:
-    [told] = worker_stream.read_chunk(data({"choices": [{"delta": {}, "finish_reason": "length"}]}))
+    turn = {"type": "turn", "messages": [], "status": "incomplete", "reason": "max_tokens"}
+    [told, _] = worker_stream.read_chunk(data({"pallas": turn}))
+    [same] = gateway_stream.read_ending(turn)
     assert isinstance(told, Aside)
+    assert told == same
     assert "cut off" in told.text
+    assert list(gateway_stream.read_ending({"reason": "of another version"})) == []
 
 
 @pytest.mark.parametrize(
