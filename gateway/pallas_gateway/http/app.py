@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Match, Router
+from starlette.routing import Router
 
 from pallas_common.http.hosts import OPEN_PATH
 from pallas_gateway.access.limits import LimitExceededError
 from pallas_gateway.http.errors import HEADERS, OPENAI, ApiError, Refusals, error
 from pallas_gateway.http.places import METADATA, NoSuchPlaceError, place_of, resource_metadata
 from pallas_gateway.http.requests import ADMITTED, REQUEST_ID, request_id
+from pallas_gateway.http.routing import MCP_METHODS, methods, unrouted
 from pallas_gateway.http.visits import VISIT
 from pallas_gateway.identity.bearer import bearer_token
 from pallas_gateway.identity.errors import AuthenticationError, InvalidTokenError, MissingTokenError
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 API = "/api/v1"
 
 Status = Literal["ok", "degraded", "error"]
-
-MCP_METHODS = ("GET", "POST", "DELETE")
 
 _PRIVATE = frozenset({b"authorization", b"proxy-authorization", b"cookie"})
 """Headers that are for the gateway alone."""
@@ -94,9 +93,12 @@ class GatewayApp:
             return
         path = scope["path"]
         place = place_of(path)
-        if place is not None:
+        is_api = path.startswith((f"{API}/", OPENAI))
+        if scope["method"] == "OPTIONS" and (place is not None or is_api):
+            await methods(scope, None if place is not None else self._api)(scope, receive, send)
+        elif place is not None:
             await self._answer(scope, receive, send, place)
-        elif path.startswith((f"{API}/", OPENAI)):
+        elif is_api:
             await self._answer(scope, receive, send, None)
         elif self._pages is not None and self._pages.has(path):
             await self._page(scope, receive, send, self._pages)
@@ -284,27 +286,10 @@ class GatewayApp:
 
     def _refusal(self, raised: Exception, scope: Scope, pages: Pages | None) -> Response:
         if isinstance(raised, HTTPException):
-            refusal = self._of_routing(
-                raised, scope, self._api if pages is None else pages.table(scope["path"])
-            )
+            refusal = unrouted(raised, scope, self._api if pages is None else pages.table(scope["path"]))
         else:
             refusal = self._refusals.of(raised, scope["path"])
         return refusal if pages is None else pages.refusal(raised, refusal, scope)
-
-    def _of_routing(self, raised: HTTPException, scope: Scope, table: Router) -> Response:
-        """What the table of routes, or of methods, does not have."""
-        path, status = scope["path"], raised.status_code
-        match status:
-            case 404:
-                return error(path, 404, "not_found", f"there is nothing at {path[:200]}")
-            case 405:
-                # The router's own says the methods of the first route alone.
-                routes = [each for each in table.routes if each.matches(scope)[0] is Match.PARTIAL]
-                found = {method for each in routes for method in getattr(each, "methods", ())}
-                allow = ", ".join(sorted(found or MCP_METHODS))
-                message = f"{scope['method'][:20]} is not for this path, which takes {allow}"
-                return error(path, 405, "method_not_allowed", message, headers={"allow": allow})
-        return error(path, status, "invalid", raised.detail, headers=raised.headers)
 
 
 class _Counted:

@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.http.json_bounds import TooManyValuesError, read_bounded
+from pallas_common.http.request_body import BodyTooLargeError, EncodingError, UnknownEncodingError, inflated
 from pallas_common.problems import shortened
 from pallas_common.secrets.tokens import without_tokens
 from pallas_gateway.http.errors import ApiError
@@ -42,7 +43,7 @@ async def read_body(request: Request, longest: int = LONGEST_BODY) -> bytes:
         longest: bytes.
 
     Raises:
-        ApiError: 413, it is longer.
+        ApiError: 413, it is longer; 415 or 400, it is in an encoding that is not known here, or not in the one it says.
     """
     said = request.headers.get("content-length", "0")
     pieces, size = [], 0
@@ -53,7 +54,15 @@ async def read_body(request: Request, longest: int = LONGEST_BODY) -> bytes:
                 break
             pieces.append(piece)
         else:
-            return b"".join(pieces)
+            try:
+                return await inflated(b"".join(pieces), request.headers.get("content-encoding", ""), longest)
+            except UnknownEncodingError as error:
+                headers = {"accept-encoding": "gzip"}
+                raise ApiError(415, "unsupported", str(error), headers=headers) from None
+            except EncodingError as error:
+                raise ApiError(400, "invalid", str(error)) from None
+            except BodyTooLargeError:
+                pass
     raise ApiError(413, "too_large", f"a request here has {longest} bytes at most")
 
 

@@ -113,8 +113,7 @@ class WorkerApp:
                 Route("/", self._where),
                 Route("/metrics", self._metrics),
                 Route("/livez", _livez),
-                Route(CHAT_PATH, self._chat),
-                *self._models.routes(),
+                *self._models.routes(self._chat),
             ],
         )
         hosts = Hosts(allowed_hosts)

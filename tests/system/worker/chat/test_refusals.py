@@ -61,22 +61,21 @@ def test_a_page_elsewhere_is_refused(worker: RunningWorker, headers: dict[str, s
     assert send(worker, headers=headers).status_code == status
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 def test_only_post(worker: RunningWorker, method: str) -> None:
     response = httpx.request(method, worker.origin + PATH)
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert error_in(response)["code"] == "method_not_allowed"
 
 
-@pytest.mark.parametrize("method", ["POST", "OPTIONS"])
-def test_models_are_only_read(worker: RunningWorker, method: str) -> None:
-    listing = httpx.request(method, f"{worker.origin}/v1/models")
+def test_models_are_only_read(worker: RunningWorker) -> None:
+    listing = httpx.post(f"{worker.origin}/v1/models")
     assert (listing.status_code, listing.headers["allow"]) == (405, "GET")
     assert error_in(listing)["code"] == "method_not_allowed"
 
 
 def test_other_paths(worker: RunningWorker) -> None:
-    elsewhere = httpx.post(f"{worker.origin}/v1/embeddings")
+    elsewhere = httpx.post(f"{worker.origin}/v1/elsewhere")
     assert elsewhere.status_code == 404
     assert "POST /v1/chat/completions" in error_in(elsewhere)["message"]
     missing = httpx.get(f"{worker.origin}/v1/models/gpt-4o")

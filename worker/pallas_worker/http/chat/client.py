@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.datastructures import Headers
 
 from pallas_common.http.json_bounds import TooManyValuesError, read_bounded
+from pallas_common.http.request_body import BodyTooLargeError, EncodingError, UnknownEncodingError, inflated
 from pallas_worker.interface.chat.errors import ApiError, method_not_allowed
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ async def read_object(scope: Scope, receive: Receive, limit: int) -> Received:
 
 
 async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
-    said = f"the body has more than {limit} bytes; the setting max_request_bytes says how many it may have"
-    too_large = RefusedError(ApiError(413, said, code="request_too_large"))
+    too_large = _too_large(limit)
     declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise too_large
@@ -86,7 +86,21 @@ async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
         more = message.get("more_body", False)
         if len(body) > limit:
             raise too_large
-    return bytes(body)
+    try:
+        return await inflated(bytes(body), headers.get("content-encoding", ""), limit)
+    except BodyTooLargeError:
+        raise too_large from None
+    except UnknownEncodingError as error:
+        accepted = {"Accept-Encoding": "gzip"}
+        refusal = ApiError(415, str(error), code="unsupported_media_type", headers=accepted)
+        raise RefusedError(refusal) from None
+    except EncodingError as error:
+        raise RefusedError(ApiError(400, str(error), code="invalid_encoding")) from None
+
+
+def _too_large(limit: int) -> RefusedError:
+    said = f"the body has more than {limit} bytes; the setting max_request_bytes says how many it may have"
+    return RefusedError(ApiError(413, said, code="request_too_large"))
 
 
 async def while_there[Result](receive: Receive, work: Coroutine[None, None, Result]) -> Result:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from pallas_common.protocol.agent.openai_paths import no_such_path
+from pallas_worker.http.chat.endpoint import PATH as CHAT_PATH
 from pallas_worker.interface.chat.errors import ApiError, method_not_allowed, no_such_model
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.types import ASGIApp
 
 PATH = "/v1/models"
+_THERE_IS = "an agent has POST /v1/chat/completions, GET /v1/models and MCP at /mcp"
 
 
 class Models:
@@ -33,14 +36,18 @@ class Models:
             "name": title,
         }
 
-    def routes(self) -> list[Route]:
-        """The paths below `/v1` that are read, and the answer for those that there are not."""
+    def routes(self, chat: ASGIApp) -> list[Route]:
+        """The paths below `/v1`, and the answer for those that there are not.
+
+        Args:
+            chat: answers chat completions.
+        """
         return [
+            Route("/v1/{path:path}", _methods, methods=["OPTIONS"]),
+            Route(CHAT_PATH, chat),
             Route(PATH, self._list, methods=["GET"]),
             Route(f"{PATH}/{{name}}", self._one, methods=["GET"]),
-            Route(
-                "/v1/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-            ),
+            Route("/v1/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
         ]
 
     async def _list(self, _request: Request) -> Response:
@@ -54,14 +61,21 @@ class Models:
         return JSONResponse(error.document(), error.status)
 
 
+async def _methods(request: Request) -> Response:
+    """Say which methods a path has. Pages of other sites are not let in by that: nothing is said of origins."""
+    path = request.url.path
+    if path == CHAT_PATH:
+        return Response(status_code=204, headers={"Allow": "OPTIONS, POST"})
+    if path == PATH or path.startswith(f"{PATH}/"):
+        return Response(status_code=204, headers={"Allow": "GET, HEAD, OPTIONS"})
+    return await _no_such_path(request)
+
+
 async def _no_such_path(request: Request) -> Response:
     path = request.url.path
     if path == PATH or path.startswith(f"{PATH}/"):
         error = method_not_allowed(request.method, "GET")
         return JSONResponse(error.document(), error.status, dict(error.headers))
-    message = (
-        f"there is no {request.method} {path[:100]} here; an agent has POST /v1/chat/completions, "
-        "GET /v1/models and MCP at /mcp"
-    )
+    message = no_such_path(request.method, path, _THERE_IS)
     error = ApiError(404, message, code="not_found")
     return JSONResponse(error.document(), error.status)
