@@ -103,5 +103,5 @@ def test_the_programs_of_the_page(door: Door, tmp_path: Path, word: str) -> None
 
 
 def test_the_request_of_the_page(door: Door, tmp_path: Path) -> None:
-    asked = door.at("/mcp/agents/jarvis").on_page("bash", "curl")
+    asked = door.at("/mcp/agents/jarvis").on_page("bash", "Mcp-Method")
     assert '"chat"' in Programs(tmp_path).run(asked, tmp_path, more={**os.environ, **door.variables})

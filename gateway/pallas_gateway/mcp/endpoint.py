@@ -11,6 +11,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pallas_common.http.lone_requests import JsonAnswer, may_stand_alone, stands_alone
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.directory.events.subscriptions import Change, Subscriptions, TooManySubscriptionsError
 from pallas_gateway.mcp import headers as rules
@@ -37,7 +38,7 @@ from pallas_gateway.mcp.methods import (
     stateless_result,
     text_parameter,
 )
-from pallas_gateway.mcp.reply import ClientGoneError, Reply, Watch
+from pallas_gateway.mcp.reply import ClientGoneError, Reply, Watch, read_body
 from pallas_gateway.mcp.sessions import Sessions
 from pallas_gateway.mcp.surface import ClientRequest, InsufficientScopeError, McpError, Relayed
 
@@ -126,6 +127,7 @@ class Exchange:
         self._principal = admitted.principal
         self._surface = surface
         self._request_id = admitted.request_id
+        self._send = send
         self._reply = Reply(send)
         self._era: Era = "stateless"
         self._id: int | str | None = None
@@ -158,34 +160,40 @@ class Exchange:
         await self._reply.message(wire.failure(self._id, error), status, headers)
 
     async def _post(self) -> None:
-        rules.check_post(self._headers)
-        body = await self._body()
+        may_be_alone = may_stand_alone(self._headers)
+        if not may_be_alone:
+            rules.check_accepts_both(self._headers)
+        rules.check_brings_json(self._headers)
+        body = await read_body(self._receive, self._headers, self._admitted.longest_body)
         message = wire.read_message(body)
         self._id = message.id
+        if may_be_alone and stands_alone(message.method, message.params):
+            self._era = "sessions"
+            self._reply = Reply(JsonAnswer(self._send).send)
+            await self._post_without_version(message, body)
+            return
+        rules.check_accepts_both(self._headers)
         if rules.is_stateless(self._headers, message):
             await self._post_alone(message, body)
         else:
             self._era = "sessions"
             await self._post_in_session(message, body)
 
-    async def _body(self) -> bytes:
-        most = self._admitted.longest_body
-        length = self._headers.get("content-length", "0")
-        if not length.isdecimal() or len(length) > 18 or int(length) > most:
-            raise HttpError(413, f"a body may have {most} bytes")
-        pieces: list[bytes] = []
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGoneError
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size > most:
-                raise HttpError(413, f"a body may have {most} bytes")
-            pieces.append(piece)
-            if not message.get("more_body", False):
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    async def _post_without_version(self, message: Message, body: bytes) -> None:
+        """Answer what comes without session and version, as one answer of JSON."""
+        if message.kind == "notification":
+            await self._reply.json(b"", 202)
+            return
+        if message.kind == "response":
+            raise McpError(INVALID_REQUEST, "nothing was asked: there are no requests to clients")
+        request = self._request(message, body, rules.SESSION_VERSIONS[-1], None)
+        match message.method:
+            case "ping":
+                await self._reply.json(wire.answer(request.id, {}))
+            case _:
+                rules.check_lone(message.method)
+                with self._watch():
+                    await self._answer(request)
 
     async def _post_alone(self, message: Message, body: bytes) -> None:
         if message.kind == "notification":

@@ -99,14 +99,22 @@ def accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
     )
 
 
-def check_post(headers: Mapping[str, str]) -> None:
-    """Whether a POST takes what it may get, and brings JSON.
+def check_accepts_both(headers: Mapping[str, str]) -> None:
+    """Whether a POST takes whatever it may get.
 
     Raises:
-        HttpError: 406 or 415.
+        HttpError: 406.
     """
     if accepted(headers) != (True, True):
         raise HttpError(406, "Accept: has to list application/json and text/event-stream")
+
+
+def check_brings_json(headers: Mapping[str, str]) -> None:
+    """Whether a POST brings JSON.
+
+    Raises:
+        HttpError: 415.
+    """
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HttpError(415, "Content-Type: has to be application/json")
 
@@ -128,6 +136,22 @@ def check_version(version: str) -> None:
     if version not in STATELESS_VERSIONS:
         data = {"supported": list(STATELESS_VERSIONS), "requested": version[:64]}
         raise McpError(UNSUPPORTED_VERSION, "this revision of the protocol is not spoken here", data)
+
+
+def check_lone(method: str) -> None:
+    """Whether a method is answered without a session and a version.
+
+    Raises:
+        McpError: it needs one of them.
+    """
+    match method:
+        case "resources/subscribe" | "resources/unsubscribe":
+            needed = f"a session: begin with initialize, and send {SESSION}"
+        case "subscriptions/listen":
+            needed = f"a stream: send {VERSION}: {STATELESS_VERSIONS[-1]}, and what that revision has besides"
+        case _:
+            return
+    raise McpError(INVALID_REQUEST, f"{method} needs {needed}", status=400)
 
 
 def check_stateless(headers: Mapping[str, str], message: Message) -> str:

@@ -1,4 +1,4 @@
-"""The answer to one HTTP request: as JSON, or as a stream of events once something has to be said before it.
+"""The body of one HTTP request, and its answer: JSON, or a stream of events once something comes before it.
 
 Knows ASGI and when a client is gone; not what is answered. A client that takes nothing for `STALLED` seconds counts
 as gone.
@@ -11,9 +11,10 @@ import contextlib
 from typing import TYPE_CHECKING, Literal, Self
 
 from pallas_gateway.mcp import wire
+from pallas_gateway.mcp.headers import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.types import Message, Receive, Send
 
@@ -40,6 +41,34 @@ Gone = Literal["client", "cancelled"]
 
 class ClientGoneError(Exception):
     """The client has closed its connection, or takes nothing."""
+
+
+async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> bytes:
+    """Return the body of a request.
+
+    Args:
+        most: bytes that it may have.
+
+    Raises:
+        HttpError: 413.
+        ClientGoneError: the client went away.
+    """
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or len(length) > 18 or int(length) > most:
+        raise HttpError(413, f"a body may have {most} bytes")
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            raise HttpError(413, f"a body may have {most} bytes")
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class Reply:

@@ -401,7 +401,11 @@ def _bad_heads(era: str) -> Iterator[Attempt]:
         name = f"{era}: {method} {shown}"
         return Attempt(name, Expected(status, codes), body, headers(era, **changes), method)
 
-    for accept in ("", "application/json", "text/event-stream", "text/html", "image/*", "json"):
+    # A request that says no version stands alone, and is answered with JSON.
+    taken = ("", "application/json") if era == "unsaid" else ()
+    for accept in sorted(
+        {"", "application/json", "text/event-stream", "text/html", "image/*", "json"}.difference(taken)
+    ):
         yield attempt(406, (INVALID_REQUEST,), Accept=accept)
     for content_type in (
         "",

@@ -22,7 +22,7 @@ from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import await_gateway, operator_token, with_gateway
 from support.repository import ROOT
-from support.worker.conversation.chat import answer_in, error_in, events
+from support.worker.conversation.chat import answer_in, events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Por
             "llm_retries": 0,
         }
         deployment.add(MODEL, "default_model")
-        with Fleet(with_gateway(deployment)) as fleet:
+        with Fleet(with_gateway(deployment, workers="open")) as fleet:
             fleet.wait()
             await_gateway(fleet)
             at_gateway = f"http://127.0.0.1:{deployment.document['gateway']['port']}/v1"
@@ -72,6 +72,13 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Por
 @pytest.fixture(params=["worker", "gateway"])
 def port(request: pytest.FixtureRequest, ports: Mapping[str, Port]) -> Port:
     return ports[request.param]
+
+
+def error_in(answer: httpx.Response) -> dict[str, Any]:
+    """The error of either port, in OpenAI's shape."""
+    found: dict[str, Any] = answer.json()["error"]
+    assert found.keys() == {"message", "type", "param", "code"}
+    return found
 
 
 def has_all_of(ours: Any, theirs: Any) -> bool:
@@ -131,6 +138,54 @@ def test_a_client_is_answered_as_it_asks(port: Port, name: str) -> None:
 
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def call(port: Port, method: str = "tools/call", params: Any = None, **headers: str) -> httpx.Response:
+    """A request of MCP with nothing but its Content-Type, as the gateway's document has its client send it."""
+    if params is None:
+        params = {"name": "send_message", "arguments": {"message": "Hello"}}
+        if port.headers:
+            params = {"name": "ask_agent", "arguments": {"name": MODEL, "prompt": "Hello"}}
+    body = {"jsonrpc": "2.0", "id": "c1", "method": method, "params": params}
+    content = json.dumps(body).encode()
+    at = port._replace(url=port.url.removesuffix("/v1"))
+    return at.ask("POST", "/mcp", headers={"Content-Type": "application/json", **headers}, content=content)
+
+
+@pytest.mark.parametrize("accept", [None, "application/json", "*/*"])
+def test_a_request_of_mcp_alone_is_answered_with_json(port: Port, accept: str | None) -> None:
+    answer = call(port, **({} if accept is None else {"Accept": accept}))
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json"), answer.text
+    found = answer.json()
+    assert found["id"] == "c1"
+    assert "echo: Hello" in found["result"]["content"][-1]["text"]
+    listed = call(port, "tools/list", {}).json()
+    assert listed["result"]["tools"]
+    unknown = call(port, "tools/call", {"name": "nothing", "arguments": {}})
+    assert unknown.json()["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("tools/list", {"MCP-Protocol-Version": "2025-11-25", "Accept": "application/json"}, 406),
+        ("initialize", {"Accept": "application/json"}, 406),
+        ("tools/list", {"Accept": "text/html"}, 406),
+        ("tools/list", {"Content-Type": "text/plain"}, None),
+    ],
+)
+def test_what_is_no_request_alone_is_held_to_the_protocol(
+    port: Port, method: str, headers: dict[str, str], status: int | None
+) -> None:
+    answer = call(port, method, {}, **headers)
+    assert answer.status_code == status if status is not None else answer.status_code in (400, 415)
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "subscriptions/listen"])
+def test_what_needs_a_session_or_a_stream_says_so(ports: Mapping[str, Port], method: str) -> None:
+    answer = call(ports["gateway"], method, {"uri": "resource://agents/list"})
+    assert answer.status_code == 400
+    assert "needs a s" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("streamed", [False, True])

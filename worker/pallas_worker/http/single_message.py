@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from pallas_common.http.json_bounds import TooManyValuesError, read_bounded
+from pallas_common.http.lone_requests import JsonAnswer, may_stand_alone, stands_alone
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
@@ -48,8 +49,8 @@ def size_of_body(scope: Scope) -> int:
     return size if isinstance(size, int) else 0
 
 
-def refuse(body: bytes) -> Refusal | None:
-    """What is wrong with a body that has to be one JSON-RPC request or notification; None if nothing is.
+def read(body: bytes) -> dict[str, object] | Refusal:
+    """The one JSON-RPC request or notification that a body has to be, or what is wrong with it.
 
     Strict JSON: neither NaN nor a number that no double holds, nor half a surrogate pair, and UTF-8 alone.
     """
@@ -67,7 +68,9 @@ def refuse(body: bytes) -> Refusal | None:
     mistake = _mistake(message)
     if mistake is None and "id" in message and not usable:
         mistake = "id must be a string or an integer"
-    return Refusal(INVALID_REQUEST, mistake, identifier if usable else None) if mistake is not None else None
+    return (
+        Refusal(INVALID_REQUEST, mistake, identifier if usable else None) if mistake is not None else message
+    )
 
 
 def _mistake(message: dict[str, object]) -> str | None:
@@ -80,6 +83,20 @@ def _mistake(message: dict[str, object]) -> str | None:
     if not isinstance(message.get("params"), dict | None):
         return "params must be an object"
     return None
+
+
+_BOTH = b"application/json, text/event-stream"
+
+
+def _unless_both_are_accepted(request: Request) -> Response | None:
+    if all(check_accept_headers(request)):
+        return None
+    reason = "Not Acceptable: the client must accept both application/json and text/event-stream"
+    return Refusal(INVALID_REQUEST, reason, status=406).response()
+
+
+def _but_accept(scope: Scope) -> list[tuple[bytes, bytes]]:
+    return [header for header in scope["headers"] if header[0].lower() != b"accept"]
 
 
 class OneMessage:
@@ -109,10 +126,7 @@ class OneMessage:
         unsafe = await self._security.validate_request(request, is_post=True)
         if unsafe is not None:
             return unsafe
-        if not all(check_accept_headers(request)):
-            reason = "Not Acceptable: the client must accept both application/json and text/event-stream"
-            return Refusal(INVALID_REQUEST, reason, status=406).response()
-        return None
+        return None if may_stand_alone(request.headers) else _unless_both_are_accepted(request)
 
     async def _check_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a body that is not one message; it comes as a whole."""
@@ -120,9 +134,17 @@ class OneMessage:
         if message["type"] != "http.request" or message.get("more_body"):
             return  # the client is gone
         body = message["body"]
-        refusal = refuse(body)
+        said = read(body)
+        refusal = said.response() if isinstance(said, Refusal) else None
+        request = Request(scope)
+        if not isinstance(said, Refusal) and may_stand_alone(request.headers):
+            if stands_alone(said["method"], said.get("params")):
+                scope = {**scope, "headers": [*_but_accept(scope), (b"accept", _BOTH)]}
+                send = JsonAnswer(send).send
+            else:
+                refusal = _unless_both_are_accepted(request)
         if refusal is not None:
-            await refusal.response()(scope, receive, send)
+            await refusal(scope, receive, send)
             return
         scope[_SIZE] = len(body)
         unread: list[Message] = [message]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pallas_worker.http.single_message import refuse
+from pallas_worker.http.single_message import Refusal, read
 
 GOOD: dict[str, Any] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {}}
 
@@ -31,7 +31,7 @@ def without(*names: str) -> dict[str, Any]:
     ],
 )
 def test_a_request_or_notification_passes(message: dict[str, Any]) -> None:
-    assert refuse(json.dumps(message).encode()) is None
+    assert read(json.dumps(message).encode()) == message
 
 
 @pytest.mark.parametrize(
@@ -55,23 +55,23 @@ def test_a_request_or_notification_passes(message: dict[str, Any]) -> None:
 def test_anything_else_is_refused_with_the_id_of_the_request(
     message: Any, words: str, identifier: str | int | None
 ) -> None:
-    refusal = refuse(json.dumps(message).encode())
-    assert refusal is not None
+    refusal = read(json.dumps(message).encode())
+    assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.id) == (-32600, identifier)
     assert words in refusal.message
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"NaN", b'"\\ud83d"', b"[" * 10_000, b"9" * 5000])
 def test_what_is_no_json_is_a_parse_error(body: bytes) -> None:
-    refusal = refuse(body)
-    assert refusal is not None
+    refusal = read(body)
+    assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.id) == (-32700, None)
     assert refusal.message.startswith("Parse error: ")
 
 
 def test_a_refusal_on_the_wire() -> None:
-    refusal = refuse(b'{"jsonrpc": "2.0", "id": 7}')
-    assert refusal is not None
+    refusal = read(b'{"jsonrpc": "2.0", "id": 7}')
+    assert isinstance(refusal, Refusal)
     response = refusal.response()
     assert response.status_code == 400
     assert json.loads(bytes(response.body)) == {
