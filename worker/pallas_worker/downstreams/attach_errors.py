@@ -1,4 +1,6 @@
-"""Why a downstream server could not be attached, in one line: fast-agent wraps the reason in several exceptions.
+"""What a failure of a downstream server means: why it could not be attached, in one line, and whether it is lost.
+
+fast-agent wraps the reason in several exceptions.
 
 Knows the exceptions of the MCP client and of HTTP; must not know what follows. None of the words are the exceptions'
 own, which may hold a header. What the server has said on stderr is bounded and without secrets before it comes here.
@@ -7,15 +9,21 @@ own, which may hold a header. What the server has said on stderr is bounded and 
 from __future__ import annotations
 
 import errno
+import re
 
 import httpx2
 from fast_agent.core.exceptions import walk_exception_chain
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION, CallToolResult, TextContent
 
 from pallas_common.http.reach import REFUSED
 from pallas_common.problems import shortened
 from pallas_worker.downstreams.closed import is_forbidden
+
+_UNKNOWN_TOOL = re.compile(
+    r"(MCP error -?\d+: )?(unknown tool|no such tool|tool not found|tool \S{1,100} (is )?(not found|unknown))",
+    re.IGNORECASE,
+)
 
 LONGEST = 300
 """Characters of a reason."""
@@ -50,3 +58,29 @@ def _reason(error: BaseException) -> str | None:
             return f"JSON-RPC error {error.code}"
         case _:
             return None
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether a server has failed, or is another one now, rather than answered that something is wrong."""
+    if isinstance(error, MCPError):
+        return error.code in (CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION) or _is_unknown_tool(str(error))
+    return not isinstance(error, RuntimeError)  # which says that an answer does not fit its schema
+
+
+def has_other_tools(result: object) -> bool:
+    """Whether a result says that there is no such tool: the server's list is another one than that which is known."""
+    if not isinstance(result, CallToolResult) or not result.is_error or not result.content:
+        return False
+    first = result.content[0]
+    return isinstance(first, TextContent) and _is_unknown_tool(first.text)
+
+
+def _is_unknown_tool(said: str) -> bool:
+    """Whether that is how servers say it: those of the SDKs for Python and TypeScript, and most others."""
+    return _UNKNOWN_TOOL.match(said[:200]) is not None
+
+
+def is_silence(error: Exception) -> bool:
+    """Whether the server gave no answer at all; what it refuses, it may refuse to one caller's token only."""
+    silent = (TimeoutError, httpx2.TimeoutException, httpx2.ConnectError)
+    return any(isinstance(link, silent) for link in walk_exception_chain(error))

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import re
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_worker.redact import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 CHUNK = 64 * 1024
 """What a pipe holds by default."""
@@ -29,8 +31,12 @@ BURST = 200
 """Lines of one server that are logged: so many at once, and so many a second in the long run."""
 TELL_AFTER = 5.0
 """Seconds from the first line that is left out until their number is logged."""
+KEPT = 30
+"""Lines of one server among which is looked for the one that says what is wrong."""
 MAX_SERVERS = 64
 """Servers whose output is read; that of others, which only an agent's own code can attach, is dropped."""
+
+_NAMES_ERROR = re.compile(r"error|fatal|exception|panic", re.IGNORECASE)
 
 _log = get_logger("pallas.worker.server")
 
@@ -47,7 +53,8 @@ class ServerOutput:
     """Lines so far that are not blank."""
     muted: bool = False
     """Whether lines are only for debugging: those of a server that fails, and is tried again and again."""
-    _newest: bytes = b""
+    _newest: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """The last of them, the newest last."""
     _rest: bytearray = field(default_factory=bytearray)
     _allowance: float = BURST
     _refilled: float = field(default_factory=time.monotonic)
@@ -71,12 +78,14 @@ class ServerOutput:
         self._take(lines)
 
     def said_since(self, lines: int) -> str | None:
-        """The newest line, as `one_line` has it, if there has been one since there were `lines`.
+        """What the lines since there were `lines` say is wrong, each as `one_line` has it; None if there are none.
 
         For when a process of the server has ended: a line that is not ended counts as one.
         """
         _in_no_call(self._read_to_the_end)
-        return one_line(_text(self._newest), LONGEST_LINE) if self.lines > lines else None
+        new = min(self.lines - lines, len(self._newest))
+        found = what_is_wrong([_text(line) for line in list(self._newest)[len(self._newest) - new :]])
+        return " | ".join(one_line(line, LONGEST_LINE) for line in found) or None
 
     def close(self) -> None:
         """Read no more."""
@@ -94,7 +103,7 @@ class ServerOutput:
         if not lines:
             return
         self.lines += len(lines)
-        self._newest = bytes(lines[-1][: 4 * LONGEST_LINE])
+        self._newest.extend(bytes(line[: 4 * LONGEST_LINE]) for line in lines[-KEPT:])
         now = time.monotonic()
         self._allowance = min(BURST, self._allowance + (now - self._refilled) * LINES_PER_SECOND)
         self._refilled = now
@@ -111,6 +120,16 @@ class ServerOutput:
     def _report_left_out(self) -> None:
         _log.warning(f"{self.name}: lines on stderr that were left out: {self._left_out}", server=self.name)
         self._left_out = 0
+
+
+def what_is_wrong(lines: Sequence[str]) -> Sequence[str]:
+    """Pick those of a program's last lines that say why it has ended: the first that names an error, else three.
+
+    A line that stands at the margin comes first: in a traceback the others are code, which names errors as well.
+    """
+    naming = [line for line in lines if _NAMES_ERROR.search(line)]
+    at_margin = [line for line in naming if not line[:1].isspace()]
+    return (at_margin or naming)[:1] or lines[-3:]
 
 
 def _in_no_call(act: Callable[..., object], *args: object) -> None:

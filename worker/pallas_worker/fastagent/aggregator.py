@@ -19,18 +19,13 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
-import httpx2
 from fast_agent.agents import mcp_agent
-from fast_agent.core.exceptions import walk_exception_chain
 from fast_agent.mcp import client_gateway, logger_textio, mcp_aggregator
 from fast_agent.mcp.app_integrations.models import AppServerConfig
 from fast_agent.mcp.client_connection import MCPClientConnection
 from fast_agent.mcp.common import create_namespaced_name
 from fast_agent.mcp.mcp_aggregator import MCPAggregator, MCPAttachOptions, NamespacedTool
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CONNECTION_CLOSED,
-    UNSUPPORTED_PROTOCOL_VERSION,
     DiscoverResult,
     ListPromptsResult,
     ListToolsResult,
@@ -40,7 +35,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.mcp.chain import META
 from pallas_common.protocol.mcp.lists import LISTS, read_list
-from pallas_worker.downstreams.attach_errors import why_unattached
+from pallas_worker.downstreams.attach_errors import has_other_tools, is_loss, is_silence, why_unattached
 from pallas_worker.downstreams.reachability import AVOID_FOR, SLOW_ATTACH
 from pallas_worker.downstreams.server_output import output_of
 from pallas_worker.fastagent.current_call import current_call
@@ -206,7 +201,7 @@ class Aggregator(MCPAggregator):
                 )
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a server, the agent does without it
             now = time.monotonic()
-            if now - began >= SLOW_ATTACH and _is_silence(error):
+            if now - began >= SLOW_ATTACH and is_silence(error):
                 reachability.avoided[name] = now + AVOID_FOR
             why = why_unattached(error, output.said_since(said) if output is not None else None)
             if output is not None:
@@ -287,6 +282,11 @@ class Aggregator(MCPAggregator):
         if (reachability := self._common(server_name)) is not None:
             reachability.remember(kind, server_name, answer.model_dump_json(by_alias=True).encode())
 
+    async def _handle_tool_list_changed(self, server_name: str) -> None:
+        if self._attachments is not None:
+            self._attachments.reachability.lose(server_name)
+        await super()._handle_tool_list_changed(server_name)
+
     async def _collect_app_resources(self, *args: Any, **kwargs: Any) -> None:
         """A worker shows no user interfaces: those that servers have are not listed."""
 
@@ -328,16 +328,19 @@ class Aggregator(MCPAggregator):
         try:
             if kwargs.get("method_name") in _LISTINGS:
                 return await self._read_list(client, **kwargs)
-            return await super()._execute_session_method(client, **kwargs)
+            result: Any = await super()._execute_session_method(client, **kwargs)
         except Exception as error:
             if self._attachments is not None:
                 failed = self._attachments.reachability
-                (failed.lose if _is_loss(error) else failed.doubt)(client.callbacks.server_name)
+                (failed.lose if is_loss(error) else failed.doubt)(client.callbacks.server_name)
             # fast-agent makes one line for the LLM of this; operators need the traceback.
             server, method = client.callbacks.server_name, kwargs.get("method_name")
             tool = (kwargs.get("method_args") or {}).get("name")
             _trace.exception(f"{self.agent_name}: {method} on {server} failed", server=server, tool=tool)
             raise
+        if self._attachments is not None and has_other_tools(result):
+            self._attachments.reachability.lose(client.callbacks.server_name)
+        return result
 
     async def _read_list(self, client: Any, *, method_name: str, **kwargs: Any) -> Any:
         """All pages of a list as one; fast-agent would take the first for all."""
@@ -384,16 +387,3 @@ async def enter_connection(connection: MCPClientConnection) -> MCPClientConnecti
 
 
 _enter = MCPClientConnection.__aenter__
-
-
-def _is_loss(error: Exception) -> bool:
-    """Whether a server has failed, or is another one now, rather than answered that something is wrong."""
-    if isinstance(error, MCPError):
-        return error.code in (CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION)
-    return not isinstance(error, RuntimeError)  # which says that an answer does not fit its schema
-
-
-def _is_silence(error: Exception) -> bool:
-    """Whether the server gave no answer at all; what it refuses, it may refuse to one caller's token only."""
-    silent = (TimeoutError, httpx2.TimeoutException, httpx2.ConnectError)
-    return any(isinstance(link, silent) for link in walk_exception_chain(error))

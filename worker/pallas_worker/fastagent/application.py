@@ -87,6 +87,7 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
     ),
     (MCPAggregator, "_reset_runtime_indexes", ()),
     (MCPAggregator, "_require_server_registry", ()),
+    (MCPAggregator, "_handle_tool_list_changed", ("server_name",)),
     (MCPAggregator, "_fetch_server_tools", ("server_name", "cache_mode")),
     (MCPAggregator, "_fetch_server_prompts", ("server_name", "strict", "cache_mode")),
     (MCPAggregator, "_require_connection_manager", ()),

@@ -61,7 +61,7 @@ def test_a_server_that_says_why_it_ends_is_down_and_its_words_are_in_the_log(tmp
         found = servers_of(worker)
         assert [name for name, server in found.items() if server.up] == ["good"]
         assert found["one"].error == "ended before it answered: KeyError: API_TOKEN is wrong"
-        assert found["two"].error == "ended before it answered: refused: [redacted]"
+        assert found["two"].error == "ended before it answered: starting | refused: [redacted]"
         assert found["three"].error == "ended before it answered"
         health = json.loads(text(call(worker.url, "auto", "get_health")))
         assert (health["status"], health["message"]) == ("degraded", "Unreachable: one, two, three")
@@ -142,3 +142,14 @@ def test_all_pages_of_a_servers_lists_are_used_and_what_is_cut_is_said(tmp_path:
             assert report.message == f"Incomplete: endless ({why})"
             worker.stop()
     assert [r["message"] for r in worker.records if why in r["message"]] == [f"endless: {why}"]
+
+
+def test_a_server_with_other_tools_is_asked_again_once_one_is_unknown_there(tmp_path: Path) -> None:
+    with run_tool_lists([tool("old")]) as server:
+        servers = {"files": {"transport": "http", "url": server.url}}
+        with run_worker(project(tmp_path, servers=servers)) as worker:
+            assert text(call(worker.url, "auto", "demo", message="***CALL_TOOL files__old {}")) == "old ran"
+            server.tools = [tool("new")]
+            said = text(call(worker.url, "auto", "demo", message="***CALL_TOOL files__old {}"))
+            assert "Unknown tool: old" in said
+            assert text(call(worker.url, "auto", "demo", message="***CALL_TOOL files__new {}")) == "new ran"

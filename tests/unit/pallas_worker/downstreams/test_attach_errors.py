@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 import pytest
 from fast_agent.core.exceptions import ServerInitializationError
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, CallToolResult, TextContent
 
-from pallas_worker.downstreams.attach_errors import LONGEST, why_unattached
+from pallas_worker.downstreams.attach_errors import LONGEST, has_other_tools, is_loss, why_unattached
 
 REQUEST = httpx2.Request("POST", "http://me:password@server/mcp")
 CLOSED = MCPError(code=CONNECTION_CLOSED, message="Connection closed by Bearer abc")
@@ -48,3 +50,25 @@ def test_what_the_server_said_last_is_in_it_and_bounded() -> None:
         why_unattached(wrapped(CLOSED), "KeyError: 'TOKEN'") == "ended before it answered: KeyError: 'TOKEN'"
     )
     assert len(why_unattached(wrapped(CLOSED), "y" * 2000)) == LONGEST
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("Unknown tool: search", True),
+        ("MCP error -32602: Tool search not found", True),
+        ("tool 'a.b' is unknown", True),
+        ("the file was not found", False),
+        ("nothing says: unknown tool", False),
+    ],
+)
+def test_a_server_that_knows_no_such_tool_has_other_ones(text: str, is_one: bool) -> None:
+    content: list[Any] = [TextContent(type="text", text=text)]
+    assert has_other_tools(CallToolResult(content=content, is_error=True)) is is_one
+    assert not has_other_tools(CallToolResult(content=content, is_error=False))
+    assert is_loss(MCPError(-32602, text)) is is_one
+
+
+def test_what_says_nothing_says_nothing_of_tools() -> None:
+    assert not has_other_tools(CallToolResult(content=[], is_error=True))
+    assert not has_other_tools(None)

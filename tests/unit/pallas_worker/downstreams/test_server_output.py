@@ -15,7 +15,14 @@ from structlog.contextvars import bound_contextvars
 
 from pallas_common.logs.own_loggers import own_logger
 from pallas_worker.downstreams import server_output
-from pallas_worker.downstreams.server_output import BURST, LONGEST_LINE, MAX_SERVERS, ServerOutput, output_of
+from pallas_worker.downstreams.server_output import (
+    BURST,
+    LONGEST_LINE,
+    MAX_SERVERS,
+    ServerOutput,
+    output_of,
+    what_is_wrong,
+)
 from pallas_worker.redact import known, one_line
 from pallas_worker.telemetry.correlation import CorrelationFilter
 
@@ -93,7 +100,7 @@ def test_what_is_read_when_a_call_cannot_attach_belongs_to_no_call(caplog: pytes
     async def act(output: ServerOutput) -> None:
         with bound_contextvars(request_id="of-the-call-that-attaches"):
             os.write(output.fileno(), b"one\ntwo")
-            assert output.said_since(0) == "two"
+            assert output.said_since(0) == "one | two"
 
     on_a_loop(act)
     records = [record for record in caplog.records if record.name == LOGGER]
@@ -111,13 +118,32 @@ def test_the_newest_line_of_an_attempt_is_known_though_it_has_no_end(
         assert output.said_since(mark) is None
         await says(output, "import sys; sys.stderr.write('Traceback\\nKeyError: 1')")
         assert output.said_since(mark) == "KeyError: 1"
-        output.muted = True
+        output.muted, mark = True, output.lines
         await says(output, "import sys; sys.stderr.write('again')")
         assert output.said_since(mark) == "again"
 
     on_a_loop(act)
     levels = [record.levelname for record in caplog.records if record.name == LOGGER]
     assert levels == ["INFO", "INFO", "INFO", "DEBUG"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "picked"),
+    [
+        (["starting", "docker: Error response: no image", "Run 'docker run --help'"], 1),
+        (["thread 'main' panicked at x.rs", "note: run with RUST_BACKTRACE=1"], 0),
+        (["fatal: not a git repository", "hint: …"], 0),
+        (["Traceback (most recent call last):", '  File "/errors/x.py", line 1', "KeyError: 'A'", "bye"], 2),
+        (["  raise ValueError", "  at x"], 0),
+    ],
+)
+def test_the_line_that_says_what_is_wrong_is_found(lines: list[str], picked: int) -> None:
+    assert what_is_wrong(lines) == [lines[picked]]
+
+
+def test_else_it_is_the_last_three() -> None:
+    assert what_is_wrong(["usage: x", "a", "b", "c"]) == ["a", "b", "c"]
+    assert what_is_wrong([]) == []
 
 
 def test_what_a_server_says_is_bounded_escaped_and_without_secrets(
