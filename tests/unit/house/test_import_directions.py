@@ -190,14 +190,15 @@ ROOMS = {
     "pallas_worker.interface.chat": "interface",
     "pallas_worker.telemetry": "interface",
     "pallas_worker.fastagent": "downstreams interface telemetry",
-    "pallas_worker.health": "agent.models downstreams interface.providers telemetry",
+    "pallas_worker.health": ". agent.models downstreams interface.providers telemetry",
     "pallas_worker.fastagent.declared": "downstreams fastagent",
+    "pallas_worker.fastagent.instructions": "",
     "pallas_worker.agent.parameters": "agent.models fastagent interface",
     "pallas_worker.fastagent.streams": "fastagent fastagent.tools interface.providers",
     "pallas_worker.fastagent.tools": ". fastagent interface telemetry",
     "pallas_worker.agent": (
-        ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.streams "
-        "fastagent.tools interface interface.providers"
+        ". agent.messages agent.models agent.parameters downstreams fastagent fastagent.instructions "
+        "fastagent.streams fastagent.tools interface interface.providers"
     ),
     "pallas_worker.calls": (
         ". agent agent.messages agent.models downstreams fastagent fastagent.streams interface "
@@ -207,14 +208,14 @@ ROOMS = {
         "agent downstreams fastagent fastagent.declared fastagent.tools interface interface.chat"
     ),
     "pallas_worker.http.chat": "calls downstreams interface interface.chat telemetry",
-    "pallas_worker.process.user_module": ". fastagent interface process.declared",
+    "pallas_worker.process.user_module": ". fastagent fastagent.instructions interface process.declared",
     "pallas_worker.http": "calls downstreams health http.chat interface interface.chat telemetry",
     "pallas_worker.process": (
-        ". agent agent.models calls downstreams fastagent fastagent.streams fastagent.tools health http interface "
-        "process.declared process.user_module telemetry"
+        ". agent agent.models calls downstreams fastagent fastagent.instructions fastagent.streams "
+        "fastagent.tools health http interface process.declared process.user_module telemetry"
     ),
     "pallas_worker.process.zygote": (
-        "agent agent.models calls downstreams fastagent fastagent.streams http process "
+        "agent agent.models calls downstreams fastagent fastagent.instructions fastagent.streams http process "
         "process.user_module telemetry"
     ),
     "pallas_worker.process.inspection": (
@@ -238,6 +239,7 @@ NEVER = {
 FASTAGENT_PRIVATE = {
     "pallas_worker.fastagent",
     "pallas_worker.fastagent.declared",
+    "pallas_worker.fastagent.instructions",
     "pallas_worker.fastagent.streams",
     "pallas_worker.fastagent.tools",
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fast_agent.types import LlmStopReason, RequestParams
@@ -38,10 +39,12 @@ from pallas_worker.raised import RaisedError, contained
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
+    from fast_agent.mcp_server_registry import ServerRegistry
     from fast_agent.types import PromptMessageExtended
 
     from pallas_worker.agent.progress import Progress
     from pallas_worker.downstreams.reachability import Attachments
+    from pallas_worker.fastagent.instructions.files import Rendering
     from pallas_worker.fastagent.tools.running import Counts
     from pallas_worker.interface.history import Row
     from pallas_worker.interface.turn import ModelUsage, TurnRequest
@@ -260,3 +263,24 @@ def _is_cancelled() -> bool:
     """Whether the current task has been asked to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedInstance:
+    """An instance that belongs to no call yet."""
+
+    instance: Instance
+    agents: Mapping[str, Any]
+    attachments: Attachments
+    registry: ServerRegistry
+    losses: int
+    """How many servers had been lost when its making began."""
+    rendering: Rendering
+
+    def is_current(self) -> bool:
+        """Return whether a call would get from it what it would get from one that is made now."""
+        return (
+            not self.attachments.unreachable
+            and self.rendering.is_current()
+            and all(connections.is_connected() for connections in self.attachments.aggregators)
+        )

@@ -10,7 +10,6 @@ import asyncio
 import copy
 import dataclasses
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,7 +28,7 @@ from pallas_worker.agent.definitions import (
     with_model,
 )
 from pallas_worker.agent.disposal import Garbage, collect_rarely, note_parts, shut_down, take_apart
-from pallas_worker.agent.instance import Instance
+from pallas_worker.agent.instance import Instance, PreparedInstance
 from pallas_worker.agent.models.capabilities import asked_models, model_reference, vision_of
 from pallas_worker.agent.models.keys import TOKEN_PROVIDERS
 from pallas_worker.agent.parts import parts_of
@@ -48,6 +47,8 @@ from pallas_worker.fastagent.application import make_instance, runtime_of, setti
 from pallas_worker.fastagent.client_features import refuse_elicitation, turn_sampling_off
 from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.fastagent.implicit_sources import settle_subagents
+from pallas_worker.fastagent.instructions.dates import with_date
+from pallas_worker.fastagent.instructions.files import begin_rendering
 from pallas_worker.fastagent.shortcuts import take_shortcuts
 from pallas_worker.fastagent.silence import disable_output_files, join_logging, trim_filters
 from pallas_worker.fastagent.streams.answers import take_answers_whole
@@ -245,7 +246,7 @@ class AgentRuntime:
         deferred: frozenset[str] | None = None,
         agents: Mapping[str, Any] | None = None,
         siblings: Mapping[str, Sibling] | None = None,
-    ) -> AsyncIterator[_Prepared]:
+    ) -> AsyncIterator[PreparedInstance]:
         """An instance with the servers that are the same for all callers, or without those that are `deferred`.
 
         It is made of these definitions of `agents`, or those of the module. It connects to `siblings`, or else to
@@ -264,13 +265,14 @@ class AgentRuntime:
             gateways=self.gateways,
         )
         losses = self.reachability.losses
+        rendering = begin_rendering()
         registry = registry_for_call(self._servers, _CLIENT)
         fast = self._fast_for(attachments, registry, agents or self._agents)
         runtime = self._runtime_for_call()
         try:
             made = await make_instance(fast, runtime)
             instance = Instance(self.agent, made.agents, attachments)
-            yield _Prepared(instance, made.agents, attachments, registry, losses)
+            yield PreparedInstance(instance, made.agents, attachments, registry, losses, rendering)
         finally:
             # In the owner's task: a call's own may have a cancellation under way, which no shield keeps out.
             with anyio.move_on_after(DISPOSAL_TIMEOUT, shield=True) as scope:
@@ -284,7 +286,9 @@ class AgentRuntime:
             if attachments.clients is not None:  # what was made and not used has loaded and left little
                 self._garbage.add(self._pool.owned)
 
-    async def _complete(self, prepared: _Prepared, bearer: str | None, observe: ObserveOperation) -> None:
+    async def _complete(
+        self, prepared: PreparedInstance, bearer: str | None, observe: ObserveOperation
+    ) -> None:
         """Make a prepared instance the instance of one call."""
         attachments = prepared.attachments
         attachments.observe = observe
@@ -299,14 +303,8 @@ class AgentRuntime:
             if isinstance(connections, Aggregator) and await connections.attach_deferred(names):
                 await rebuild_agent_instruction(agent)
 
-    def _is_usable(self, prepared: _Prepared) -> bool:
-        """Whether a call would get from it what it would get from one that is made now."""
-        attachments = prepared.attachments
-        return (
-            not attachments.unreachable
-            and prepared.losses == self.reachability.losses
-            and all(connections.is_connected() for connections in attachments.aggregators)
-        )
+    def _is_usable(self, prepared: PreparedInstance) -> bool:
+        return prepared.is_current() and prepared.losses == self.reachability.losses
 
     def _model_factory(self, model: Any = None, request_params: Any = None) -> Any:
         """What makes the LLMs of a model; to find it means reading files, and it is the same for all calls."""
@@ -340,7 +338,7 @@ class AgentRuntime:
             "pallas_tools": self._permitted,
         }
         fast.app = cast("Any", SimpleNamespace(context=self._context.model_copy(update=update)))
-        fast.agents = copies_for_call(agents)
+        fast.agents = {name: with_date(data) for name, data in copies_for_call(agents).items()}
         return fast
 
 
@@ -384,17 +382,6 @@ async def open_runtime(
             yield runtime
         finally:
             await runtime.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """An instance that belongs to no call yet."""
-
-    instance: Instance
-    agents: Mapping[str, Any]
-    attachments: Attachments
-    registry: ServerRegistry
-    losses: int  # how many servers had been lost when its making began
 
 
 _CLIENT = Implementation(name="pallas", version=__version__)  # how a worker introduces itself to servers

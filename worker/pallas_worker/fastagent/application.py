@@ -19,8 +19,10 @@ from fast_agent.agents.mcp_agent import McpAgent
 from fast_agent.agents.tool_agent import ToolAgent
 from fast_agent.agents.tool_runner import ToolRunner
 from fast_agent.agents.workflow.agents_as_tools_agent import AgentsAsToolsAgent
+from fast_agent.core import direct_decorators
 from fast_agent.core.fastagent import FastAgent, RunRuntime
 from fast_agent.core.harness import AgentHarness
+from fast_agent.core.instruction import InstructionBuilder
 from fast_agent.llm import model_factory
 from fast_agent.llm.fastagent_llm import FastAgentLLM
 from fast_agent.mcp import client_callback_runtime, client_gateway, mcp_aggregator, sampling
@@ -59,6 +61,9 @@ _NAMES: tuple[tuple[object, str, tuple[str, ...]], ...] = (
         ("requested_name", "catalog", "local_tool_exists", "is_filesystem_runtime_tool"),
     ),
     (McpAgent, "_programmatic_tool_runtime", ()),
+    (direct_decorators, "_apply_templates", ("text",)),
+    (direct_decorators, "read_text_source", ()),
+    (InstructionBuilder, "_resolve_file_placeholder_path", ("file_path",)),
     (McpAgent, "_call_human_input_tool", ("arguments",)),
     (McpAgent, "process_rendered_instruction", ("instruction",)),
     (model_factory, "load_model_overlay_registry", ("start_path", "home")),

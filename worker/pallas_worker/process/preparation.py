@@ -29,6 +29,7 @@ from pallas_worker.agent.models.keys import key_remedy
 from pallas_worker.agent.models.providers import forget_unresolved, provider_of, settle_addresses
 from pallas_worker.downstreams.settings import unset_variables
 from pallas_worker.fastagent.application import settings_of
+from pallas_worker.fastagent.instructions.files import instruction_files
 from pallas_worker.fastagent.shortcuts import share_tls_with_providers
 from pallas_worker.fastagent.streams.plain_requests import lighten_requests
 from pallas_worker.fastagent.streams.plain_text import lighten_chat_streams
@@ -109,7 +110,7 @@ async def complete_code(
     fast = await made_instance(loaded, spec.source, code, report)
     for warning in (*loaded.warnings, *undefined_agents(fast.agents)):
         _log.warning(warning)
-    for told in code_reports(code, loaded.files):
+    for told in code_reports(code, (*loaded.files, *instruction_files())):
         report(told)
     report(StageReport(stage="creating"))
     settings = settings_of(fast)

@@ -17,6 +17,8 @@ from fast_agent import FastAgent
 from pallas_common.logs.setup import get_logger
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
+from pallas_worker.fastagent.instructions.dates import keep_dates
+from pallas_worker.fastagent.instructions.files import note_files
 from pallas_worker.fastagent.shortcuts import take_shortcuts_at_start
 from pallas_worker.interface.errors import AgentError
 from pallas_worker.process.declared.agent import make_agent
@@ -71,6 +73,8 @@ def load_agents(
     """
     check_names()
     disable_implicit_sources()
+    keep_dates()
+    note_files()
     take_shortcuts_at_start()
     # Not every FastAgent(...) passes parse_cli_args=False, and our arguments are not for it.
     sys.argv = [source.path]

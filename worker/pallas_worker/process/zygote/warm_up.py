@@ -31,6 +31,8 @@ from pallas_worker.agent.models.capabilities import published_capabilities
 from pallas_worker.agent.runtime import open_runtime
 from pallas_worker.fastagent.application import check_names, forget_settings
 from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
+from pallas_worker.fastagent.instructions.dates import keep_dates
+from pallas_worker.fastagent.instructions.files import note_files
 from pallas_worker.fastagent.shortcuts import take_shortcuts_at_start
 from pallas_worker.http.mcp_app import WorkerApp
 from pallas_worker.http.self_check import self_check
@@ -56,7 +58,14 @@ def warm_up(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None)
     try:
         # Ignored, a warning is not remembered as given: the worker's own log shall have it.
         with warnings.catch_warnings(action="ignore"):
-            for step in (check_names, disable_implicit_sources, take_shortcuts_at_start, _read_settings):
+            for step in (
+                check_names,
+                disable_implicit_sources,
+                keep_dates,
+                note_files,
+                take_shortcuts_at_start,
+                _read_settings,
+            ):
                 with contextlib.suppress(Exception):
                     step()
             for name in THIRD_PARTY:
