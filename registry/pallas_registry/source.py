@@ -6,9 +6,11 @@ fast-agent will be able to read its files. Reads and checks them together; chang
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pallas_common.http.way_out import unusable
 from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError, Problem, collect, shortened
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL, probe_interval
@@ -16,7 +18,7 @@ from pallas_common.secrets.references import referred
 from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.location import deployment_path
 from pallas_registry.environment.credentials import load_credentials
-from pallas_registry.environment.dotenv import load_dotenv
+from pallas_registry.environment.dotenv import DOTENV, load_dotenv
 from pallas_registry.environment.state_directory import state_directory
 from pallas_registry.environment.variables import check_variables
 from pallas_registry.fastagent_files.discovery import settings_file
@@ -148,6 +150,7 @@ def read_configuration(
     chosen = collect(lambda: levels(together, level), problems)
     interval = collect(lambda: probe_interval(together), problems)
     collect(lambda: check_variables(together, deployment.name if deployment is not None else "any"), problems)
+    problems += _ways_out(together, str(directory / DOTENV), dotenv, deployment, file)
     homes = {together.get(HOME_VARIABLE)}
     if deployment is not None:
         homes.update(agent.env.get(HOME_VARIABLE) for agent in deployment.agents.values())
@@ -196,6 +199,30 @@ def _narrowed(deployment: Deployment, path: Path, only: str | None) -> Deploymen
             [Problem(str(path), None, "agents", message, f"there are {known}; start another one")]
         )
     return alone(deployment, only)
+
+
+def _ways_out(
+    environ: Mapping[str, str],
+    dotenv_file: str,
+    dotenv: Mapping[str, str],
+    deployment: Deployment | None,
+    file: Path,
+) -> list[Problem]:
+    """Proxies and certificates that no HTTP client could be made with, each where it is set."""
+    agents = deployment.agents.values() if deployment is not None else ()
+    # An interpreter of an agent's own may have what is missing in ours.
+    missing = importlib.util.find_spec("socksio") is None and all(agent.python is None for agent in agents)
+    found = [
+        Problem(dotenv_file if each.variable in dotenv else "environment", None, *each)
+        for each in unusable(environ, socks=not missing)
+    ]
+    for agent in agents:
+        line = agent.places["env"].line if "env" in agent.places else None
+        found += [
+            Problem(str(file), line, f"agents.{agent.name}.env.{each.variable}", each.message, each.remedy)
+            for each in unusable(agent.env, socks=not missing)
+        ]
+    return found
 
 
 def _references(deployment: Deployment, file: Path) -> list[Problem]:

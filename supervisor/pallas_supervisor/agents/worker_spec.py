@@ -9,8 +9,10 @@ import secrets
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from pallas_common.http.hosts import served_hosts
+from pallas_common.http.way_out import reached_directly
 from pallas_common.protocol.agent.settings import settings_of
 from pallas_common.protocol.agent.sibling import MOST_SIBLINGS, Sibling
 from pallas_common.protocol.gateway import WorkerToken, gateway_urls
@@ -78,7 +80,10 @@ def worker_spec(
     """
     deployment = configuration.deployment
     agent = deployment.agents[name]
-    environment = worker_environment(environ, agent.env)
+    hosts = served_hosts(deployment.host, deployment.hosts, deployment.bind)
+    urls = () if deployment.gateway is None else gateway_urls(deployment.gateway, deployment.host)
+    gateway = [named for url in urls if (named := urlsplit(url).hostname)]
+    environment = reached_directly(worker_environment(environ, agent.env), (*hosts, *gateway))
     environment[OWNER_VARIABLE] = f"{name}/{generation}"
     return WorkerSpec(
         agent=name,
@@ -88,7 +93,7 @@ def worker_spec(
         sibling_urls=agent_urls(deployment) if agent.definition is None else (),
         is_behind=deployment.workers_behind,
         token=token,
-        gateway_urls=() if deployment.gateway is None else gateway_urls(deployment.gateway, deployment.host),
+        gateway_urls=urls,
         title=agent.title,
         description=agent.description,
         output_schema=agent.output_schema,
@@ -100,7 +105,7 @@ def worker_spec(
         generation=generation,
         directory=directory,
         listener_outlives=listener_outlives,
-        allowed_hosts=served_hosts(deployment.host, deployment.hosts, deployment.bind),
+        allowed_hosts=hosts,
         metrics_directory=metrics[0],
         metrics_slot=metrics[1],
         log_level=configuration.levels.pallas,

@@ -162,6 +162,18 @@ CASES = [
         "a root level", "PALLAS_ROOT_LOG_LEVEL", b"11", "PALLAS_ROOT_LOG_LEVEL: '11' is not a log level"
     ),
     in_environment("stderr", "PALLAS_LOG_STDERR", b"yes", "PALLAS_LOG_STDERR: 'yes' is neither 0 nor 1"),
+    in_environment("a proxy", "ALL_PROXY", b"ftp://p", "environment: ALL_PROXY: is of a kind of proxy that"),
+    with_good(
+        "certificates of .env",
+        ".env",
+        b"SSL_CERT_FILE=/none\n",
+        ".env: SSL_CERT_FILE: names a file that cannot",
+    ),
+    of_yaml(
+        "certificates of an agent",
+        GOOD.replace(b"}", b", env: {SSL_CERT_FILE: /none}}"),
+        "agents.yaml:3: agents.one.env.SSL_CERT_FILE: names a file that cannot be read",
+    ),
     in_environment("a group", "PALLAS_CGROUP", b"a/b", "PALLAS_CGROUP: 'a/b' is no absolute path"),
     in_environment(
         "a home", "PALLAS_LOG_FILE", b"~nobody-is-called-so/x", "no home directory ~nobody-is-called-so"

@@ -30,6 +30,8 @@ from pallas_worker.health.handshakes import (
     read_result,
 )
 from pallas_worker.health.http_errors import HTTP_FAILURES, describe
+from pallas_worker.raised import said
+from pallas_worker.redact import one_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -101,6 +103,8 @@ class Prober:
             return str(verdict)
         except HTTP_FAILURES as failure:
             return describe(failure)
+        except Exception as error:  # noqa: BLE001 - of a client that cannot be made: calls will not be better off
+            return one_line(said(error), 300)
         return None
 
     async def _shake_hands(self, server: Downstream) -> None:

@@ -15,6 +15,8 @@ from urllib.parse import quote
 from pallas_common.protocol.reports import ProviderHealth
 from pallas_worker.downstreams.closed import probe_client
 from pallas_worker.health.http_errors import HTTP_FAILURES, describe
+from pallas_worker.raised import said
+from pallas_worker.redact import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,6 +83,8 @@ async def check_provider(provider: ProviderSettings, model: str) -> str | None:
         return str(failure)
     except HTTP_FAILURES as failure:
         return describe(failure)
+    except Exception as error:  # noqa: BLE001 - of a client that cannot be made: calls will not be better off
+        return one_line(said(error), 300)
     return None
 
 

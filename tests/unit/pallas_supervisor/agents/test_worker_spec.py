@@ -57,6 +57,12 @@ def other(rule: Rule) -> object:
             return rule.minimum + 7
 
 
+def test_a_worker_reaches_the_deployment_through_no_proxy() -> None:
+    environment = spec(env={"HTTPS_PROXY": "http://proxy.test:1"}).environment
+    assert environment["NO_PROXY"] == environment["no_proxy"] == "localhost,127.0.0.1,::1"
+    assert "NO_PROXY" not in spec().environment
+
+
 OTHERS: dict[str, Any] = {name: other(rule) for name, rule in RULES.items()}
 """Of each setting, a value that is not its default."""
 
