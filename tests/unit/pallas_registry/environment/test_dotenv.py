@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from dotenv.main import DotEnv
 
 from pallas_common.problems import ConfigurationError
 from pallas_registry.environment.dotenv import load_dotenv, worker_environment
@@ -33,9 +34,33 @@ def test_the_forms_of_dotenv(tmp_path: Path) -> None:
     }
 
 
-def test_values_are_not_interpolated(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("A=x\nPASSWORD=a${A}b$A\n")
-    assert load_dotenv(tmp_path, {})["PASSWORD"] == "a${A}b$A"
+def test_references_are_filled_in_as_python_dotenv_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text(
+        "HOST=db.test\nUSER_NAME=file\nALONE\n"
+        'URL="pg://${USER_NAME}@${HOST}:${PORT:-5432}/$HOST"\n'
+        "QUOTED='${HOST}'\nEMPTY=a${LATER}${ALONE}b\nLATER=x\nHOST=again\nLAST=${HOST}${EMPTY}\n"
+    )
+    environ = {"USER_NAME": "set"}
+    for name in ("HOST", "PORT", "ALONE", "LATER", "EMPTY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("USER_NAME", "set")
+    read = load_dotenv(tmp_path, environ)
+    assert read["URL"] == "pg://set@db.test:5432/$HOST"
+    # What has no value is no variable; else all is as there.
+    expected = DotEnv(tmp_path / ".env", override=False).dict()
+    assert read == {
+        name: value for name, value in expected.items() if value is not None and name not in environ
+    }
+
+
+def test_references_cannot_make_a_value_of_any_size(tmp_path: Path) -> None:
+    doubling = "A0=xxxxxxxx\n" + "".join(f"A{n + 1}=${{A{n}}}${{A{n}}}\n" for n in range(40))
+    (tmp_path / ".env").write_text(doubling + f"MANY={'${A0' * 20000}}}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_dotenv(tmp_path, {})
+    assert "A14: takes 131077 bytes, 131072 are allowed" in str(caught.value.problems[0])
 
 
 def test_no_file_no_variables(tmp_path: Path) -> None:
