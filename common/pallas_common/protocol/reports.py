@@ -170,9 +170,13 @@ _KINDS: Mapping[str, type[Report]] = {
 _NAMES = {type_: name for name, type_ in _KINDS.items()}
 
 
+_dumps = json.dumps
+"""Python's own, whatever an agent's code puts in its place: what goes wrong by that has to be reported."""
+
+
 def encode_report(report: Report) -> bytes:
     """The report as one line of JSON, with its line feed."""
-    return json.dumps({"kind": _NAMES[type(report)], **dataclasses.asdict(report)}).encode() + b"\n"
+    return _dumps({"kind": _NAMES[type(report)], **dataclasses.asdict(report)}).encode() + b"\n"
 
 
 def decode_report(line: bytes) -> Report:

@@ -164,10 +164,10 @@ CASES = [
     in_environment("stderr", "PALLAS_LOG_STDERR", b"yes", "PALLAS_LOG_STDERR: 'yes' is neither 0 nor 1"),
     in_environment("a proxy", "ALL_PROXY", b"ftp://p", "environment: ALL_PROXY: is of a kind of proxy that"),
     with_good(
-        "certificates of .env",
+        "a log of .env",
         ".env",
-        b"SSL_CERT_FILE=/none\n",
-        ".env: SSL_CERT_FILE: names a file that cannot",
+        b"SSLKEYLOGFILE=/none/log\n",
+        ".env: SSLKEYLOGFILE: names a file that cannot",
     ),
     of_yaml(
         "certificates of an agent",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from prometheus_client import values
 
@@ -35,9 +36,23 @@ def open_files(directory: str, slot: str) -> None:
     except OSError:
         lock.release()
         raise
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+    vars(values)["os"] = _Surroundings(directory)
     ReservedFile.upkeep = Upkeep(directory, lock)
     values.MmapedDict = ReservedFile  # type: ignore[attr-defined]  # imported there, not exported
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # its library has no types
         lambda: slot if (pid := os.getpid()) == owner else f"{slot}.p{pid}"
     )
+
+
+class _Surroundings:
+    """The module `os` as prometheus_client's values see it: where the files are is not for the environment to say.
+
+    An agent's code may clear that. And what it starts has that, too: a program that counts with prometheus_client would
+    leave files there that nobody reads.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.environ = {"PROMETHEUS_MULTIPROC_DIR": directory}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)

@@ -11,7 +11,17 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from pallas_common.secrets.values import KnownSecrets
+
+
+class _OpenBuffer(io.BufferedWriter):
+    """A buffer that stays open: whoever wraps or closes the stream above it must not take it from all others."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.flush()
 
 
 class RedactedStream(io.TextIOWrapper):
@@ -24,7 +34,7 @@ class RedactedStream(io.TextIOWrapper):
         """
         replaced.flush()
         super().__init__(
-            io.BufferedWriter(io.FileIO(replaced.fileno(), "w", closefd=False)),
+            _OpenBuffer(io.FileIO(replaced.fileno(), "w", closefd=False)),
             encoding=replaced.encoding,
             errors=replaced.errors,
             line_buffering=replaced.line_buffering,
@@ -37,6 +47,16 @@ class RedactedStream(io.TextIOWrapper):
         super().write(self._secrets.strike(text) if self._secrets.may_be_in(text) else text)
         return len(text)
 
+    def detach(self) -> Any:
+        """Return the buffer, which this one goes on to use."""
+        self.flush()
+        return self.buffer
+
+    def close(self) -> None:
+        """Write what is pending: it stays open for others who print."""
+        with contextlib.suppress(OSError, ValueError):
+            self.flush()
+
 
 def redact_stdio(secrets: KnownSecrets) -> None:
     """Let `print` and all else that writes to `sys.stdout` and `sys.stderr` say none of `secrets`."""
@@ -44,4 +64,23 @@ def redact_stdio(secrets: KnownSecrets) -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):  # there may be none, or another one
             with contextlib.suppress(OSError, ValueError):  # or one that is closed
-                setattr(sys, name, RedactedStream(stream, secrets))
+                _streams[name] = RedactedStream(stream, secrets)
+                setattr(sys, name, _streams[name])
+
+
+def put_back_closed() -> tuple[str, ...]:
+    """Put our streams back where there are others that have been closed, so that `print` does not fail; their names."""
+    closed = tuple(name for name in _streams if _is_closed(getattr(sys, name, None)))
+    for name in closed:
+        setattr(sys, name, _streams[name])
+    return closed
+
+
+def _is_closed(stream: object) -> bool:
+    try:
+        return getattr(stream, "closed", False) is True
+    except ValueError:  # of a text stream that was detached
+        return True
+
+
+_streams: dict[str, RedactedStream] = {}

@@ -81,6 +81,8 @@ def report(document: VerbDocument, goal: str, *, waited: bool) -> None:
             click.echo(_line(agent))
     if not done:
         named = " ".join(agent["name"] for agent in failed)
+        if not named:
+            raise Failure(f"not {goal} in time; it goes on: `pallasctl status` says how far it is")
         raise Failure(
             f"not {goal}: `pallasctl logs {named}` says more", details=[_line(agent) for agent in failed]
         )

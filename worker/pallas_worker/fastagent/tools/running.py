@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mcp_types import TextContent
 
 from pallas_common.problems import shortened
+from pallas_common.protocol.link.redacted_stdio import put_back_closed
 from pallas_worker.interface.turn import ToolCalled, ToolReturned
 from pallas_worker.telemetry.tracing import set_outcome, span
 
@@ -53,6 +54,7 @@ class RunningCall:
         if self._entered:
             return await call_tool()
         self._entered = True
+        put_back_closed()  # a tool that prints is not to fail for what another one has closed
         call = self.call
         with span(f"execute_tool {call.tool}", agent=call.agent, server=call.server or OWN) as current:
             if current.is_recording():

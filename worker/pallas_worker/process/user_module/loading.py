@@ -6,6 +6,7 @@ What is wrong with it is said in the user's terms. Must not know how an agent is
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from fast_agent import FastAgent
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.link.redacted_stdio import put_back_closed
 from pallas_worker.fastagent.application import check_names
 from pallas_worker.fastagent.implicit_sources import disable_implicit_sources
 from pallas_worker.fastagent.instructions.dates import keep_dates
@@ -36,6 +38,15 @@ if TYPE_CHECKING:
     from pallas_common.protocol.reports import FailedReport
     from pallas_worker.process.user_module.errors import UserCode
 
+
+_SAMPLE: dict[str, object] = {"a": [1, None, "é"]}
+_JSON: dict[str, Callable[[Callable[..., object]], bool]] = {
+    "dumps": lambda dumps: (
+        isinstance(text := dumps(_SAMPLE), str) and json.JSONDecoder().decode(text) == _SAMPLE
+    ),
+    "loads": lambda loads: loads(json.JSONEncoder().encode(_SAMPLE)) == _SAMPLE,
+}
+"""Functions of `json`, and whether one in their place does what they do."""
 
 _log = get_logger("pallas.worker.loading")
 
@@ -83,7 +94,9 @@ def load_agents(
             return Loaded(make_agent(source.path, definition, secrets))
         if source.kind == "card":
             return Loaded(*load_cards(source, code))
-        found = find_instance(source, import_source(source, code.directory), code)
+        imported = import_source(source, code.directory)
+        _look_after_process(code)
+        found = find_instance(source, imported, code)
         return Loaded(call_factory(source, found, code) if source.is_factory else found)
 
 
@@ -109,6 +122,30 @@ def _errors_of(source: AgentSource, code: UserCode) -> Iterator[None]:
     except BaseException as error:
         said = str(error) if isinstance(error, AgentError) else code.describe(error)
         raise AgentError(namesake(source, code) or said, permanent=True) from error
+
+
+def _look_after_process(code: UserCode) -> None:
+    """See that modules have left what all libraries of the process need.
+
+    Raises:
+        AgentError: one has replaced a function of `json` by another that does not do the same.
+    """
+    for name in put_back_closed():
+        _log.warning(
+            f"code of the agent has closed sys.{name}: it is opened again, so that `print` does not fail"
+        )
+    for name, try_it in _JSON.items():
+        function = getattr(json, name)
+        try:
+            works = try_it(function)
+        except Exception:  # noqa: BLE001 - of a function that nobody knows
+            works = False
+        if not works:
+            raise AgentError(
+                f"{code.place_of(function)}json.{name} was replaced by a function that does not do the same, and all "
+                "libraries of the process would use it: leave Python's own, and call yours by its own name",
+                permanent=True,
+            )
 
 
 def _warn_of_patched_asyncio() -> None:
