@@ -43,6 +43,7 @@ FULL: dict[str, dict[str, Any]] = {
             "memory_limit": "512MiB",
             "max_queue": 4,
             "max_returns": 2,
+            "context_overflow": "shorten",
             "overrides": True,
         },
     },

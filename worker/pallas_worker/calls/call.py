@@ -24,6 +24,7 @@ from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import model_failure
 from pallas_worker.agent.progress import Progress
 from pallas_worker.agent.structured import structured_answer
+from pallas_worker.calls.shortening import shortened
 from pallas_worker.calls.spoken import Spoken
 from pallas_worker.downstreams.bearer import offered_to_llm
 from pallas_worker.fastagent.current_call import CurrentCall, as_current, no_wait
@@ -116,6 +117,7 @@ class Calls:
         defaults: Defaults | None = None,
         link: str = "",
         max_returns: int = 1,
+        shortens: bool = False,
     ) -> None:
         """Prepare.
 
@@ -130,10 +132,12 @@ class Calls:
             defaults: what a turn has of which its caller says nothing.
             link: the agent in chains.
             max_returns: how often a call may come back to it that agents hand on to each other.
+            shortens: whether a conversation that is too long for the model goes on without its older turns.
         """
         self._defaults = defaults
         self._link = link
         self._max_returns = max_returns
+        self._shortens = shortens
         self._output = output
         self._models = models
         self._agent = agent
@@ -155,11 +159,15 @@ class Calls:
         """
         began = time.monotonic()
         outcome: metrics.Outcome = "error"
-        acted = False
+        acted = ignored = False
 
         def tell(event: TurnEvent) -> None:
-            nonlocal acted
+            nonlocal acted, ignored
             acted = acted or isinstance(event, ToolCalled)
+            if isinstance(event, Ignored):
+                if ignored:  # the model is asked again, with less
+                    return
+                ignored = True
             caller.tell(event)
 
         telling = copy.replace(caller, tell=tell)
@@ -184,7 +192,9 @@ class Calls:
                 self._check_chain(caller.chain)
                 returned = self._link in caller.chain
                 async with self._admission.place(handed=bool(caller.chain), returned=returned) as place:
-                    result = await run_contained(lambda: self._run(request, telling, vision, place))
+                    result = await run_contained(
+                        lambda: self._run_that_fits(request, telling, vision, place, lambda: acted)
+                    )
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
                 failed = self._failed(error, caller, acted=acted)
                 failed.__cause__ = error
@@ -256,8 +266,35 @@ class Calls:
             failure = copy.replace(failure, detail=redact(failure.detail))
         return FailedTurn(kind, message, error, model_failure=failure, acted=acted)
 
-    async def _run(self, request: TurnRequest, caller: Caller, vision: Vision, place: object) -> TurnResult:
+    async def _run_that_fits(
+        self,
+        request: TurnRequest,
+        caller: Caller,
+        vision: Vision,
+        place: object,
+        has_acted: Callable[[], bool],
+    ) -> TurnResult:
+        """What the turn ends with, without older turns where the model cannot take them and the settings say so."""
         progress = Progress(caller.send_progress)
+        turns = 0
+        while True:
+            try:
+                result = await self._run(request, caller, vision, place, progress)
+            except CallError as error:
+                too_long = error.model_failure is not None and error.model_failure.kind == "context_length"
+                # A tool that was called is not called again.
+                if not (self._shortens and too_long) or has_acted():
+                    raise
+                if (less := shortened(request)) is None:
+                    raise
+                request, turns = less.request, turns + less.turns
+                _log.warning(f"the conversation is too long for the model: {turns} older turns are left out")
+            else:
+                return copy.replace(result, turns_left_out=turns) if turns else result
+
+    async def _run(
+        self, request: TurnRequest, caller: Caller, vision: Vision, place: object, progress: Progress
+    ) -> TurnResult:
         spoken = Spoken(caller.tell, takes_back=caller.takes_back)
         current = CurrentCall(
             request,

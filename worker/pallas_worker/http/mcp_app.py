@@ -168,8 +168,13 @@ class WorkerApp:
         except FailedTurn as error:
             return CallToolResult(is_error=True, content=[TextContent(type="text", text=str(error))])
         structured = result.structured.value if self._structures and result.structured is not None else None
+        meta: dict[str, Any] = {}
+        if result.turns_left_out:
+            meta["pallas/turns_left_out"] = result.turns_left_out
         if (reason := result.incomplete) is None:
-            return CallToolResult(content=list(result.content), structured_content=structured)
+            return CallToolResult(
+                content=list(result.content), structured_content=structured, _meta=meta or None
+            )
         # For a model, which sees nothing but this.
         said = [block for block in result.content if not isinstance(block, TextContent) or block.text.strip()]
         note = TextContent(type="text", text=f"[{SENTENCES[reason]}]")
@@ -177,7 +182,7 @@ class WorkerApp:
             content=said if said and reason == "max_tokens" else [*said, note],
             structured_content=structured,
             is_error=not said,
-            _meta={"pallas/status": "incomplete", "pallas/reason": reason},
+            _meta=meta | {"pallas/status": "incomplete", "pallas/reason": reason},
         )
 
     async def _get_health(self, arguments: Mapping[str, object] | None) -> CallToolResult:

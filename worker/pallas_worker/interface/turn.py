@@ -135,5 +135,7 @@ class TurnResult:
     finish_reason: FinishReason = "stop"
     incomplete: Reason | None = None
     """Why this is no whole answer; None where it is, and where the turn is held."""
+    turns_left_out: int = 0
+    """How many of the oldest turns the model was not given, because it could not take all."""
     structured: Structured | None = None
     """The answer that fits a schema, where there is one."""

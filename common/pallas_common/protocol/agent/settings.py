@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 RestartPolicy = Literal["always", "on-failure", "never"]
 DependencyLossPolicy = Literal["keep", "restart"]
 StartPolicy = Literal["always", "on-demand"]
+OverflowPolicy = Literal["refuse", "shorten"]
 LoopKind = Literal["uvloop", "asyncio"]
 
 Effect = Literal["live", "respawn", "rebind", "fixed"]
@@ -93,6 +94,10 @@ class AgentSettings:
     """How often a call that agents hand on to each other may come back to this one."""
     max_request_bytes: int = field(default=32 * 1024 * 1024, metadata=setting(WholeNumber(1024), "respawn"))
     """Bytes of one request's body: room for images in a long history."""
+    context_overflow: OverflowPolicy = field(
+        default="refuse", metadata=setting(Choice(get_args(OverflowPolicy)), "respawn")
+    )
+    """What becomes of a conversation that is too long for the model: an error, or an answer without its older turns."""
     loop: LoopKind = field(default="uvloop", metadata=setting(Choice(get_args(LoopKind)), "respawn"))
     """Whose event loop the agent's code runs in; `asyncio` for libraries that change Python's own, as nest_asyncio."""
     liveness_interval: float = field(

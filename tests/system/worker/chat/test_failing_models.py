@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn, by_request, run_llm_stub
 from support.worker.conversation.chat import answer_in, error_in, events, post, stream
 from support.worker.conversation.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
@@ -14,6 +14,7 @@ from support.worker.project import call, project, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 ONCE = {"x-should-retry": "false"}
 """The provider's client sends a request again by itself."""
@@ -159,3 +160,21 @@ def test_a_model_that_says_nothing_is_an_error_of_the_tool(worker: RunningWorker
     assert result.is_error
     assert text(result) == "[the model ended its turn without a word; ask again]"
     assert (result.meta or {})["pallas/reason"] == "empty"
+
+
+def test_a_conversation_that_is_too_long_goes_on_without_its_older_turns(tmp_path: Path) -> None:
+    with run_llm_stub(answer=lambda asked: TOO_LONG if asked.messages > 4 else by_request(asked)) as stub:
+        with run_worker(
+            project(tmp_path, config=config(stub)), context_overflow="shorten", **spec()
+        ) as worker:
+            rows = [
+                {"role": role, "content": f"{role} {number}"}
+                for number in range(4)
+                for role in ("user", "assistant")
+            ]
+            answer = post(worker, *rows, "now").json()
+        assert answer["choices"][0]["message"]["content"] == "echo: now"
+        assert answer["pallas"]["turns_left_out"] == 3
+        assert answer["pallas"]["messages"][-1]["pallas"] == {"turns_left_out": 3}
+        said = [message["content"] for message in stub.asked[-1].body["messages"]]
+        assert said[1:] == ["user 3", "assistant 3", "now"]

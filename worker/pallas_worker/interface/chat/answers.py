@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mcp_types import ImageContent, TextContent
 
-from pallas_worker.interface.chat.rows import image_part, messages_of
+from pallas_worker.interface.chat.rows import State, image_part, messages_of
 from pallas_worker.interface.turn import Text, ToolCalled, ToolReturned
 
 if TYPE_CHECKING:
@@ -131,9 +131,16 @@ def _turn(result: TurnResult, ignored: Sequence[str]) -> Json:
         tokens["turns"] += 1
         tokens.update(one.tokens)
     why = result.incomplete
+    messages = messages_of(result.rows)
+    less: Json = {}
+    if left_out := result.turns_left_out:
+        less = {"turns_left_out": left_out}
+        if messages and messages[-1]["role"] == "assistant":
+            messages[-1]["pallas"] = State(**messages[-1].get("pallas", {}), turns_left_out=left_out)
     return {
         "type": "turn",
-        "messages": messages_of(result.rows),
+        "messages": messages,
+        **less,
         "usage": [{"model": model, **tokens} for model, tokens in by_model.items()],
         "ignored": list(ignored),
         **({"status": "complete"} if why is None else {"status": "incomplete", "reason": why}),

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from pallas_worker.interface.tool_calls import ToolCall
 
 
-class State(TypedDict):
-    """What a message has for the model's provider; to be sent back as it is."""
+class State(TypedDict, total=False):
+    """What a message has for the model's provider, and for people; to be sent back as it is."""
 
     channels: dict[str, list[str]]
+    turns_left_out: int
+    """Of the conversation before it, which its model was not given."""
 
 
 class Message(TypedDict, total=False):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.http.html import Html, join, tag
 from pallas_common.http.json_bounds import read_json
+from pallas_common.problems import counted
 from pallas_common.protocol.agent.incomplete import SENTENCES
 from pallas_gateway.http.pages.view.calls import CallView, call_view
 from pallas_gateway.http.pages.view.markdown import markdown
@@ -154,7 +155,9 @@ def _failure(group: Sequence[Message]) -> Html | None:
     why = next((each.error for each in reversed(group) if each.status == "error"), None)
     if why is None:
         reason = _incomplete(group[-1])
-        return None if reason is None else tag("p", f"{SENTENCES[reason].capitalize()}.", class_="failure")
+        if reason is not None:
+            return tag("p", f"{SENTENCES[reason].capitalize()}.", class_="failure")
+        return _less(group[-1])
     words = "You stopped this answer." if why == "stopped" else f"There is no whole answer: {why}"
     return tag("p", words, class_="failure")
 
@@ -166,3 +169,12 @@ def _incomplete(last: Message) -> Reason | None:
     if last.row.role == "tool" or last.row.tool_calls:
         return "max_iterations"
     return None if last.row.text.strip() or image_parts(last) else "empty"
+
+
+def _less(last: Message) -> Html | None:
+    """That the model was not given the whole conversation; None where it was."""
+    turns = (last.row.state or {}).get("turns_left_out")
+    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+        return None
+    said = f"The conversation was too long for the model, which has not seen its oldest {counted(turns, 'turn')}."
+    return tag("p", said, class_="failure")

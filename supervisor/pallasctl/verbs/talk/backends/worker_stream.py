@@ -106,5 +106,9 @@ def _told(told: Mapping[str, Any]) -> Iterator[Happened | TurnEnd]:
                 raise WrongAnswerError("the agent's answer does not say what is to be kept of it")
             if (reason := read_reason(told.get("reason"))) is not None:
                 yield Aside(SENTENCES[reason])
+            if isinstance(turns := told.get("turns_left_out"), int) and turns > 0:
+                yield Aside(
+                    f"the conversation was too long for the model, which has not seen its oldest {turns} turns"
+                )
             names = ignored if isinstance(ignored, list) else []
             yield TurnEnd(rows, [name for name in names if isinstance(name, str)])

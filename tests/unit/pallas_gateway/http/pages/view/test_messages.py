@@ -115,3 +115,11 @@ def test_an_answer_that_is_no_whole_one_says_so() -> None:
     rounds = (message(1, "assistant", "", tool_calls=(call,)), message(2, "tool", "5", tool_call_id="c1"))
     assert "limit of rounds" in shown(message(0, "user", "x"), *rounds)
     assert 'class="failure"' not in shown(*rounds, message(3, "assistant", "5"))
+
+
+def test_an_answer_to_a_part_of_the_conversation_says_so() -> None:
+    assert "has not seen its oldest 3 turns" in shown(
+        message(1, "assistant", "5", state={"turns_left_out": 3})
+    )
+    for wrong in ({}, {"turns_left_out": True}, {"turns_left_out": "<b>"}, None):
+        assert "has not seen" not in shown(message(1, "assistant", "5", state=wrong))
