@@ -195,7 +195,7 @@ async def open_parts(
         known,
     )
     endpoint.subscriptions.observe(mounts.observe)
-    declared = Declared(control)
+    declared = Declared(control, lambda: directory.agents)
     conversations = Conversations(store, directory, room, changed)
     asking = Asking(conversations, turns, audit)
     changes = ThreadChanges(conversations, turns, audit)

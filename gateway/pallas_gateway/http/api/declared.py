@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pallas_common.problems import shortened
 from pallas_control.errors import ControlError
-from pallas_gateway.access.reading import shown
+from pallas_gateway.access.reading import named_in, told
 from pallas_gateway.access.writing import asked_for, lacking, may_on, permissions_on
 from pallas_gateway.http.errors import ApiError
 from pallas_gateway.http.places import NAME
@@ -19,7 +19,7 @@ from pallas_gateway.mcp.surface import InsufficientScopeError
 from pallas_registry.resources.documents import read_resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pallas_gateway.directory.control import Answer, ControlClient
     from pallas_gateway.identity.grants import Verb
@@ -42,10 +42,15 @@ _TYPES = {
 
 
 class Declared:
-    """The resources."""
+    """The resources.
 
-    def __init__(self, control: ControlClient) -> None:
+    Args:
+        agents: the names of all agents.
+    """
+
+    def __init__(self, control: ControlClient, agents: Callable[[], Iterable[str]]) -> None:
         self._control = control
+        self._agents = agents
 
     async def list(self, kind: str) -> list[Json]:
         """All of a kind."""
@@ -104,6 +109,7 @@ class Declared:
             query=query,
             headers={**headers, **asked_for(principal)},
             missing=ApiError(404, "not_found", f"there is no {id_}; without `If-Match` it is created"),
+            teller=self.teller(principal, named_in(read.resources)),
         )
 
     async def delete(self, principal: Principal, id_: ResourceId, headers: Mapping[str, str]) -> Answer:
@@ -117,7 +123,16 @@ class Declared:
             f"/{id_.kind}/{quoted_path(id_.name)}",
             headers={**headers, **asked_for(principal)},
             missing=ApiError(404, "not_found", f"there is no {id_.kind} {id_.name!r} any more"),
+            teller=self.teller(principal, {id_}),
         )
+
+    def teller(self, principal: Principal, named: Collection[ResourceId]) -> Callable[[str], str]:
+        """Makes what the supervisor says into what the principal may be told.
+
+        Args:
+            named: what it has named itself.
+        """
+        return lambda text: told(principal, text, self._agents(), named)
 
     async def ask(
         self,
@@ -129,8 +144,12 @@ class Declared:
         headers: Mapping[str, str] | None = None,
         content_type: str | None = None,
         missing: ApiError | None = None,
+        teller: Callable[[str], str] = str,
     ) -> Answer:
         """What the control API answers below `/v1/resources`.
+
+        Args:
+            teller: of `teller`, where others may be named in a refusal.
 
         Raises:
             ApiError: it refuses, or cannot be asked; `missing` where there is no such thing.
@@ -155,7 +174,7 @@ class Declared:
         if answer.status == _NOT_FOUND and missing is not None:
             raise missing
         problems = [str(each) for each in answer.document.get("problems") or ()]
-        message = "; ".join(problems[:20]) or str(answer.document.get("error"))
+        message = teller("; ".join(problems[:20]) or str(answer.document.get("error")))
         word = _TYPES.get(answer.status, "refused")
         raise ApiError(answer.status if answer.status in _TYPES else 502, word, shortened(message, 4000))
 
@@ -169,16 +188,6 @@ def require(principal: Principal, verb: Verb, resources: Iterable[Resource]) -> 
     for resource in resources:
         if (permission := lacking(principal, verb, resource)) is not None:
             raise InsufficientScopeError(permission)
-
-
-def seen(principal: Principal, document: Json) -> Json:
-    """The document without the names of resources that the principal may not view, and values that it may not."""
-    document = shown(principal, document)
-    status = document.get("status")
-    if not isinstance(status, dict) or "usedBy" not in status:
-        return document
-    used_by = [each for each in status["usedBy"] if may_on(principal, "view", *each.split("/", 1))]
-    return {**document, "status": {**status, "usedBy": used_by}}
 
 
 def quoted_path(name: str) -> str:

@@ -17,8 +17,9 @@ from starlette.responses import Response
 from pallas_common.http.json_bounds import parse_bounded
 from pallas_common.problems import quoted
 from pallas_gateway.access.predicate import may
+from pallas_gateway.access.reading import named_in, shown
 from pallas_gateway.access.writing import asked_for, may_on, may_some_of, permissions_on
-from pallas_gateway.http.api.declared import Declared, require, seen
+from pallas_gateway.http.api.declared import Declared, require
 from pallas_gateway.http.errors import HEADERS, ApiError
 from pallas_gateway.http.openapi.operations.resources import RESOURCES
 from pallas_gateway.http.openapi.routes import routes_of
@@ -30,6 +31,8 @@ from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.model import KINDS, ResourceId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
     from starlette.routing import Route
 
@@ -77,7 +80,7 @@ class _Resources:
         if not may_some_of(principal, "view", kind):
             raise InsufficientScopeError(Permission("view", "resources", f"{kind}/*"))
         items = [
-            seen(principal, each)
+            shown(principal, each)
             for each in await self._declared.list(kind)
             if may_on(principal, "view", kind, each["metadata"]["name"])
         ]
@@ -87,7 +90,7 @@ class _Resources:
         """One of them."""
         principal, kind = admitted_of(request).principal, _kind(request)
         answer = await self._declared.visible(principal, kind, request.path_params["name"], "view")
-        return _response(200, seen(principal, answer.document), answer.etag)
+        return _response(200, shown(principal, answer.document), answer.etag)
 
     async def put(self, request: Request) -> Response:
         """Create or change one."""
@@ -104,7 +107,7 @@ class _Resources:
         document = answer.document
         if "metadata" in document:
             document = (
-                seen(principal, document)
+                shown(principal, document)
                 if may_on(principal, "view", *id_)
                 else {"kind": kind, "metadata": {"name": id_.name}}
             )
@@ -138,18 +141,27 @@ class _Resources:
             principal, action, "nothing", request_id=admitted.request_id, frees="delete" in body
         ) as entry:
             if "delete" in body:
-                _may_delete(principal, body["delete"], entry)
+                named = _may_delete(principal, body["delete"], entry)
             else:
-                await self._may_apply(principal, body, entry)
+                named = await self._may_apply(principal, body, entry)
+            teller = self._declared.teller(principal, named)
             answer = await self._declared.ask(
-                "POST", "", content=raw, headers=asked_for(principal), content_type="application/json"
+                "POST",
+                "",
+                content=raw,
+                headers=asked_for(principal),
+                content_type="application/json",
+                teller=teller,
             )
         results = [
-            each for each in answer.document.get("results") or () if _may_know(principal, each["resource"])
+            _told(each, teller)
+            for each in answer.document.get("results") or ()
+            if _may_know(principal, each["resource"])
         ]
-        return _response(200, {**answer.document, "results": results})
+        return _response(200, {**_told(answer.document, teller), "results": results})
 
-    async def _may_apply(self, principal: Principal, body: Json, entry: Entry) -> None:
+    async def _may_apply(self, principal: Principal, body: Json, entry: Entry) -> frozenset[ResourceId]:
+        """Whether that may be applied; what it names."""
         files = body.get("files")
         if not isinstance(files, list) or len(files) > MOST_FILES:
             raise ApiError(
@@ -163,6 +175,7 @@ class _Resources:
                 if not may(principal, permission):
                     raise InsufficientScopeError(permission)
         named: list[str] = []
+        known: set[ResourceId] = set()
         for index, each in enumerate(files):
             text = each.get("text") if isinstance(each, dict) else None
             if not isinstance(text, str):
@@ -173,6 +186,8 @@ class _Resources:
             entry.target = ", ".join(named) or "nothing"
             for verb in ("create", "edit"):
                 require(principal, verb, read.resources)
+            known |= named_in(read.resources)
+        return frozenset(known)
 
 
 def _kind(request: Request) -> Kind:
@@ -200,8 +215,8 @@ def _condition(request: Request, principal: Principal, id_: ResourceId) -> tuple
     return "edit", {}
 
 
-def _may_delete(principal: Principal, named: object, entry: Entry) -> None:
-    """Whether that may be deleted; the audit's entry gets to know what it is.
+def _may_delete(principal: Principal, named: object, entry: Entry) -> frozenset[ResourceId]:
+    """Whether that may be deleted; the audit's entry gets to know what it is. Returns what it names.
 
     By name alone: grants are for names, and the supervisor would take a uid that a grant's pattern covers.
     """
@@ -210,6 +225,7 @@ def _may_delete(principal: Principal, named: object, entry: Entry) -> None:
     words = (each for each in named[:MOST_NAMED] if isinstance(each, str))
     # What is no name may look like several, or like another action: it is in quotes.
     entry.target = ", ".join(each if _NAMED.fullmatch(each) else quoted(each) for each in words) or "nothing"
+    known: set[ResourceId] = set()
     for index, each in enumerate(named):
         word, _, name = each.partition("/") if isinstance(each, str) else ("", "", "")
         kind = word.lower().removesuffix("s")
@@ -218,6 +234,13 @@ def _may_delete(principal: Principal, named: object, entry: Entry) -> None:
             raise ApiError(422, "invalid", message, field=f"delete[{index}]")
         if not may_on(principal, "delete", kind, name):
             raise InsufficientScopeError(permissions_on("delete", kind, name)[0])
+        known.add(ResourceId(kind, name))
+    return frozenset(known)
+
+
+def _told(document: Json, teller: Callable[[str], str]) -> Json:
+    problems = document.get("problems")
+    return {**document, "problems": [teller(str(each)) for each in problems]} if problems else document
 
 
 def _may_know(principal: Principal, resource: str) -> bool:

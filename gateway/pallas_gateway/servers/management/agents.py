@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pallas_control.errors import ControlError
 from pallas_gateway.access.predicate import may, may_see_agent
-from pallas_gateway.access.reading import shown
+from pallas_gateway.access.reading import named_in, shown, told
 from pallas_gateway.access.writing import asked_for, lacking, may_on, permissions_on
 from pallas_gateway.identity.grants import Permission
 from pallas_gateway.mcp.surface import InsufficientScopeError
@@ -25,9 +25,10 @@ from pallas_gateway.servers.management.content.documents import (
 )
 from pallas_gateway.servers.management.context import no_such_agent
 from pallas_registry.resources.documents import read_resources
+from pallas_registry.resources.model import ResourceId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from pallas_gateway.directory.directory import Directory
     from pallas_gateway.directory.records import AgentRecord
@@ -175,7 +176,7 @@ async def _put(
         raise ToolError("invalid_spec", problems[0], field=field, details=problems)
     if (permission := lacking(call.principal, verb, read.resources[0])) is not None:
         raise InsufficientScopeError(permission)
-    await _write(call, "PUT", name, text, headers, named)
+    await _write(call, "PUT", name, text, headers, named, named_in(read.resources))
 
 
 async def _write(
@@ -185,8 +186,12 @@ async def _write(
     content: bytes | None,
     headers: Mapping[str, str],
     named: Mapping[str, str] = _NAMED,
+    known: Collection[ResourceId] = (),
 ) -> None:
     """Have the supervisor change the resource of an agent.
+
+    Args:
+        known: what the principal has named itself, besides.
 
     Raises:
         ToolError: it will not, or cannot be asked.
@@ -208,10 +213,16 @@ async def _write(
         raise no_such_agent(name)
     if answer.status not in _OK:
         said = answer.document.get("error") or f"refused with HTTP status {answer.status}"
-        [message] = _said(call, [said], named)
-        problems = _said(call, answer.document.get("problems") or (), named)
+        known = {*known, ResourceId("agent", name)}
+        [message] = _said(call, [_told(call, said, known)], named)
+        found = [_told(call, each, known) for each in answer.document.get("problems") or ()]
+        problems = _said(call, found, named)
         word = {409: "conflict", 422: "invalid_spec", 507: "not_kept"}
         raise ToolError(word.get(answer.status, "refused"), message, details=problems)
+
+
+def _told(call: Call, said: object, known: Collection[ResourceId]) -> str:
+    return told(call.principal, str(said), call.directory.agents, known)
 
 
 def _said(call: Call, problems: Iterable[object], named: Mapping[str, str]) -> tuple[str, ...]:
@@ -253,7 +264,9 @@ async def _verb(call: Call, verb: str, names: list[str], more: Json) -> Json:
     said = answer.document.get("error") or "; ".join(
         f"{each['agent']} is {each['status']}: {each['message']}" for each in agents
     )
-    message = for_clients(str(said or f"{verb} was not done")[:2000], call.context.project_directory, {})
+    known = {ResourceId("agent", name) for name in names}
+    text = _told(call, said or f"{verb} was not done", known)
+    message = for_clients(text[:2000], call.context.project_directory, {})
     raise ToolError("timed_out" if answer.status == 504 else "refused", message)
 
 

@@ -64,7 +64,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def on_api(tmp_path: Path, do: Callable[[Api], Awaitable[None]]) -> None:
     async def run(bench: Bench) -> None:
-        declared = Declared(bench.directory.client)
+        declared = Declared(bench.directory.client, lambda: bench.directory.agents)
         team = document("project", "team", description="The team")
         files = [{"file": "a", "text": "\n---\n".join((secret(), llm(), open_llm(), team))}]
         content = json.dumps({"files": files}).encode()

@@ -90,7 +90,7 @@ def on_api(tmp_path: Path, do: Callable[[Api], Awaitable[None]]) -> None:
             return refusals.of(error, request.url.path)
 
         routes = Starlette(
-            routes=resource_routes(Declared(bench.directory.client), audit),
+            routes=resource_routes(Declared(bench.directory.client, lambda: bench.directory.agents), audit),
             exception_handlers={Exception: refuse},
         )
         routes.exception_handlers.update(dict.fromkeys(Exception.__subclasses__(), refuse))
@@ -169,6 +169,29 @@ def test_what_one_may_not_view_is_not_there(tmp_path: Path) -> None:
         assert used["status"]["usedBy"] == ["agent/a"]
         await api.ask("GET", "/wolves", EVERYTHING, status=404)
         await api.ask("GET", "/agents", status=403)
+
+    on_api(tmp_path, do)
+
+
+def test_what_may_not_be_viewed_is_named_in_no_refusal(tmp_path: Path) -> None:
+    async def do(api: Api) -> None:
+        await api.ask("PUT", "/llm/open", EVERYTHING, status=201, body=open_llm())
+        for name in ("ours", "theirs"):
+            await api.ask("PUT", f"/agent/{name}", EVERYTHING, status=201, body=agent(name, llm="open"))
+        mine = ("delete:resources:llm/open", "view:resources:llm/open", "view:agents:ours")
+        used = "is used by agent/ours, an agent that you may not view"
+        refused = await api.ask("DELETE", "/llm/open", *mine, status=409)
+        assert used in refused["error"]["message"]
+        several = await api.ask("POST", "", *mine, body={"delete": ["llm/open"]})
+        [result] = several["results"]
+        assert used in "".join(result["problems"])
+        assert "theirs" not in json.dumps([refused, several])
+        near = ("create:agents", "run:resources:llm/open")
+        broken = agent("mine", llm="open", run={"depends_on": ["their"]})
+        denied = await api.ask("PUT", "/agent/mine", *near, "run:agents:their", status=422, body=broken)
+        assert "theirs" not in denied["error"]["message"]
+        shown = await api.ask("DELETE", "/llm/open", EVERYTHING, status=409)
+        assert "agent/theirs" in shown["error"]["message"]
 
     on_api(tmp_path, do)
 
