@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pallas_common.problems import quoted
-from pallas_gateway.mcp.headers import encode_header_value
 from pallas_gateway.relay.http.errors import LateError, LostError, RelayError, WrongAnswerError
 from pallas_gateway.relay.http.pool import Pool
 from pallas_gateway.relay.messages import adapting, answers
@@ -20,6 +19,7 @@ from pallas_gateway.relay.messages.model import (
     Opened,
     ServerError,
 )
+from pallas_gateway.relay.request_lines import is_session_id, method_lines, session_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -30,12 +30,9 @@ if TYPE_CHECKING:
 
 OPEN_TIMEOUT = 20.0
 """Seconds for each request of the handshake."""
-_NAMES: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Method → what of its params the header `Mcp-Name` says."""
 _UNSUPPORTED_VERSION = -32022
 _METHOD_NOT_FOUND = -32601
 _SESSION_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", SESSIONS_VERSION})
-_LONGEST_SESSION_ID = 1024
 
 
 class HttpLink:
@@ -44,14 +41,22 @@ class HttpLink:
     Args:
         read_timeout: seconds that the server's settings allow for one answer; None for no limit of its own.
         stateless: what is known to speak 2026-07-28 is not asked.
+        pool: of another link to the same server, which keeps sessions.
     """
 
     transport = "http"
 
     def __init__(
-        self, endpoint: Endpoint, *, read_timeout: float | None = None, stateless: bool = False
+        self,
+        endpoint: Endpoint,
+        *,
+        read_timeout: float | None = None,
+        stateless: bool = False,
+        pool: Pool | None = None,
     ) -> None:
-        self._pool = Pool(endpoint)
+        self._pool = pool or Pool(endpoint)
+        self.shares_connections = pool is not None
+        self.keeps_sessions = False
         self._read_timeout = read_timeout
         self._era: Era = "stateless"
         self._version = STATELESS_VERSION
@@ -71,6 +76,10 @@ class HttpLink:
         """Whether a request is under way."""
         return self._pool.is_busy
 
+    def another(self) -> HttpLink:
+        """A link for a session of its own, on the same connections."""
+        return HttpLink(self._pool.endpoint, read_timeout=self._read_timeout, pool=self._pool)
+
     async def open(self) -> Opened:
         """Ask by `server/discover`, and where that is not known by `initialize`.
 
@@ -78,6 +87,8 @@ class HttpLink:
             RelayError: nothing answers, or not as a server of MCP does.
             ServerError: it refuses.
         """
+        if self.shares_connections:
+            return await self._initialize()
         self._era, self._version, self._session = "stateless", STATELESS_VERSION, None
         try:
             result = await self.request("server/discover", {}, timeout=OPEN_TIMEOUT)
@@ -93,7 +104,7 @@ class HttpLink:
         versions = result.get("supportedVersions")
         if not isinstance(versions, list) or STATELESS_VERSION not in versions:
             return await self._initialize()
-        self._known = True
+        self._known, self.keeps_sessions = True, False
         return adapting.opened("stateless", STATELESS_VERSION, result)
 
     async def _initialize(self) -> Opened:
@@ -111,11 +122,10 @@ class HttpLink:
         if version not in _SESSION_VERSIONS:
             raise WrongAnswerError("it speaks no version of MCP that the gateway knows")
         session = response.headers.get("mcp-session-id")
-        if session is not None and not (
-            len(session) <= _LONGEST_SESSION_ID and session.isascii() and session.isprintable()
-        ):
+        if session is not None and not is_session_id(session):
             raise WrongAnswerError("its session has an id that cannot be sent")
         self._session, self._version = session, version
+        self.keeps_sessions = session is not None
         await self._notify("notifications/initialized")
         return adapting.opened("sessions", version, result)
 
@@ -202,7 +212,7 @@ class HttpLink:
                 heard(OPENED, {})
             elif isinstance(method_, str) and "id" not in message:
                 heard(method_, params_ if isinstance(params_, dict) else {})
-            elif self._era == "sessions" and isinstance(method_, str):
+            elif isinstance(method_, str):
                 await self._refuse(message)
             elif adapting.is_response(message):
                 break
@@ -224,9 +234,12 @@ class HttpLink:
         if session is not None:
             with contextlib.suppress(RelayError):
                 await self._pool.exchange(
-                    self._request("DELETE", b"", self._lines(session)), safe=True, timeout=2.0
+                    self._request("DELETE", b"", session_lines(self._version, session)),
+                    safe=True,
+                    timeout=2.0,
                 )
-        self._pool.close()
+        if not self.shares_connections:
+            self._pool.close()
 
     # One request.
 
@@ -241,11 +254,9 @@ class HttpLink:
         more: Mapping[str, str] | None = None,
     ) -> Response:
         for redirected in (False, True):
-            lines = self._lines(self._session)
+            lines = session_lines(self._version, self._session)
             if self._era == "stateless":
-                lines += f"mcp-method: {method}\r\n"
-                if (key := _NAMES.get(method)) is not None:
-                    lines += f"mcp-name: {encode_header_value(str(params.get(key, '')))}\r\n"
+                lines += method_lines(method, params)
             for name, value in (more or {}).items():
                 lines += f"{name}: {value}\r\n"
             response = await self._pool.exchange(
@@ -266,7 +277,7 @@ class HttpLink:
         raise AssertionError("unreachable")
 
     async def _get(self) -> Response:
-        lines = f"accept: text/event-stream\r\n{self._lines(self._session)}\r\n"
+        lines = f"accept: text/event-stream\r\n{session_lines(self._version, self._session)}\r\n"
         head = self._pool.endpoint.head("GET") + lines.encode("latin-1")
         return await self._pool.exchange(head, safe=True, timeout=OPEN_TIMEOUT)
 
@@ -278,10 +289,6 @@ class HttpLink:
         )
         return head + rest.encode("latin-1") + body
 
-    def _lines(self, session: str | None) -> str:
-        lines = f"mcp-protocol-version: {self._version}\r\n" if self._version else ""
-        return lines + (f"mcp-session-id: {session}\r\n" if session is not None else "")
-
     async def _notify(self, method: str, params: Json | None = None) -> None:
         message: Json = {"jsonrpc": "2.0", "method": method}
         if params is not None:
@@ -290,7 +297,9 @@ class HttpLink:
         response.abandon()
 
     async def _refuse(self, message: Json) -> None:
-        """Answer what the server asks us: it is there, and can ask nothing else."""
+        """Answer what the server asks us, in a session: it is there, and can ask nothing else."""
+        if self._era != "sessions" or not isinstance(message.get("method"), str):
+            return
         outcome: Json = {"error": {"code": _METHOD_NOT_FOUND, "message": "Method not found"}}
         if message.get("method") == "ping":
             outcome = {"result": {}}
@@ -331,7 +340,7 @@ class HttpLink:
                 if message.get("id") != id_:
                     raise WrongAnswerError("the answer has another id than the request")
                 return message
-            if "id" in message and self._era == "sessions":
+            if "id" in message:
                 await self._refuse(message)
         raise WrongAnswerError("the stream ended before the answer")
 
@@ -349,7 +358,7 @@ class HttpLink:
                     response.finish()
                     return answers.answer(call, message, data if same else None, response.status)
                 if "id" in message:
-                    await self._refuse_if_asked(message)
+                    await self._refuse(message)
                 elif isinstance(message.get("method"), str):
                     stream = self._stream(data, messages, response, call, id_)
                     return Answer(status=200, content_type="text/event-stream", body=stream)
@@ -377,10 +386,10 @@ class HttpLink:
                     response.finish()
                     yield answers.event(data if same else adapting.dumped(message))
                     return
-                if "id" in message:
-                    await self._refuse_if_asked(message)
-                else:
+                if "id" not in message:
                     yield answers.event(data)
+                else:
+                    await self._refuse(message)
             raise LostError("the stream ended before the answer")
         except RelayError as error:
             finished = True
@@ -389,7 +398,3 @@ class HttpLink:
             await messages.aclose()
             if not finished and self._era == "sessions":
                 self._cancel(id_)
-
-    async def _refuse_if_asked(self, message: Json) -> None:
-        if self._era == "sessions" and isinstance(message.get("method"), str):
-            await self._refuse(message)

@@ -41,6 +41,8 @@ class SseLink:
     """
 
     transport = "sse"
+    shares_connections = False
+    keeps_sessions = True
 
     def __init__(self, name: str, endpoint: Endpoint, *, read_timeout: float | None = None) -> None:
         self._name = name
@@ -56,6 +58,10 @@ class SseLink:
     def connections(self) -> int:
         """How many are open now."""
         return self._pool.connections
+
+    def another(self) -> SseLink:
+        """A link for a session of its own: each stream is one."""
+        return SseLink(self._name, self._endpoint, read_timeout=self._read_timeout)
 
     async def open(self) -> Opened:
         """Open the stream, and shake hands.

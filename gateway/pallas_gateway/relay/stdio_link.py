@@ -47,6 +47,8 @@ class StdioLink:
     """
 
     transport = "stdio"
+    shares_connections = False
+    keeps_sessions = False
 
     def __init__(
         self,
@@ -70,6 +72,10 @@ class StdioLink:
     def connections(self) -> int:
         """One to a child that runs."""
         return int(self._process is not None and self._process.returncode is None)
+
+    def another(self) -> StdioLink:
+        """The child is one for all."""
+        return self
 
     async def open(self) -> Opened:
         """Start it, and shake hands.

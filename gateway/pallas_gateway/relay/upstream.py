@@ -13,6 +13,7 @@ from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
 from pallas_common.protocol.mcp.lists import LISTS, ListError, read_list
 from pallas_common.times import timestamp
+from pallas_gateway.relay.callers import Callers
 from pallas_gateway.relay.http.errors import (
     LostError,
     NoConnectionError,
@@ -73,6 +74,7 @@ class Upstream:
         self.waited_for = False
         self.is_closed = False
         self._link = link
+        self._callers = Callers(link)
         self._changed = changed
         self._lists: dict[ListName, list[Json]] = {name: [] for name in LISTS}
         self._notes: dict[ListName, str] = {}
@@ -101,7 +103,7 @@ class Upstream:
     @property
     def connections(self) -> int:
         """How many are open now."""
-        return self._link.connections
+        return self._link.connections + self._callers.connections
 
     @property
     def is_busy(self) -> bool:
@@ -147,7 +149,7 @@ class Upstream:
             raise NoConnectionError(f"the server {self.name} cannot be used: {self.reason}")
         self._calls += 1
         try:
-            return self._secrets.strike_answer(await self._link.relay(call))
+            return self._secrets.strike_answer(await self._callers.relay(call))
         except NoConnectionError as error:
             self._again.set()
             raise self._secrets.strike_error(error) from None
@@ -178,6 +180,10 @@ class Upstream:
         """The resources that somebody has subscribed to."""
         return frozenset(self._uris)
 
+    async def sweep(self, before: float) -> None:
+        """End sessions of callers that were last used before that moment of the monotonic clock."""
+        await self._callers.sweep(before)
+
     async def close(self) -> None:
         """End it, for good."""
         self.is_closed = True
@@ -185,6 +191,7 @@ class Upstream:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._settled.set()
+        await self._callers.close()
         await self._link.close()
 
     async def _run(self) -> None:

@@ -99,6 +99,7 @@ class Upstreams:
     async def sweep(self, before: float) -> None:
         """Drop what was last used before that moment of the monotonic clock, and is neither needed nor busy."""
         for key, upstream in list(self._servers.items()):
+            await upstream.sweep(before)
             wanted = upstream.is_busy or upstream.following or self._needed(upstream)
             if upstream.used < before and not wanted:
                 del self._servers[key]
@@ -163,6 +164,9 @@ def _stdio_link(name: str, settings: Mapping[str, Any]) -> Link:
 class Impossible:
     """A server that cannot be reached by its settings."""
 
+    shares_connections = False
+    keeps_sessions = False
+
     def __init__(self, transport: str, reason: str) -> None:
         self.transport = transport
         self._reason = reason
@@ -171,6 +175,10 @@ class Impossible:
     def connections(self) -> int:
         """None."""
         return 0
+
+    def another(self) -> Impossible:
+        """It would do no better."""
+        return self
 
     async def open(self) -> Opened:
         """Say why."""

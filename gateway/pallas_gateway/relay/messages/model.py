@@ -31,6 +31,8 @@ class Call:
     """What the client speaks."""
     timeout: float | None
     """Seconds until the whole answer is there."""
+    caller: str | None = None
+    """Whose it is: a session of the server is nobody else's. None: the gateway's own."""
     tool_headers: Mapping[str, str] = field(default_factory=dict)
     """`Mcp-Param-…`, for servers of 2026-07-28."""
     trace: Mapping[str, str] = field(default_factory=dict)
@@ -87,6 +89,17 @@ class Link(Protocol):
     @property
     def connections(self) -> int:
         """How many are open now."""
+
+    @property
+    def shares_connections(self) -> bool:
+        """Whether they are those of another link to the same server."""
+
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether the server keeps something for each that connects, as far as it is known."""
+
+    def another(self) -> Link:
+        """A link to the same server for a session of its own, where it keeps such; for calls."""
 
     async def open(self) -> Opened:
         """Connect and agree on an era.

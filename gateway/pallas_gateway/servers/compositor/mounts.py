@@ -176,6 +176,7 @@ class Mounts:
             id=request.id,
             era=request.era,
             timeout=self._timeout,
+            caller=f"{request.principal.tenant}/{request.principal.subject}",
             tool_headers=headers,
             trace=self._trace(),
         )

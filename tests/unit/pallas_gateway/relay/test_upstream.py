@@ -32,6 +32,8 @@ class Link:
 
     transport = "http"
     connections = 1
+    shares_connections = False
+    keeps_sessions = False
 
     def __init__(self, tools: dict[str, Any]) -> None:
         self.tools = tools
@@ -58,6 +60,9 @@ class Link:
 
     async def resubscribe(self, before: frozenset[str], after: frozenset[str]) -> bool:
         raise AssertionError(after)
+
+    def another(self) -> Link:
+        raise AssertionError("it keeps no sessions")
 
     async def close(self) -> None: ...
 
