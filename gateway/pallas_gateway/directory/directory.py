@@ -139,6 +139,16 @@ class Directory:
         except (KeyError, TypeError, AttributeError) as error:
             raise ControlError(f"the supervisor's resources cannot be read ({error!r})") from None
 
+    async def servers_looked_at(self, name: str) -> dict[str, Json]:
+        """What an agent's worker has found of each of its servers; none while nobody can say."""
+        try:
+            served = (await self.client.get(f"/v1/agents/{quote(name, safe='')}")).get("served") or {}
+            return {
+                each["name"]: each["health"] for each in served.get("servers") or () if each.get("health")
+            }
+        except (ControlError, KeyError, TypeError, AttributeError):
+            return {}
+
     async def find_agent_key(self, name: str) -> AgentKey | None:
         """Which agent that is now, also where it has just been made; None if there is none that can be told.
 

@@ -177,7 +177,6 @@ async def open_parts(
         observe=metrics.observe_turn,
     )
     thread_turns = ThreadTurns(store, turns, tracing.trace_id)
-    context = Context(directory=directory, chats=chats, threads=thread_turns)
     health = Health([lambda: _away(directory), lambda: store.problem, audit.problem])
     token_routes = TokenRoutes(
         store,
@@ -194,6 +193,7 @@ async def open_parts(
         tracing.outbound_headers,
         known,
     )
+    context = Context(directory=directory, chats=chats, threads=thread_turns, composed=mounts.describe)
     endpoint.subscriptions.observe(mounts.observe)
     declared = Declared(control, lambda: directory.agents)
     conversations = Conversations(store, directory, room, changed)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.directory import topics
 from pallas_gateway.directory.events.topics import Topic
+from pallas_gateway.directory.server_states import server_state
 from pallas_gateway.servers.compositor.composed import Composed, unknown
 from pallas_gateway.servers.compositor.mounts import AGENT
 
@@ -91,7 +92,8 @@ class AgentCompositor(Composed):
             content = {"agent": self._name, **await self._shared.threads.state(self._principal)}
         else:
             mounts = await self.mounts()
-            records = [self._record(mount) for mount in mounts]
+            looked = await self._directory.servers_looked_at(self._name)
+            records = [self._record(mount, looked.get(mount.name)) for mount in mounts]
             if uri == self._state:
                 content = records
             else:
@@ -101,8 +103,9 @@ class AgentCompositor(Composed):
             raise unknown("resource", uri)
         return {"contents": [{"uri": uri, "mimeType": JSON, "text": json.dumps(content)}]}
 
-    def _record(self, mount: Mount) -> Json:
-        record = {"name": mount.name, **mount.upstream.describe()}
+    def _record(self, mount: Mount, looked: Json | None) -> Json:
+        described = mount.upstream.describe()
+        record = {"name": mount.name, **described, **server_state(described, looked)._asdict()}
         agent = self._hidden_by(mount)
         return record if agent is None else record | {"warning": f"its name hides the agent {agent} here"}
 
@@ -117,9 +120,10 @@ class AgentCompositor(Composed):
         if uri == self._ui:
             return (topics.threads_of(self._principal.subject, self._principal.tenant),)
         if uri == self._state:
-            return (Topic("mcp/state", self._owner),)
+            return (Topic("mcp/state", self._owner), topics.agent_state(self._name))
         if uri.startswith(META):
-            return (Topic(f"server state {uri.removeprefix(META)}", self._owner),)
+            server = Topic(f"server state {uri.removeprefix(META)}", self._owner)
+            return (server, topics.agent_state(self._name))
         return super().topics(uri)
 
     def _is_own(self, uri: str) -> bool:

@@ -114,6 +114,10 @@ class Mounts:
         """The servers of an owner as they were last asked for."""
         return self._last.get(owner, [])
 
+    def describe(self, agent: str) -> dict[str, Json]:
+        """How each of an agent's servers is that it has asked for; nothing is connected to for that."""
+        return {mount.name: mount.upstream.describe() for mount in self.last(f"agent/{agent}")}
+
     def observe(self, topic: Topic, is_followed: bool) -> None:
         """Somebody begins to follow a topic, or nobody does any more: so long the server tells of its resource."""
         owner, uri = topic.owner, topic.key

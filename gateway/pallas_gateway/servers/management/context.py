@@ -13,7 +13,7 @@ from pallas_gateway.mcp.surface import InsufficientScopeError, McpError
 from pallas_gateway.servers.management.content.presets import Presets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pallas_gateway.conversations.worker import WorkerChats
     from pallas_gateway.directory.control import ControlClient
@@ -39,6 +39,8 @@ class Context:
     chats: WorkerChats
     threads: ThreadTurns
     presets: Presets = field(default_factory=Presets)
+    composed: Callable[[str], Mapping[str, Json]] = lambda _: {}
+    """How the gateway's connections to an agent's servers are, as far as it has any."""
 
     @property
     def control(self) -> ControlClient:

@@ -173,7 +173,8 @@ async def _snapshot(call: Call, variables: Variables) -> Any:
     ]
     info = documents.agent_info(record, await _declared(call, record))
     runs = await call.context.threads.runs(call.principal, record)
-    return documents.agent_snapshot(info, documents.agent_state(record), description, runs)
+    composed = call.context.composed(record.name)
+    return documents.agent_snapshot(info, documents.agent_state(record), description, runs, composed)
 
 
 async def _ui_state(call: Call, variables: Variables) -> Any:
@@ -200,7 +201,10 @@ async def _mount(call: Call, variables: Variables) -> Any:
     served = (await _described(call, record)).get("served") or {}
     for server in served.get("servers") or ():
         if server.get("name") == variables["server"]:
-            return {"agent": record.name, **documents.server_state(server)}
+            return {
+                "agent": record.name,
+                **documents.server_document(server, call.context.composed(record.name)),
+            }
     raise McpError(
         INVALID_PARAMS,
         f"{record.name} has no server {variables['server'][:100]!r}, as far as is known; none is before its start",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from pallas_gateway.directory.server_states import server_state
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -95,11 +97,18 @@ def agent_state(record: AgentRecord) -> Json:
     }
 
 
-def agent_snapshot(info: Json, state: Json, description: Mapping[str, Any], runs: list[Json]) -> Json:
+def agent_snapshot(
+    info: Json,
+    state: Json,
+    description: Mapping[str, Any],
+    runs: list[Json],
+    composed: Mapping[str, Json],
+) -> Json:
     """All of an agent at once.
 
     Args:
         description: the document of `GET /v1/agents/<name>`.
+        composed: how the gateway's own connections to its servers are, by their names.
         runs: the reader's own turns with it.
     """
     served = description.get("served") or {}
@@ -108,24 +117,24 @@ def agent_snapshot(info: Json, state: Json, description: Mapping[str, Any], runs
         "state": state,
         "model": served.get("model"),
         "parts": served.get("parts") or [],
-        "mcp": [server_state(each) for each in served.get("servers") or []],
+        "mcp": [server_document(each, composed) for each in served.get("servers") or []],
         "depends_on": description.get("depends_on") or [],
         "process": description.get("process"),
         "runs": runs,
     }
 
 
-def server_state(server: Mapping[str, Any]) -> Json:
-    """How an agent's connection to one of its MCP servers is: `initializing`, `running` or `failed`."""
-    looked = server.get("health")
-    state = "initializing" if looked is None else "running" if looked.get("up") else "failed"
+def server_document(server: Mapping[str, Any], composed: Mapping[str, Json]) -> Json:
+    """How one of an agent's MCP servers is: `initializing`, `running` or `failed`."""
+    found = server_state(composed.get(server.get("name") or ""), server.get("health"))
     return {
         "server": server.get("name"),
-        "state": state,
-        "timestamp": looked and looked.get("since"),
+        "state": found.state,
+        "timestamp": found.since,
         "transport": server.get("transport"),
         "target": server.get("target"),
-        "error": looked and looked.get("error"),
+        "error": found.error,
+        "incomplete": found.incomplete,
     }
 
 

@@ -45,6 +45,11 @@ class Known:
     def __post_init__(self) -> None:
         self.agents = {name: AgentRecord(name=name, description=f"I am {name}") for name in self.upstreams}
 
+    looked: dict[str, Any] = field(default_factory=dict)
+
+    async def servers_looked_at(self, name: str) -> dict[str, Any]:
+        return self.looked
+
     def agent(self, name: str) -> AgentRecord | None:
         return self.agents.get(name)
 
@@ -185,7 +190,12 @@ def test_a_dead_and_a_hanging_server_cost_the_others_nothing_and_say_what_is_wro
             assert "`pigeon`" in records["odd"]["error"]
             assert dt.datetime.fromisoformat(records["git"]["since"]).tzinfo is not None
             assert Topic("tools", "agent/jarvis") in published
-            assert set(surface.topics(uri)) <= set(published)
+            assert Topic("mcp/state", "agent/jarvis") in {*surface.topics(uri)} & {*published}
+            known.looked = {"slow": {"up": False, "since": "now", "error": "no answer in time"}}
+            read = await surface.read(uri, request("resources/read", uri=uri))
+            assert isinstance(read, dict)
+            slow = next(each for each in json.loads(read["contents"][0]["text"]) if each["name"] == "slow")
+            assert (slow["state"], slow["error"]) == ("failed", "no answer in time"), "as people are told"
             with pytest.raises(McpError):
                 await surface.read("resource://agents/other/mcp/state", request("resources/read"))
             assert not surface.may_subscribe("resource://agents/other/mcp/state")
