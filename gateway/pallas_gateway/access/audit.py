@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,11 +28,12 @@ from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.store.disk.reserve import Reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pallas_gateway.identity.principal import Principal
 
-Outcome = Literal["ok", "error", "denied", "cancelled"]
+Outcome = Literal["ok", "error", "denied", "cancelled", "begun", "unknown"]
+"""`begun` is of a line before its deed; `unknown` of one whose gateway ended before it could say how that went."""
 
 FILE = "audit.jsonl"
 """In the state directory; older ones are `audit.jsonl.1` and so on, the newest first."""
@@ -76,6 +78,8 @@ class Entry:
     answered: Any = None
     frees: bool = False
     """Whether it takes something away: revokes, closes or deletes."""
+    id: str | None = None
+    """Of what has two lines, one before and one after."""
 
     def line(self, at: float, *, content: bool) -> bytes:
         """The entry as a line of JSON."""
@@ -94,13 +98,15 @@ class Entry:
             "request_id": self.request_id,
             "trace_id": self.trace_id,
         }
+        if self.id is not None:
+            fields["id"] = self.id
         if content:
             fields |= {
                 name: _content(value)
                 for name, value in (("asked", self.asked), ("answered", self.answered))
                 if value is not None
             }
-        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+        return _encoded(fields)
 
 
 @lru_cache(4096)
@@ -120,6 +126,7 @@ class Audit:
     Args:
         directory: the state directory.
         content: whether arguments and answers are written down.
+        process: the name of this process, by which what it has begun is found if it is killed.
         written: is told of each line that was written, and of each that could not be, whether it was tried or not.
         monotonic, clock: seconds, of a clock that never goes back and since the epoch.
     """
@@ -131,6 +138,7 @@ class Audit:
         content: bool = False,
         most_bytes: int = MOST_BYTES,
         kept: int = KEPT,
+        process: str | None = None,
         written: Callable[[bool], object] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
@@ -144,6 +152,7 @@ class Audit:
         self._refusals = Refusals()
         self._most_bytes = most_bytes
         self._kept = kept
+        self._process = process
         self._written = written
         self._monotonic = monotonic
         self._clock = clock
@@ -197,11 +206,32 @@ class Audit:
         Raises:
             AuditUnavailableError: it cannot be; it was done all the same.
         """
-        now = self._monotonic()
         self.tell_folded()
-        who = entry.principal
-        if entry.outcome != "denied" or who is None or not self._refusals.fold(who, now):
+        if entry.outcome != "denied" or not self._refusals.fold(entry.principal, self._monotonic()):
             self._write(entry)
+
+    def begin(self, entry: Entry) -> None:
+        """Write down what is about to be done elsewhere; `write` of the same entry says how it went.
+
+        If this process is killed in between, the next one says that nobody knows.
+
+        Raises:
+            AuditUnavailableError: it cannot be written down, and must not be done.
+        """
+        entry.id = secrets.token_hex(8)
+        line = json.loads(entry.line(self._clock(), content=False))
+        line |= {"outcome": "begun", "process": self._process}
+        self._write_line(_encoded(line), frees=entry.frees)
+
+    def leave(self, begun: Mapping[str, Any]) -> None:
+        """Say of a line of something begun, by a process that is dead, that nobody knows how it went.
+
+        Raises:
+            AuditUnavailableError: it cannot be written.
+        """
+        line = {**begun, "time": timestamp(self._clock()), "outcome": "unknown"}
+        del line["process"]
+        self._write_line(_encoded(line), frees=False)
 
     def tell_folded(self) -> None:
         """Write down how many refusals had no line of their own, where that is due.
@@ -216,11 +246,14 @@ class Audit:
 
     def _write(self, entry: Entry) -> None:
         line = entry.line(self._clock(), content=self.content)
+        self._write_line(line, frees=entry.frees and entry.outcome == "ok")
+
+    def _write_line(self, line: bytes, *, frees: bool) -> None:
         try:
             try:
                 self._append(line)
             except OSError as error:
-                if not self._make_way(error, frees=entry.frees and entry.outcome == "ok"):
+                if not self._make_way(error, frees=frees):
                     raise
                 self._append(line)
         except OSError as error:
@@ -349,6 +382,10 @@ class Audit:
         first, self._why = self._why is None, error
         if first:
             _log.error(f"the audit cannot be written, and nothing is done that it has to tell: {error}")
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def older_file(path: Path, number: int) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_gateway.access.audit import KEPT, older_file
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from pathlib import Path
 
     type Line = dict[str, Any]
@@ -49,7 +49,8 @@ class Filter:
             return False
         if self.principal is not None and self.principal not in (line.get("principal"), line.get("name")):
             return False
-        if self.outcome is not None and line.get("outcome") != self.outcome:
+        # Of what has two lines the second says all: the first is for who asks for it, and for what has no second.
+        if line.get("outcome") != self.outcome and (self.outcome or line.get("outcome") == "begun"):
             return False
         action = str(line.get("action"))
         wanted = self.action
@@ -73,6 +74,28 @@ def newest(path: Path, count: int, wanted: Filter) -> list[Line]:
         if wanted.fits(line):
             found.append(line)
     return found[::-1]
+
+
+def left_by(path: Path, processes: Mapping[str, str]) -> list[Line]:
+    """What these processes have begun and never ended, oldest first; blocks.
+
+    Args:
+        processes: name → when it began, as lines have it.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    ended: set[object] = set()
+    left: list[Line] = []
+    since = min(processes.values(), default="~")
+    for line in _backwards(path):
+        if str(line.get("time")) < since:
+            break
+        if line.get("outcome") != "begun":
+            ended.add(line.get("id"))
+        elif line.get("process") in processes and line.get("id") not in ended:
+            left.append(line)
+    return left[::-1]
 
 
 async def following(path: Path, count: int, wanted: Filter) -> AsyncIterator[Line]:

@@ -29,12 +29,15 @@ class Refusals:
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
 
-    def fold(self, principal: Principal, at: float) -> bool:
+    def fold(self, principal: Principal | None, at: float) -> bool:
         """Count one; whether it is told with others, and has no line of its own.
 
         Args:
+            principal: None for the gateway itself, which is not folded.
             at: seconds, of a clock that never goes back. What was `told` of before is over.
         """
+        if principal is None:
+            return False
         window = self._windows.get(principal.id)
         if window is None:
             window = self._windows[principal.id] = _Window(principal, at)

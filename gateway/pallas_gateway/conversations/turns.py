@@ -141,6 +141,8 @@ class Turns:
         self._left.active.add(turn)
         try:
             begun, asked = await self._begun(ask, turn)
+            entry = _entry(ask, begun.thread)
+            self._audit.begin(entry)
         except BaseException:
             # Begun all the same, maybe, by a commit whose answer was lost: `recover` finds it, as it is not active.
             self._left.active.discard(turn)
@@ -148,7 +150,7 @@ class Turns:
         self._changed(begun.thread)
         running, body = self._made(ask, begun, asked, turn)
         self._turns[running.thread.tenant, running.thread.id] = running
-        task = asyncio.create_task(self._run(ask, running, body), name="turn")
+        task = asyncio.create_task(self._run(ask, running, body, entry), name="turn")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return running
@@ -325,7 +327,7 @@ class Turns:
                 break
         return response
 
-    async def _run(self, ask: Ask, running: RunningTurn, body: bytes) -> None:
+    async def _run(self, ask: Ask, running: RunningTurn, body: bytes, entry: Entry) -> None:
         principal = ask.principal
         leave = self._hold(principal)
 
@@ -343,21 +345,20 @@ class Turns:
             running.ended = time.monotonic()
             seconds = running.ended - began
             self._observe(seconds, running.outcome)
-            self._write_down(ask, running, seconds)
+            entry.outcome, entry.duration_ms = running.outcome, seconds * 1000
+            with contextlib.suppress(AuditUnavailableError):
+                self._audit.write(entry)
 
-    def _write_down(self, ask: Ask, running: RunningTurn, seconds: float) -> None:
-        with contextlib.suppress(AuditUnavailableError):
-            self._audit.write(
-                Entry(
-                    principal=ask.principal,
-                    action="chat",
-                    target=f"agent/{ask.agent.name} thread/{running.thread.id}",
-                    outcome=running.outcome,
-                    duration_ms=seconds * 1000,
-                    request_id=ask.request_id,
-                    trace_id=ask.trace_id,
-                )
-            )
+
+def _entry(ask: Ask, thread: Thread) -> Entry:
+    """The turn in the audit."""
+    return Entry(
+        principal=ask.principal,
+        action="chat",
+        target=f"agent/{ask.agent.name} thread/{thread.id}",
+        request_id=ask.request_id,
+        trace_id=ask.trace_id,
+    )
 
 
 def agent_key(agent: AgentRecord) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from opentelemetry import context as contexts
 
@@ -37,16 +37,25 @@ class CallAudit:
     def __init__(self, audit: lines.Audit) -> None:
         self._audit = audit
 
-    def check(self) -> None:
-        """Before a call.
+    def begin(self, request: ClientRequest, what: str) -> object:
+        """Write down that a call begins.
 
         Raises:
-            AuditUnavailableError: it could not be written down.
+            AuditUnavailableError: it cannot be written down, and is not made.
         """
+        entry = lines.Entry(
+            principal=request.principal,
+            action="tools/call",
+            target=what,
+            request_id=request.request_id,
+            trace_id=tracing.trace_id(request.headers),
+        )
         try:
             self._audit.check()
+            self._audit.begin(entry)
         except lines.AuditUnavailableError as error:
             raise AuditUnavailableError(str(error)) from None
+        return entry
 
     def called(self, call: AuditedCall) -> None:
         """Write it down.
@@ -54,16 +63,9 @@ class CallAudit:
         Raises:
             AuditUnavailableError: it cannot be.
         """
-        result = call.result
-        entry = lines.Entry(
-            principal=call.request.principal,
-            action="tools/call",
-            target=call.what,
-            outcome=_OUTCOMES.get(call.outcome, "error"),
-            duration_ms=call.duration * 1000,
-            request_id=call.request.request_id,
-            trace_id=tracing.trace_id(call.request.headers),
-        )
+        result, entry = call.result, cast("lines.Entry", call.begun)
+        entry.outcome = _OUTCOMES.get(call.outcome, "error")
+        entry.duration_ms = call.duration * 1000
         if self._audit.content:
             entry.asked = dict(call.arguments)
             entry.answered = result.decode(errors="replace") if isinstance(result, bytes) else result

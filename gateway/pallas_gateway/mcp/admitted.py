@@ -77,16 +77,18 @@ class AuditedCall:
     """Seconds."""
     result: Json | bytes | None
     """Where there is one that is whole."""
+    begun: object = None
+    """What `Audit.begin` has given."""
 
 
 class Audit(Protocol):
     """What is written down about calls."""
 
-    def check(self) -> None:
-        """Before a call.
+    def begin(self, request: ClientRequest, what: str) -> object:
+        """Write down that a call begins; what its end is to be told with.
 
         Raises:
-            AuditUnavailableError: it could not be written down.
+            AuditUnavailableError: it cannot be written down, and is not made.
         """
 
     def called(self, call: AuditedCall) -> None:
@@ -114,7 +116,7 @@ class Observe(Protocol):
 class Unaudited:
     """Writes nothing down: for tests, and for what is not a call of a tool."""
 
-    def check(self) -> None:
+    def begin(self, request: ClientRequest, what: str) -> object:
         """Always."""
 
     def called(self, call: AuditedCall) -> None:

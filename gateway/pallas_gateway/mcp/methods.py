@@ -197,7 +197,7 @@ class _Audited:
 
     def __init__(self, audit: Audit, request: ClientRequest, what: str, arguments: Mapping[str, Any]) -> None:
         try:
-            audit.check()
+            self._begun = audit.begin(request, what)
         except AuditUnavailableError as error:
             raise _unaudited(error) from None
         self._audit = audit
@@ -224,6 +224,7 @@ class _Audited:
             code=code,
             duration=time.perf_counter() - self._began,
             result=result,
+            begun=self._begun,
         )
         try:
             self._audit.called(call)

@@ -54,6 +54,7 @@ from pallas_gateway.process.store_opening import claimant_of
 from pallas_gateway.process.surfaces import AllSurfaces
 from pallas_gateway.process.upkeep.agent_threads import AgentThreads
 from pallas_gateway.process.upkeep.deleted_agents import follow_deletions
+from pallas_gateway.process.upkeep.left_deeds import tell_left
 from pallas_gateway.process.upkeep.old_threads import forget_old_threads
 from pallas_gateway.servers.chat.turns import ThreadTurns
 from pallas_gateway.servers.compositor.mounts import Mounts
@@ -126,7 +127,15 @@ async def open_parts(
     stack.callback(tracing.close_tracing)
     store.on_failure = metrics.count_store_error
     records = TokenRecords(store)
-    audit = Audit(spec.state_directory, content=settings.audit_content, written=metrics.count_audit_line)
+    processes = Processes(spec.state_directory)
+    stack.callback(processes.close)
+    left = processes.left()
+    audit = Audit(
+        spec.state_directory,
+        content=settings.audit_content,
+        process=processes.own,
+        written=metrics.count_audit_line,
+    )
     stack.callback(audit.close)
     log = EventLog()
     control = ControlClient(spec.control_socket)
@@ -151,8 +160,6 @@ async def open_parts(
     principals.on_revoked(endpoint.revoke)
     limiter = Limiter(settings.limits)
     login = Login(settings, sessions, limiter, audit)
-    processes = Processes(spec.state_directory)
-    stack.callback(processes.close)
 
     def changed(thread: Thread | Deleted) -> None:
         """Tell those who follow their threads."""
@@ -269,6 +276,7 @@ async def open_parts(
             "servers": mounts.upstreams.run(),
             "workers": chats.run(),
             "turns": turns.recover(),
+            "audit": tell_left(audit, left),
         },
     )
 

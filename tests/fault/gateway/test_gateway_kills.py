@@ -12,7 +12,7 @@ from fakes.downstream import run_downstream
 from support.fleet.deployment import make_deployment
 from support.fleet.fleet import Fleet
 from support.gateway.door import Door, await_gateway, door, make_token, with_gateway
-from support.gateway.load import UNLIMITED, Callers, Making, audited, check_made
+from support.gateway.load import UNLIMITED, Callers, Making, audited, check_made, unended
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +68,4 @@ def test_what_was_acknowledged_survives_the_gateway_being_killed(fleet: Fleet) -
             assert making.agents
             assert set(making.agents) <= {each["metadata"]["name"] for each in there}
             assert set(tally.answered) <= audited(fleet.state), "every answered call is in the audit"
+            fleet.await_that(lambda: not unended(fleet.state), "every call that has begun has an end")

@@ -222,3 +222,17 @@ def audited(state: Path) -> set[str]:
             with contextlib.suppress(ValueError):
                 found.add(json.loads(line).get("request_id"))
     return found
+
+
+def unended(state: Path) -> set[str]:
+    """The calls in the audit that have begun, and of which no line says how they went."""
+    begun: set[str] = set()
+    for file in sorted(state.glob("audit.jsonl*"), reverse=True):
+        for text in file.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                line = json.loads(text)
+                if line.get("outcome") == "begun":
+                    begun.add(line["id"])
+                else:
+                    begun.discard(line.get("id"))
+    return begun

@@ -44,24 +44,45 @@ class Processes:
             return False
         path = self._path(process)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            if self._holds(path):
+                return True
         except OSError:
             return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        else:
-            path.unlink(missing_ok=True)
-            return False
-        finally:
-            os.close(descriptor)
+        path.unlink(missing_ok=True)
+        return False
+
+    def left(self) -> dict[str, float]:
+        """The processes that are dead and have not said so, with when each began, in seconds since the epoch."""
+        found = {}
+        for path in self._folder.iterdir():
+            with contextlib.suppress(OSError):
+                began = path.stat().st_mtime
+                if path.name.isalnum() and path.name != self.own and not self._holds(path):
+                    found[path.name] = began
+        return found
 
     def close(self) -> None:
         """The own one works on nothing any more."""
         with contextlib.suppress(OSError):
             self._path(self.own).unlink()
         os.close(self._descriptor)
+
+    @staticmethod
+    def _holds(path: Path) -> bool:
+        """Whether somebody holds the lock of a file.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
 
     def _path(self, process: str) -> Path:
         return self._folder / process

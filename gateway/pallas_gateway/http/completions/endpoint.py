@@ -97,6 +97,7 @@ class Completions:
             if model not in self._directory.agents or not may(principal, Permission("run", "agents", model)):
                 completion.outcome = entry.outcome = "denied"
                 raise no_such_model(model)
+            self._audit.begin(entry)
             began = time.perf_counter()
             try:
                 # Agents' own tokens override nothing: what a model asks for is not what a person has set up.

@@ -84,9 +84,13 @@ class GatewayPort:
         await self.server.drain(10.0)
 
     def audited(self) -> list[str]:
-        """The lines of the audit: who did what to what, and how that ended."""
+        """The lines of the audit: who did what to what, and how that ended; without those of what begins."""
         lines = map(json.loads, self.audit.read_text().splitlines())
-        return [f"{each['principal']} {each['action']} {each['target']} {each['outcome']}" for each in lines]
+        return [
+            f"{each['principal']} {each['action']} {each['target']} {each['outcome']}"
+            for each in lines
+            if each["outcome"] != "begun"
+        ]
 
 
 @contextlib.asynccontextmanager

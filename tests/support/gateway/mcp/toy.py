@@ -174,9 +174,10 @@ class Written:
         self.calls: list[AuditedCall] = []
         self.refusal: Exception | None = None
 
-    def check(self) -> None:
+    def begin(self, request: ClientRequest, what: str) -> object:
         if self.refusal is not None:
             raise self.refusal
+        return None
 
     def called(self, call: AuditedCall) -> None:
         self.calls.append(call)

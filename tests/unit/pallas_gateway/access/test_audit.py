@@ -16,6 +16,7 @@ from pallas_gateway.access import audit as module
 from pallas_gateway.access.audit import Audit, AuditUnavailableError, Entry, older_file
 from pallas_gateway.access.audit_reader import Filter, following, newest
 from pallas_gateway.identity.principal import Principal
+from pallas_gateway.process.upkeep.left_deeds import tell_left
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -252,3 +253,33 @@ def test_new_lines_are_followed_into_the_next_file(tmp_path: Path, monkeypatch: 
         assert found == [str(number) for number in range(1, 40)]
 
     asyncio.run(follow())
+
+
+def test_what_acts_elsewhere_has_a_line_before_and_one_after(tmp_path: Path) -> None:
+    audit = Audit(tmp_path, process="p1")
+    with audit.doing(ADA, "tools/call", "jarvis/git__push") as doing:
+        audit.begin(doing)
+    before, after = lines(audit.path)
+    assert (before["outcome"], before["process"], after["outcome"]) == ("begun", "p1", "ok")
+    assert before["id"] == after["id"]
+    assert [line["outcome"] for line in newest(audit.path, 10, Filter())] == ["ok"]
+    assert [line["outcome"] for line in newest(audit.path, 10, Filter(outcome="begun"))] == ["begun"]
+
+
+def test_what_a_killed_process_had_begun_is_unknown_and_said_once(tmp_path: Path) -> None:
+    for process in ("dead", "alive"):
+        audit = Audit(tmp_path, process=process)
+        for target in ("ended", "left"):
+            begun = entry(f"{process}/{target}")
+            audit.begin(begun)
+            if target == "ended":
+                audit.write(begun)
+    for _ in range(2):
+        asyncio.run(tell_left(audit, {"dead": 0.0}))
+    unknown = [line for line in lines(audit.path) if line["outcome"] == "unknown"]
+    (line,) = unknown
+    assert (line["target"], line["principal"]) == ("dead/left", "tok_1")
+    (begun_line,) = (
+        each for each in lines(audit.path) if each["target"] == "dead/left" and "process" in each
+    )
+    assert line["id"] == begun_line["id"]

@@ -108,7 +108,7 @@ async def test_a_turn_is_kept_as_it_goes_on(tmp_path: Path) -> None:
         ]
         await exchange.finish("7")
         assert (await again.result()).turn_index == 5
-        lines = (tmp_path / FILE).read_text().splitlines()
+        lines = [line for line in (tmp_path / FILE).read_text().splitlines() if '"begun"' not in line]
         assert len(lines) == 2
         assert (
             f'"action":"chat","target":"agent/jarvis thread/{running.thread.id}","outcome":"ok"' in lines[0]

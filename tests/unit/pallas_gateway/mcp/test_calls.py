@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pallas_gateway.mcp.admitted import AuditedCall
+    from pallas_gateway.mcp.surface import ClientRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -187,7 +188,7 @@ async def test_an_answer_that_takes_long_becomes_a_stream(monkeypatch: pytest.Mo
 
 async def test_what_cannot_be_written_down_is_not_done(caplog: pytest.LogCaptureFixture) -> None:
     class Full:
-        def check(self) -> None:
+        def begin(self, request: ClientRequest, what: str) -> object:
             """It seems to have room."""
 
         def called(self, call: AuditedCall) -> None:

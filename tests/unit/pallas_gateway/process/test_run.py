@@ -19,14 +19,15 @@ def test_a_specification_that_cannot_be_read_is_reported() -> None:
     with socket.socket() as listener:
         lifeline, held = os.pipe()
         read_end, report = os.pipe()
-        ours = (spec, listener.fileno(), lifeline, report, report, report)
+        records, output = os.dup(report), os.dup(report)
+        ours = (spec, listener.fileno(), lifeline, report, records, output)
         done = subprocess.run(
             [sys.executable, "-P", "-m", "pallas_gateway.process", ",".join(map(str, ours))],
             pass_fds=set(ours),
             capture_output=True,
             check=False,
         )
-    for each in (spec, lifeline, held, report):
+    for each in (spec, lifeline, held, report, records, output):
         os.close(each)
     with os.fdopen(read_end, "rb") as reports:
         (said,) = [decode_report(line) for line in reports]
