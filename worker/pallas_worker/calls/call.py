@@ -118,6 +118,7 @@ class Calls:
         link: str = "",
         max_returns: int = 1,
         shortens: bool = False,
+        is_model_down: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare.
 
@@ -132,12 +133,14 @@ class Calls:
             defaults: what a turn has of which its caller says nothing.
             link: the agent in chains.
             max_returns: how often a call may come back to it that agents hand on to each other.
+            is_model_down: whether the model is known to fail: then it is asked once.
             shortens: whether a conversation that is too long for the model goes on without its older turns.
         """
         self._defaults = defaults
         self._link = link
         self._max_returns = max_returns
         self._shortens = shortens
+        self._is_model_down = is_model_down
         self._output = output
         self._models = models
         self._agent = agent
@@ -200,7 +203,8 @@ class Calls:
                 failed.__cause__ = error
             else:
                 outcome = "ok"
-                self._model_called(None)
+                if request.model_override is None:  # else another model's was it
+                    self._model_called(None)
                 return result
         raise failed  # out here, because a span would note it, with what the caller has sent
 
@@ -301,6 +305,7 @@ class Calls:
             caller.tell,
             spoken,
             caller.room,
+            asks_again=not self._is_model_down(),
             chain=(*caller.chain, self._link),
             asking=partial(self._admission.asking, place),
         )

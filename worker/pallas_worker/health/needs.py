@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from random import random
 from typing import TYPE_CHECKING
 
 from pallas_common.protocol.reports import DownstreamHealth, ProviderHealth
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     type Probe = Callable[[Downstream], Awaitable[DownstreamHealth]]
     """Probes one downstream server; never raises for what the server does."""
+
+
+PROVIDER_INTERVALS = 4
+"""How many times as long a provider is left alone as a server: a minute at least, and no two agents in step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def subjects_for(
             kind=ProviderHealth,
             name=provider.name,
             look=provider.check,
-            interval=interval,
+            interval=PROVIDER_INTERVALS * interval * (1 + random() / 4),  # noqa: S311 - spread, not secret
             slow_after=slow_after,
             counts=provider.counts,
         )

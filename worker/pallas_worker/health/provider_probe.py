@@ -32,6 +32,20 @@ MAX_ANSWER = 16 << 20
 """Bytes of a list of models that are read before it is given up."""
 
 
+_NO_LIST = "HTTP {} for the list of models: is base_url right?"
+_NO_LIST_STATUSES = (404, 405, 501)
+
+
+def is_unlisted(health: ProviderHealth) -> bool:
+    """Whether all that is wrong is that the provider does not list the model: it may answer all the same.
+
+    Some have no list at all, as llama.cpp's server, and some list a model by another name than it is asked for by.
+    """
+    said = health.error or ""
+    without_list = (_NO_LIST.format(status) for status in _NO_LIST_STATUSES)
+    return said in without_list or (said.startswith("model ") and said.endswith(" not found"))
+
+
 class _FailedError(Exception):
     """The provider cannot be used. The message is the reason: one short line without secrets."""
 
@@ -104,8 +118,8 @@ async def _check_openai(client: httpx.AsyncClient, provider: ProviderSettings, m
     headers = {"authorization": f"Bearer {provider.api_key}"}
     url = f"{provider.base_url.rstrip('/')}/models"
     async with client.stream("GET", url, headers=headers) as response:
-        if response.status_code == 404:
-            raise _FailedError("HTTP 404 for the list of models: is base_url right?")
+        if response.status_code in _NO_LIST_STATUSES:
+            raise _FailedError(_NO_LIST.format(response.status_code))
         _demand_success(response)
         listed = _ids(await _read(response))
     if model not in listed:

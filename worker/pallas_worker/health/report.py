@@ -27,6 +27,7 @@ from pallas_worker.health.assessment import assess
 from pallas_worker.health.changes import report_change
 from pallas_worker.health.mcp_probe import Prober
 from pallas_worker.health.needs import subjects_for
+from pallas_worker.health.provider_probe import is_unlisted
 from pallas_worker.telemetry import metrics
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Health:
             on_demand=on_demand,
         )
         self._on_demand = on_demand
+        self._told = -math.inf
+        """When the newest report was made, on the monotonic clock."""
         self._failure = failure
         self._newest: HealthReport | None = None
         self._first_round = asyncio.Event()
@@ -111,22 +114,31 @@ class Health:
     async def run(self) -> Never:
         """Probe what is due, publish, and again, until cancelled."""
         async with self._prober:
-            is_probed = any(subject.look is not None for subject in self._subjects)
             while True:
                 self._woken.clear()
                 now = time.monotonic()
                 lapsed = [subject for subject in self._subjects if subject.lapse(now)]
                 if due := [subject for subject in self._subjects if subject.due <= now]:
                     await self._look_at(due)
-                elif lapsed or not is_probed:  # an agent that needs nothing has a report, too
+                elif (
+                    lapsed or self._told + self._interval <= now
+                ):  # an agent that needs nothing has a report, too
                     self._tell()
                 moments = [min(subject.due, subject.obstacle_until) for subject in self._subjects]
-                await self._rest(min(moments if is_probed else [*moments, now + self._interval]))
+                await self._rest(min([*moments, self._told + self._interval]))
 
     @property
     def status(self) -> Status:
         """What the newest report says; `ok` before the first one."""
         return "ok" if self._newest is None else self._newest.status
+
+    def is_model_down(self) -> bool:
+        """Whether the provider of the agent's own model is known to fail."""
+        return any(
+            subject.condition == "down"
+            for subject in self._subjects
+            if subject.counts and subject.kind is ProviderHealth
+        )
 
     async def newest(self) -> HealthReport:
         """The newest report; waits up to 3 s for the first one, and without it says so, as `degraded`."""
@@ -166,7 +178,7 @@ class Health:
 
         Then the active provider, if that LLM is its own, is down, though its list of models may be fine: until the next
         call that is answered, or its check succeeds after it failed, and for `PASSING_FAILURE` or `LASTING_FAILURE` at
-        most.
+        most. A call that was answered is the check, and is believed where the provider does not list its model.
         """
         if failure is None:
             self.fail(None)
@@ -175,12 +187,12 @@ class Health:
                 continue
             if failure is not None and failure.provider != subject.name:
                 continue
-            if subject.look is None:
-                checked = rfc3339(self._now(), "milliseconds")
-                subject.outcome = ProviderHealth(name=subject.name, up=True, checked=checked)
+            checked = rfc3339(self._now(), "milliseconds")
             if failure is None:
-                news = subject.called(None)
+                news = subject.answered(checked, time.monotonic())
             else:
+                if subject.look is None:
+                    subject.outcome = ProviderHealth(name=subject.name, up=True, checked=checked)
                 lasting = failure.row.health == "lasting"
                 seconds = LASTING_FAILURE if lasting else PASSING_FAILURE
                 news = subject.called(f"calls fail: {failure.reason}", time.monotonic() + seconds)
@@ -210,6 +222,8 @@ class Health:
         subject.postpone(begun)
         if subject.look is not None:
             outcome = await subject.look()
+            if isinstance(outcome, ProviderHealth) and subject.proven and is_unlisted(outcome):
+                outcome = replace(outcome, up=True, error=None)
             subject.found(replace(outcome, checked=rfc3339(self._now(), "milliseconds")), begun)
 
     def _remove_obstacles(self) -> None:
@@ -226,6 +240,7 @@ class Health:
 
     def _tell(self) -> None:
         """Bring gauges, log and report up to date with the newest outcomes."""
+        self._told = time.monotonic()
         for subject in self._subjects:
             report_change(self._agent, subject)
         metrics.set_health_checked(self._agent)

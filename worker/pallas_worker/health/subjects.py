@@ -22,7 +22,7 @@ type Look = Callable[[], Awaitable[Outcome]]
 Condition = Literal["up", "slow", "down"]
 
 SLOW_IN_A_ROW = 2
-"""Slow probes in a row that make a subject slow. After a single one, which may be a hiccup of this machine, it is
+"""Slow probes in a row that make a subject slow. After a single one, which may be a hiccup of this machine, a server is
 probed again at once."""
 
 
@@ -50,6 +50,8 @@ class Subject:
     """When that is no news any more."""
     slow_in_a_row: int = 0
     """How many of the newest probes were slow."""
+    proven: bool = False
+    """Of a provider: whether a call has been answered."""
     failed: int = 0
     """How many attempts failed, of probes and of calls, while it was down the last time."""
     logged: Condition = "up"
@@ -94,6 +96,17 @@ class Subject:
         self.obstacle, self.obstacle_until = obstacle, until
         return news
 
+    def answered(self, checked: str, now: float) -> bool:
+        """A call of the provider was answered, which is as good as a probe; whether that is news."""
+        news = self.condition != "up" or self.outcome is None
+        self.called(None)
+        self.proven = True
+        self.outcome = ProviderHealth(name=self.name, up=True, checked=checked)
+        self.slow_in_a_row = 0
+        if self.look is not None:
+            self.postpone(now)
+        return news
+
     def lapse(self, now: float) -> bool:
         """Forget what a call found too long ago; whether there was something to forget."""
         if self.obstacle is None or now < self.obstacle_until:
@@ -109,7 +122,7 @@ class Subject:
         self.outcome = outcome
         slow = outcome.up and (outcome.latency or 0.0) > self.slow_after
         self.slow_in_a_row = self.slow_in_a_row + 1 if slow else 0
-        if self.slow_in_a_row == 1:
+        if self.slow_in_a_row == 1 and self.kind is DownstreamHealth:
             self.due = begun
 
     def _count_failure(self) -> None:

@@ -140,6 +140,7 @@ async def _serve(
         defaults=defaults_of(spec),
         link=link(spec.agent, spec.deployment),
         max_returns=spec.max_returns,
+        is_model_down=health.is_model_down,
         shortens=spec.context_overflow == "shorten",
     )
     app = WorkerApp(spec, calls, health)

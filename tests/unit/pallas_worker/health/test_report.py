@@ -24,6 +24,7 @@ from pallas_worker.downstreams.facts import Downstream
 from pallas_worker.health.assessment import assess, health_document
 from pallas_worker.health.needs import Provider
 from pallas_worker.health.report import Health
+from pallas_worker.health.subjects import Subject
 from pallas_worker.interface.providers.failures import ModelFailure
 from pallas_worker.telemetry import metrics
 
@@ -419,6 +420,47 @@ def test_a_provider_that_cannot_be_asked_is_known_by_its_calls() -> None:
             assert report.provider.checked is not None
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "wrong", ["model 'alias' not found", "HTTP 404 for the list of models: is base_url right?"]
+)
+def test_a_model_that_is_not_listed_is_degraded_until_a_call_is_answered(wrong: str) -> None:
+    """Calls are the evidence; a probe that finds the provider itself broken counts after that as well."""
+
+    async def run() -> None:
+        error = wrong
+
+        async def check() -> ProviderHealth:
+            return ProviderHealth(name="openai", up=False, error=error)
+
+        reports: asyncio.Queue[Any] = asyncio.Queue()
+        health = Health("research", (), [Provider("openai", check)], reports.put_nowait, interval=0)
+        async with running(health), asyncio.timeout(60):
+            assert (await reports.get()).message == f"LLM: openai: {wrong}"
+            assert health.is_model_down()
+            health.model_called(None)
+            while not reports.empty():
+                reports.get_nowait()
+            for _ in range(3):
+                assert (await reports.get()).status == "ok"
+            assert not health.is_model_down()
+            error = "HTTP 500"
+            while (await reports.get()).message != "LLM: openai: HTTP 500":
+                pass
+
+    asyncio.run(run())
+
+
+def test_an_answered_call_stands_in_for_the_check() -> None:
+    async def check() -> ProviderHealth:
+        raise AssertionError
+
+    subject = Subject(kind=ProviderHealth, name="openai", look=check, interval=60)
+    assert subject.answered("2026-01-01T00:00:00Z", 100.0)
+    assert (subject.due, subject.condition) == (160.0, "up")
+    assert not subject.answered("2026-01-01T00:00:50Z", 150.0)
+    assert subject.due == 210.0
 
 
 @pytest.mark.parametrize("other", ["anthropic", None])
