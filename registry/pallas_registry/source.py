@@ -19,6 +19,7 @@ from pallas_registry.deployment.agents_file import read_deployment
 from pallas_registry.deployment.location import deployment_path
 from pallas_registry.environment.credentials import load_credentials
 from pallas_registry.environment.dotenv import DOTENV, load_dotenv
+from pallas_registry.environment.requirements import check_requirements
 from pallas_registry.environment.state_directory import state_directory
 from pallas_registry.environment.variables import check_variables
 from pallas_registry.fastagent_files.discovery import settings_file
@@ -139,6 +140,7 @@ def read_configuration(
     file = path or deployment_path(together)
     base = collect(lambda: read_deployment(file, directory), problems)
     state = None if base is None else collect(lambda: state_directory(base.name, together), [])
+    collect(lambda: check_requirements(state), problems)
     kept = collect(lambda: (files or ResourceFiles()).read(state), problems)
     assembly = None if base is None or kept is None else assemble(base, kept)
     deployment = (

@@ -1,7 +1,7 @@
 """What `pallas` does without a verb: reads the configuration and hands it to the supervisor.
 
 Exit status: 0 after a clean stop, 1 if something of this machine is in the way, 2 if the configuration or the command
-line is wrong.
+line is wrong, 78 if the state directory holds what only a newer version knows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from pallas.allocation import give_back_free_memory
 from pallas_common.problems import ConfigurationError, no_such_agent
 from pallas_common.processes.descriptors import open_standard_descriptors, withhold_all
 from pallas_common.processes.spawning import raise_descriptor_limit
+from pallas_common.protocol.spec import EXIT_PERMANENT
 from pallas_common.terminal_text import terminal_line
 from pallas_registry.deployment.location import working_directory
 from pallas_registry.deployment.named_models import named_models
 from pallas_registry.environment.dotenv import worker_environment
+from pallas_registry.environment.requirements import is_of_newer
 from pallas_registry.resources.files import ResourceFiles
 from pallas_registry.source import alone, read_start
 from pallas_supervisor.processes.keeper.client import Keeper
@@ -52,7 +54,7 @@ def serve(agent: str | None, config: Path | None, *, quiet: bool = False, backgr
         directory = working_directory()
         configuration, credentials = read_start(directory, os.environ, config, resources)
     except ConfigurationError as error:
-        _give_up(str(error), EXIT_CONFIGURATION)
+        _give_up(str(error), EXIT_PERMANENT if is_of_newer(error) else EXIT_CONFIGURATION)
     os.environ.update({**credentials, **configuration.dotenv})
     deployment = configuration.deployment
     if agent is not None and agent not in deployment.agents:

@@ -15,6 +15,7 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pallas_common import __version__
 from pallas_common.problems import ConfigurationError, Problem, quoted
 from pallas_registry.reading.files import read_file
 from pallas_registry.resources.documents import read_resources
@@ -153,7 +154,7 @@ def kept_key(state_directory: Path | None) -> bytes | None:
 
 def _place(path: Path) -> tuple[int, str]:
     kind, name = id_of(path)
-    return KINDS.index(kind), name
+    return KINDS.index(kind) if kind in KINDS else len(KINDS), name
 
 
 def _files(state_directory: Path | None) -> Iterator[tuple[Path, Marks]]:
@@ -165,7 +166,7 @@ def _files(state_directory: Path | None) -> Iterator[tuple[Path, Marks]]:
     if state_directory is None:
         return
     folder = folder_of(state_directory)
-    for directory in (state_directory, folder, *(folder / kind for kind in KINDS)):
+    for directory in (state_directory, folder, *(folder / kind for kind in _kinds_in(folder))):
         try:
             trusted = _trusted(directory, linked=directory == state_directory)
             if not trusted or directory in (state_directory, folder):
@@ -178,6 +179,19 @@ def _files(state_directory: Path | None) -> Iterator[tuple[Path, Marks]]:
         except OSError as error:
             message = f"cannot be read: {error.strerror}"
             raise ConfigurationError([_problem(directory, message, _FOLDER_REMEDY)]) from None
+
+
+def _kinds_in(folder: Path) -> Iterator[str]:
+    """The kinds, and what else has a folder of its own, as a kind does that a newer version knows."""
+    yield from KINDS
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        yield from sorted(
+            entry.name
+            for entry in entries
+            if entry.name not in KINDS
+            and not entry.name.startswith(".")
+            and entry.is_dir(follow_symlinks=False)
+        )
 
 
 def _trusted(directory: Path, *, linked: bool) -> bool:
@@ -216,6 +230,10 @@ def _read(path: Path, marks: Marks) -> _Known:
     def refused(*problems: Problem, resource: Resource | None = None) -> _Known:
         return _Known(marks, resource, problems)
 
+    if id_.kind not in KINDS:
+        message = f"is of the kind {quoted(id_.kind)}, which this version ({__version__}) does not know"
+        remedy = "start the version that has kept it, or move its folder away"
+        return refused(_problem(path, message, remedy))
     try:
         complaint = _complaint(path.lstat(), id_.kind)
         data = None if complaint is not None else read_file(path)

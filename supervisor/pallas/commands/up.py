@@ -62,7 +62,8 @@ def up(
     nothing is started, and what it says of its agents is shown. Ctrl-C ends the waiting, and all goes on.
 
     Exit status with -d: 0 every agent is ready, 1 some are not, or something of this machine is in the way,
-    2 the configuration or the command line is wrong, and nothing was started.
+    2 the configuration or the command line is wrong, and nothing was started; 78 the state directory holds what
+    only a newer version knows.
     """
     if not detach:
         from pallas.serve import serve
@@ -84,7 +85,9 @@ def up(
 def _read(agent: str | None, config: Path | None) -> tuple[Configuration, Path]:
     """What would be served, and where its control socket is; ends with status 2 if it cannot be."""
     from pallas_common.problems import ConfigurationError, no_such_agent
+    from pallas_common.protocol.spec import EXIT_PERMANENT
     from pallas_registry.deployment.location import working_directory
+    from pallas_registry.environment.requirements import is_of_newer
     from pallas_registry.environment.runtime_directory import control_socket
     from pallas_registry.source import read_start
 
@@ -93,7 +96,7 @@ def _read(agent: str | None, config: Path | None) -> tuple[Configuration, Path]:
         deployment = configuration.deployment
         path = control_socket(deployment.name, {**os.environ, **credentials, **configuration.dotenv})
     except ConfigurationError as error:
-        _end(str(error), EXIT_USAGE)
+        _end(str(error), EXIT_PERMANENT if is_of_newer(error) else EXIT_USAGE)
     if agent is not None and agent not in deployment.agents:
         _end(f"{deployment.path}: {no_such_agent([agent], deployment.agents)}", EXIT_USAGE)
     return configuration, path

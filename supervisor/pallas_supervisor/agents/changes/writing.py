@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import ConfigurationError
+from pallas_registry.environment.requirements import require
 from pallas_registry.environment.state_directory import ensure_private
 from pallas_registry.reading.files import MAXIMUM_BYTES
 from pallas_registry.resources.files import KEY_FILE, TEMPORARY, file_of, folder_of, kept_key
@@ -46,6 +47,7 @@ def keep(state_directory: Path, put: Sequence[Resource], gone: Sequence[Resource
     try:
         ensure_private(state_directory)
         _make_folders(state_directory)
+        require(state_directory, (f"resources/{each.id.kind}" for each in put))
         before = _contents(file_of(state_directory, each) for each in (*gone, *(each.id for each in put)))
         if kept_key(state_directory) is None:
             path = folder_of(state_directory) / KEY_FILE

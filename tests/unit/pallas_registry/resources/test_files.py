@@ -60,6 +60,17 @@ def test_all_that_is_kept_is_read(state: Path) -> None:
     assert kept.resources[SMALL].file == str(file_of(state, SMALL))
 
 
+def test_a_resource_of_a_kind_that_is_not_known_is_an_error_of_that_resource(state: Path) -> None:
+    folder = state / "resources" / "policy"
+    folder.mkdir(mode=0o700)
+    (folder / "strict.yaml").write_text("kind: policy\n")
+    kept = ResourceFiles().read(state)
+    assert set(kept.resources) == set(TEXTS)
+    [(id_, [found])] = kept.problems.items()
+    assert str(id_) == "policy/strict"
+    assert "is of the kind 'policy', which this version" in str(found)
+
+
 def test_where_nothing_is_kept_there_is_nothing(tmp_path: Path) -> None:
     for directory in (None, tmp_path / "state", tmp_path):
         assert ResourceFiles().read(directory) == KeptResources()

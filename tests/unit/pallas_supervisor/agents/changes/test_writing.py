@@ -92,7 +92,8 @@ def test_what_is_referred_to_comes_first_and_goes_last(tmp_path: Path) -> None:
 
     with patch.object(Path, "rename", noted("put", Path.rename)):
         keep(tmp_path, all_three(), [], KEY)
-    assert done == ["put resources", "put secret", "put llm", "put agent"]
+    # First of all what a version has to understand: `requires` is beside the folder.
+    assert done == [f"put {tmp_path.name}", "put resources", "put secret", "put llm", "put agent"]
     done.clear()
     with patch.object(Path, "unlink", noted("remove", Path.unlink)):
         keep(tmp_path, [], [KEYS, SMALL, DEPLOYER], KEY)
