@@ -92,6 +92,12 @@ class Descriptions:
         )
         [status] = self._status.entries([name])
         health = self._status.health_document()["agents"][name]
+        said = self._status.reports.model(agent)
+        commands = {
+            server.name: _text(server.target)
+            for server in (() if said is None else said.servers)
+            if server.transport == "stdio"
+        }
         return {
             "kind": "agent",
             "name": name,
@@ -99,7 +105,7 @@ class Descriptions:
             "description": deployed.description,
             "deployment": drift.deployment.name,
             "status": status,
-            "health": {**health, "remedy": remedy(agent, health, engine.awaited(name))},
+            "health": {**health, "remedy": remedy(agent, health, engine.awaited(name), commands)},
             "definition": self._definition(resource, status["source"]),
             "source": self._source(deployed),
             "resource": None
