@@ -22,6 +22,7 @@ from pallas_common.protocol.agent.settings import (
 )
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.sizes import parse_size
+from pallas_registry.deployment.location import absolute
 from pallas_registry.deployment.model import Agent, Place
 from pallas_registry.deployment.output_schema import output_schema
 from pallas_registry.reading import rules
@@ -258,7 +259,7 @@ def _python(fields: Fields, folder: Path, is_executable: Callable[[Path], bool])
     value = fields.text("python")
     if value is None:
         return None
-    interpreter = (folder / value).absolute()
+    interpreter = absolute(folder / value)
     try:
         if is_executable(interpreter):
             return str(interpreter)

@@ -20,7 +20,7 @@ from pallas_registry.deployment.agent_entry import (
 )
 from pallas_registry.deployment.dependencies import cycles
 from pallas_registry.deployment.gateway_section import read_gateway
-from pallas_registry.deployment.location import read_bytes
+from pallas_registry.deployment.location import absolute, read_bytes
 from pallas_registry.deployment.model import Agent, Deployment, Place, slug
 from pallas_registry.deployment.source_files import source_complaint
 from pallas_registry.reading import rules
@@ -146,7 +146,7 @@ def _deployment(fields: Fields, path: Path, look: Look) -> Deployment:
         registry_port=registry_port or UNREAD_PORT,
         bind=bind,
         gateway=gateway,
-        path=path.absolute(),
+        path=absolute(path),
         max_surge=fields.whole_number("max_surge", 1) or 1,
         preload=tuple(preload),
         defaults=defaults,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pallas_common.directories import entered_directory
 from pallas_common.problems import ConfigurationError, Problem
 from pallas_registry.reading.fields import Fields
 from pallas_registry.reading.files import read_file
@@ -26,18 +27,23 @@ def deployment_path(environ: Mapping[str, str]) -> Path:
 
 
 def working_directory() -> Path:
-    """Where this process was started.
+    """Where this process was started, by the name that it was given: a link in it is looked up anew each time.
 
     Raises:
         ConfigurationError: the folder has been removed since.
     """
     try:
-        return Path.cwd()
+        return entered_directory()
     except OSError:
         message = "the working directory no longer exists"
         raise ConfigurationError(
             [Problem("", None, "", message, f"cd to the folder that holds {DEFAULT_FILE}")]
         ) from None
+
+
+def absolute(path: Path) -> Path:
+    """Return the path from the root, by the name of the working directory that `working_directory` says."""
+    return path if path.is_absolute() else working_directory() / path
 
 
 def deployment_name(path: Path) -> str | None:

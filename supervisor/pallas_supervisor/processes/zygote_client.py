@@ -34,6 +34,7 @@ from pallas_supervisor.processes.zygote_process import ZygoteProcess
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pallas_common.protocol.spec import Descriptors
     from pallas_registry.deployment.model import Deployment
@@ -319,15 +320,18 @@ class Zygote:
 
 
 def zygote_for(
-    deployment: Deployment, environ: Mapping[str, str], parent: ProcessParent = THIS_PROCESS
+    deployment: Deployment, environ: Mapping[str, str], directory: Path, parent: ProcessParent = THIS_PROCESS
 ) -> Zygote | None:
     """A zygote, started already, or None where no agent would come from it.
+
+    It works in `directory`, to wherever a link in that leads when it is started, or started again.
 
     Where there is no agent yet, those to come will.
     """
     if deployment.agents and all(agent.python is not None for agent in deployment.agents.values()):
         return None
-    zygote = Zygote(worker_environment(environ, {}), parent, preloaded(deployment))
+    environment = {**worker_environment(environ, {}), "PWD": str(directory)}
+    zygote = Zygote(environment, parent, preloaded(deployment))
     zygote.start()
     return zygote
 

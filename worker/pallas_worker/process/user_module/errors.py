@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import os
 import re
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ class UserCode:
     def __init__(self, directory: str, source: AgentSource) -> None:
         self.directory = directory
         self._below = directory.rstrip("/") + "/"
+        self._really_below = os.path.realpath(directory).rstrip("/") + "/"
         self._module = source.path if source.kind == "module" else None
         self._folder = source.path.rpartition("/")[0] if source.kind == "file" else ""
         self._package = self._module.partition(".")[0] if self._module is not None else None
@@ -64,7 +66,7 @@ class UserCode:
 
     def owns(self, file: str) -> bool:
         """Whether a file, by its absolute path, is below the working directory and of no library."""
-        if not file.startswith(self._below) or file.startswith(_LIBRARIES):
+        if not file.startswith((self._below, self._really_below)) or file.startswith(_LIBRARIES):
             return False
         return not any(part in _INSTALLED for part in Path(file).parts)
 
@@ -94,7 +96,7 @@ class UserCode:
 
     def short(self, file: str) -> str:
         """What people call a file: its path in the working directory, or else all of it."""
-        return file.removeprefix(self._below)
+        return file.removeprefix(self._below).removeprefix(self._really_below)
 
     def place_of(self, function: object) -> str:
         """Where a function or class of the user's is defined, as a message begins: `agents/a.py:5: `; or nothing."""

@@ -150,7 +150,7 @@ class OwnFiles:
 
     def __init__(self, directory: str) -> None:
         self._below = directory.rstrip("/") + "/"
-        self._states: dict[str, tuple[int, int]] = {}
+        self._states: dict[str, tuple[int, ...]] = {}
 
     def look(self) -> None:
         """Remember the state of those imported since the last look."""
@@ -271,9 +271,9 @@ def threads() -> str:
     return _shortened(f"the thread{'s' if len(names) > 1 else ''} {', '.join(names)}")
 
 
-def _state(file: str) -> tuple[int, int]:
+def _state(file: str) -> tuple[int, ...]:
     try:
         found = Path(file).stat()
     except (OSError, ValueError):
-        return (-1, -1)
-    return (found.st_mtime_ns, found.st_size)
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev)
