@@ -120,7 +120,13 @@ class _Supervisor:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, stop)
-        self._loop.add_signal_handler(signal.SIGHUP, taken.reloading.ask)
+
+        def reload() -> None:
+            taken.reopen_log()
+            taken.reloading.ask()
+
+        self._loop.add_signal_handler(signal.SIGHUP, reload)
+        self._loop.add_signal_handler(signal.SIGUSR1, taken.reopen_log)
         self._loop.add_signal_handler(signal.SIGCHLD, taken.manager.launcher.reap_adopted)
 
     def _keep_alive(self, *engines: Engine) -> None:

@@ -65,7 +65,7 @@ from pallas_supervisor.telemetry.start_traces import StartTraces, open_tracing
 from pallas_supervisor.telemetry.store import MetricsStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pallas.assignment import Assignment
@@ -93,6 +93,8 @@ class SupervisorParts:
     servers: list[HttpServer]
     socket_path: Path
     """Of the control socket; all that is only this supervisor's is in its directory."""
+    reopen_log: Callable[[], None]
+    """Have the log go on in the file that has its name now."""
 
 
 async def take_parts(
@@ -120,7 +122,7 @@ async def take_parts(
     sockets = AgentSockets(deployment.agents_bind, directory, socket_store, {REGISTRY: deployment.bind})
     listeners = _listen(assignment, sockets, socket_store, stack)
     gateway_listener = _listen_for_gateway(deployment, sockets, socket_store, stack)
-    log_router = _open_log(assignment, stack)
+    log_router, writer = _open_log(assignment, stack)
     tracing = open_tracing(os.environ, deployment.name, log_router.secrets)
     if tracing is not None:
         stack.callback(tracing.close)
@@ -192,7 +194,12 @@ async def take_parts(
     if assignment.background:
         print_nothing_more()
     return SupervisorParts(
-        manager=manager, gateway=gateway, reloading=reloading, servers=servers, socket_path=socket_path
+        manager=manager,
+        gateway=gateway,
+        reloading=reloading,
+        servers=servers,
+        socket_path=socket_path,
+        reopen_log=writer.reopen,
     )
 
 
@@ -307,7 +314,7 @@ def _listen_for_gateway(
     return listener
 
 
-def _open_log(assignment: Assignment, stack: contextlib.AsyncExitStack) -> LogRouter:
+def _open_log(assignment: Assignment, stack: contextlib.AsyncExitStack) -> tuple[LogRouter, LogWriter]:
     """Open the log file, and have all that this process logs from now on go there."""
     path, claimed = claim(log_file(os.environ), assignment.configuration.deployment.name)
     stack.callback(os.close, claimed)
@@ -321,7 +328,7 @@ def _open_log(assignment: Assignment, stack: contextlib.AsyncExitStack) -> LogRo
     configure_logging(handler, assignment.configuration.levels, {}, secrets)
     stack.callback(logging.getLogger().removeHandler, handler)
     stack.callback(own_logger().removeHandler, handler)
-    return log_router
+    return log_router, writer
 
 
 def _groups(assignment: Assignment, stack: contextlib.AsyncExitStack) -> Groups | None:

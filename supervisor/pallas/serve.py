@@ -17,6 +17,7 @@ import click
 from pallas.allocation import give_back_free_memory
 from pallas_common.problems import ConfigurationError, no_such_agent
 from pallas_common.processes.descriptors import open_standard_descriptors, withhold_all
+from pallas_common.processes.signals import outlive_ordinary_signals
 from pallas_common.processes.spawning import raise_descriptor_limit
 from pallas_common.protocol.spec import EXIT_PERMANENT
 from pallas_common.terminal_text import terminal_line
@@ -48,6 +49,7 @@ def serve(agent: str | None, config: Path | None, *, quiet: bool = False, backgr
         background: whether nothing is printed once the log is open.
     """
     open_standard_descriptors()
+    outlive_ordinary_signals()
     inheritance = take_inheritance(os.environ)  # before one of its numbers can be another's
     resources = ResourceFiles()
     try:
@@ -68,7 +70,7 @@ def serve(agent: str | None, config: Path | None, *, quiet: bool = False, backgr
     keeper = Keeper(worker_environment(os.environ, {}))
     started = deployment if agent is None else alone(deployment, agent)
     try:
-        zygote = zygote_for(started, os.environ, keeper)
+        zygote = zygote_for(started, os.environ, directory, keeper)
     except OSError as error:
         _give_up(f"cannot start: {error}", EXIT_FAILED)
     if zygote is not None:  # which is importing beside us, and looks at this afterwards

@@ -34,8 +34,9 @@ class Levels(NamedTuple):
 def levels(environ: Mapping[str, str], config_level: str | None) -> Levels:
     """The levels by the rules of the technical reference, section 5.
 
-    `pallas` is `PALLAS_LOG_LEVEL`, else `config_level` (`logger.level` of `fastagent.config.yaml`), else
-    INFO; `root` is `PALLAS_ROOT_LOG_LEVEL`, else the higher one of `pallas` and INFO.
+    `config_level` is `logger.level` of `fastagent.config.yaml`, which is there for fast-agent's records: its own
+    examples say `error`. `pallas` is `PALLAS_LOG_LEVEL`, else `config_level` where that says more than INFO, else INFO;
+    `root` is `PALLAS_ROOT_LOG_LEVEL`, else the higher one of INFO and `config_level`, or of INFO and `pallas`.
 
     Raises:
         ConfigurationError: one of them is no level's name.
@@ -52,8 +53,9 @@ def levels(environ: Mapping[str, str], config_level: str | None) -> Levels:
             problems.append(Problem("environment", None, variable, message, remedy))
         return name
 
-    pallas = level("PALLAS_LOG_LEVEL") or (config_level and level_name(config_level)) or "INFO"
-    root = level("PALLAS_ROOT_LOG_LEVEL") or max(pallas, "INFO", key=LEVEL_NAMES.index)
+    others = (config_level and level_name(config_level)) or None
+    pallas = level("PALLAS_LOG_LEVEL") or min(others or "INFO", "INFO", key=LEVEL_NAMES.index)
+    root = level("PALLAS_ROOT_LOG_LEVEL") or max(others or pallas, "INFO", key=LEVEL_NAMES.index)
     if problems:
         raise ConfigurationError(problems)
     return Levels(pallas=pallas, root=root)

@@ -198,7 +198,8 @@ def _follow(
                 break
             if time.monotonic() >= deadline:
                 late = ", ".join(f"{view.name} ({view.state})" for view in follower.story.failing)
-                raise Failure(f"not ready in time: {late}; it goes on, `pallasctl status` shows how. {_STOP}")
+                what = f"not ready in time: {late}" if late else "not ready in time"
+                raise Failure(f"{what}; it goes on, `pallasctl status` shows how. {_STOP}")
             time.sleep(INTERVAL)
     except UnreachableError as error:
         raise Failure(f"the supervisor has ended meanwhile ({error.message}); its log says why") from error

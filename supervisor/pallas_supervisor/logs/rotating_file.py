@@ -11,12 +11,16 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from pathlib import Path
 
 from pallas_registry.environment.variables import LOG_FILE_VARIABLE
 
 MODE = 0o600
 """Only the owner may read what agents log, and may give the file to a group."""
+
+LOOK_AFTER = 1.0
+"""Seconds after which it is seen that somebody has renamed, removed or cut the file."""
 
 _TAIL = 1024 * 1024
 """Bytes at the end of an older file in which a line that was never finished is looked for."""
@@ -69,10 +73,11 @@ def _lock(path: Path) -> int | None:
 class RotatingFile:
     """Appends lines to `path`; past `max_bytes` it becomes `path.1`, and so on up to `path.<backups>`.
 
-    The file is opened by the first line, and again after every failure. One process, one thread.
+    The file is opened by the first line, again after every failure, and where another one has its name: that of
+    somebody else who rotates logs. One process, one thread, but for `look`.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int, backups: int) -> None:
+    def __init__(self, path: Path, *, max_bytes: int, backups: int, look_after: float = LOOK_AFTER) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._backups = backups
@@ -80,6 +85,12 @@ class RotatingFile:
         self._descriptor: int | None = None
         self._size = 0
         self._regular = True
+        self._look_after = look_after
+        self._looked = 0.0
+
+    def look(self) -> None:
+        """See with the next line whether the file is still the one of its name. For any thread."""
+        self._looked = 0.0
 
     def write(self, line: bytes) -> None:
         """Append one line, given without its line feed.
@@ -103,6 +114,9 @@ class RotatingFile:
             self._descriptor = None
 
     def _ready_for(self, length: int) -> int:
+        if (now := time.monotonic()) >= self._looked + self._look_after:
+            self._looked = now
+            self._follow_name()
         if self._descriptor is None:
             self._open()
         if self._regular and self._size and self._size + length > self._max_bytes:
@@ -128,6 +142,20 @@ class RotatingFile:
         self._size = status.st_size if self._regular else 0
         if self._size:
             self._drop_torn_line(self._descriptor)
+
+    def _follow_name(self) -> None:
+        """Let go of a file that has another name now, or none; and see what was cut off."""
+        if self._descriptor is None or not self._regular:
+            return
+        opened = os.fstat(self._descriptor)
+        try:
+            is_same = os.path.samestat(opened, self._path.stat())
+        except FileNotFoundError:
+            is_same = False
+        if is_same:
+            self._size = opened.st_size
+        else:
+            self.close()
 
     def _names(self) -> list[Path]:
         """The path and those of its predecessors, the newest first."""

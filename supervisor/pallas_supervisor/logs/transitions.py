@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_supervisor.lifecycle.exits import describe_exit
-from pallas_supervisor.lifecycle.states import After, State, label
+from pallas_supervisor.lifecycle.states import After, Desired, State, label
 
 if TYPE_CHECKING:
     from pallas_common.protocol.reports import HealthReport
@@ -34,26 +34,39 @@ def _tell_state(before: Agent, after: Agent, why: str) -> None:
     level = _level(before, after)
     if not _log.isEnabledFor(level):
         return
+    # After an end of its own nobody is killed: what is looked for is what it may have left behind.
+    previous = (
+        State.STOPPING if _has_ended_by_itself(before) and after.state is State.STOPPED else before.state
+    )
     fields: dict[str, object] = {
         "agent": label(after.name),
         "state": str(after.state),
-        "previous": str(before.state),
+        "previous": str(previous),
         "generation": after.generation,
     }
     if after.pid is not None:
         fields["pid"] = after.pid
     if after.last_exit is not None and after.last_exit is not before.last_exit:
         fields["exit"] = describe_exit(after.last_exit)
-    text = f"{label(after.name)}: {before.state} -> {after.state}" + (f" ({why})" if why else "")
+    text = f"{label(after.name)}: {previous} -> {after.state}" + (f" ({why})" if why else "")
     _log.log(level, text, **fields)
 
 
 def _level(before: Agent, after: Agent) -> int:
     """That agents are idle at the start is no news, nor each step of one's going idle: why it goes has been said."""
+    if before.state is State.STOPPING and _has_ended_by_itself(after):
+        return logging.DEBUG
     goes_idle = after.state is State.KILLING and before.state is State.STOPPING and after.after is After.IDLE
     if goes_idle or (after.state is State.IDLE and before.state is not State.BACKOFF):
         return logging.DEBUG
     return _LEVELS.get(after.state, logging.INFO)
+
+
+def _has_ended_by_itself(agent: Agent) -> bool:
+    """Whether it was asked to stop, and its process has done so."""
+    is_wanted_down = agent.desired is Desired.DOWN and agent.after is not After.FAILURE
+    ended = agent.last_exit is not None and agent.last_exit.signal is None
+    return agent.state is State.KILLING and is_wanted_down and ended
 
 
 def _tell_replacement(before: Agent, after: Agent) -> None:

@@ -77,6 +77,10 @@ class LogWriter:
         for writer in self._writers:
             writer.put(line)
 
+    def reopen(self) -> None:
+        """Have the next line go into the file that has the log's name then."""
+        self._file.look()
+
     def close(self) -> None:
         """Write what is queued, at most for some seconds, and end the threads."""
         for writer in self._writers:

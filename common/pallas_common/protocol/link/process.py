@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
+from pallas_common.processes.signals import outlive_ordinary_signals
 from pallas_common.protocol.link.memory_limit import MemoryLimit
 from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
 
@@ -102,6 +103,7 @@ def become(*, title: str, thread_title: str, environment: Mapping[str, str], dir
     gc.enable()
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
+    outlive_ordinary_signals()
     threading.current_thread().name = "main"
 
 

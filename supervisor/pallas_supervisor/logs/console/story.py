@@ -96,7 +96,12 @@ class Story:
         )
         if deployment.gateway is not None and deployment.token is not None:
             gateway.append(Say(f"Its token for pallasctl and you: {deployment.token}"))
-        return [Say(f"{head} of {file}"), *page, *gateway, Say("")]
+        said = [Say(f"{head} of {file}"), *page, *gateway, Say("")]
+        if not deployment.agents:
+            self.summarised = True
+            ways = "write one below `agents:` and `pallasctl reload`, or declare one: `pallasctl create agent NAME`"
+            said.append(Say(f"No agents yet: {ways}. {self._way_out}"))
+        return said
 
     def look(self, views: Iterable[AgentView], now: float) -> list[Say]:
         """All agents as they are now."""

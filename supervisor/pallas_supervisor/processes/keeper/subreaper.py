@@ -36,6 +36,12 @@ ORPHAN_GRACE = 4.0
 MOST_NUMBERS = 65_536
 """What descriptors' numbers are below, in the supervisor and therefore in what it starts."""
 
+IGNORED = (
+    *(signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM),
+    *(signal.SIGPROF, signal.SIGIO, signal.SIGPWR, signal.SIGSTKFLT),
+)
+"""What would end it: Ctrl-C, and `pallas_common.processes.signals.ORDINARY`, as nothing of ours is imported here."""
+
 PACKET = 1 << 16
 """Bytes of the longest command."""
 
@@ -108,7 +114,7 @@ def _prepare(deaths: int) -> None:
         _PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0
     )  # stopped, it could not see the supervisor's end
     libc.prctl(_PR_SET_NAME, b"pallas-keeper", 0, 0, 0)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in IGNORED:  # what it starts has them as they are by default
         signal.signal(number, signal.SIG_IGN)
     # The next supervisor sends it, so that the grace ends at once: it stays pending until `_end_children` takes it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

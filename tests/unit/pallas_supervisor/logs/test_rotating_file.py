@@ -205,3 +205,39 @@ def test_a_file_that_cannot_be_written_is_named_with_the_way_out(
         f"the log file {tmp_path / path} cannot be written ({reason.format(tmp_path)}); "
         "set PALLAS_LOG_FILE to a file that this user may write"
     )
+
+
+@pytest.mark.parametrize("created", [False, True])
+def test_a_file_that_somebody_else_has_renamed_is_not_written_any_more(tmp_path: Path, created: bool) -> None:
+    path = tmp_path / "pallas.log"
+    file = RotatingFile(path, max_bytes=1000, backups=3, look_after=0.0)
+    file.write(b"one")
+    path.rename(tmp_path / "pallas.log.old")
+    if created:
+        path.touch(0o640)
+    file.write(b"two")
+    file.close()
+    assert (tmp_path / "pallas.log.old").read_bytes() == b"one\n"
+    assert path.read_bytes() == b"two\n"
+
+
+def test_a_file_that_was_cut_has_room_again(tmp_path: Path) -> None:
+    path = tmp_path / "pallas.log"
+    file = RotatingFile(path, max_bytes=10, backups=3, look_after=0.0)
+    file.write(b"12345678")
+    os.truncate(path, 0)
+    file.write(b"next")
+    file.close()
+    assert path.read_bytes() == b"next\n"
+    assert not (tmp_path / "pallas.log.1").exists()
+
+
+def test_one_who_is_told_to_look_does_so_with_the_next_line(tmp_path: Path) -> None:
+    path = tmp_path / "pallas.log"
+    file = RotatingFile(path, max_bytes=1000, backups=3, look_after=3600.0)
+    file.write(b"one")
+    path.rename(tmp_path / "pallas.log.old")
+    file.look()
+    file.write(b"two")
+    file.close()
+    assert path.read_bytes() == b"two\n"

@@ -15,12 +15,13 @@ import signal
 import socket
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import setproctitle
 
+from pallas_common.directories import entered_directory
 from pallas_common.processes.descriptors import receive, withhold_all
+from pallas_common.processes.signals import outlive_ordinary_signals
 from pallas_common.protocol.link.lifeline import wake_on_parent_death
 from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors
 from pallas_worker.process.zygote.double_fork import fork_adopted
@@ -59,8 +60,11 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    outlive_ordinary_signals()
     setproctitle.setproctitle("pallas-zygote")
     wake_on_parent_death()  # stopped, it could not see its channel's end
+    with contextlib.suppress(OSError):  # where it is started may be another folder by now, or none
+        os.chdir(os.environ.get("PWD") or ".")
     gc.disable()  # for good: what is imported stays, and to look through it again and again takes a fifth of the time
     preload()
     _warm_up()
@@ -76,7 +80,8 @@ def _warm_up() -> None:
 class _Zygote:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._own_files = OwnFiles(str(Path.cwd()))
+        self._directory = str(entered_directory())
+        self._own_files = OwnFiles(self._directory)
         self._spare: PreforkedWorker | None = None
         self._to_rehearse: list[tuple[str, str]] = []
         """Models and their providers that have been imported, and not rehearsed yet."""
@@ -126,7 +131,7 @@ class _Zygote:
         if len(sys.modules) != before:  # it will be asked over TLS, in all likelihood
             prepare_context()
         self._pass_over_libraries()
-        import_modules(modules, str(Path.cwd()), tell)
+        import_modules(modules, self._directory, tell)
         if len(sys.modules) == before and gc.get_freeze_count():
             return
         self._own_files.look()
