@@ -10,9 +10,9 @@ import importlib.util
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pallas_common.http.way_out import unusable
 from pallas_common.logs.levels import levels
 from pallas_common.problems import ConfigurationError, Problem, collect, shortened
+from pallas_common.processes.way_out import unusable
 from pallas_common.protocol.probe_interval import PROBE_INTERVAL, probe_interval
 from pallas_common.secrets.references import referred
 from pallas_registry.deployment.agents_file import read_deployment

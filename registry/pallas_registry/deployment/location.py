@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pallas_common.directories import entered_directory
 from pallas_common.problems import ConfigurationError, Problem
+from pallas_common.processes.directories import entered_directory
 from pallas_registry.reading.fields import Fields
 from pallas_registry.reading.files import read_file
 from pallas_registry.reading.nodes import compose

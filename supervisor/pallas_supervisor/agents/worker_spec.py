@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from pallas_common.http.hosts import served_hosts
-from pallas_common.http.way_out import reached_directly
+from pallas_common.processes.way_out import reached_directly
 from pallas_common.protocol.agent.settings import settings_of
 from pallas_common.protocol.agent.sibling import MOST_SIBLINGS, Sibling
 from pallas_common.protocol.gateway import WorkerToken, gateway_urls

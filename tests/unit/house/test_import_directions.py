@@ -61,7 +61,7 @@ ROOMS = {
     "pallas_common.http": ". logs secrets",
     "pallas_common.protocol": ". protocol.agent",
     "pallas_common.tracing": "logs secrets",
-    "pallas_common.protocol.link": ". logs protocol protocol.agent secrets",
+    "pallas_common.protocol.link": ". logs processes protocol protocol.agent secrets",
     "pallas_common.metrics": ". http logs protocol",
     "pallas_common.metrics.writing": "logs metrics",
     "pallas_registry.reading": "",

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import setproctitle
 
-from pallas_common.directories import entered_directory
 from pallas_common.processes.descriptors import receive, withhold_all
+from pallas_common.processes.directories import entered_directory
 from pallas_common.processes.signals import outlive_ordinary_signals
 from pallas_common.protocol.link.lifeline import wake_on_parent_death
 from pallas_common.protocol.spec import EXIT_FAILURE, Descriptors

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from fakes.downstream import run_downstream
-from pallas_common.http.way_out import reached_directly, unusable
+from pallas_common.processes.way_out import reached_directly, unusable
 
 if TYPE_CHECKING:
     from pathlib import Path
