@@ -87,6 +87,13 @@ AGENT: dict[str, Schema] = {
 }
 
 _URL: Schema = {"type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://", "maxLength": rules.LONGEST_URL}
+
+
+def _one_or_several(each: Schema) -> Schema:
+    several = {"type": "array", "minItems": 1, "maxItems": gateway_section.MOST_TEXTS, "items": each}
+    return {"oneOf": [each, several]}
+
+
 _GATEWAY: dict[str, Schema] = {
     "port": _PORT,
     "bind": {"type": "string"},
@@ -98,7 +105,8 @@ _GATEWAY: dict[str, Schema] = {
         "additionalProperties": False,
         "properties": {
             "issuer": _URL,
-            "audience": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_URL},
+            "audience": _one_or_several({"type": "string", "minLength": 1, "maxLength": rules.LONGEST_URL}),
+            "scopes": _one_or_several({"type": "string", "pattern": f"^({gateway_section.SCOPE})$"}),
             "groups_claim": {"type": "string", "minLength": 1, "maxLength": 255},
             "client_id": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_CLIENT},
             "client_secret": {"type": "string", "minLength": 1, "maxLength": rules.LONGEST_CLIENT},

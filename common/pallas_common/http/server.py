@@ -47,6 +47,8 @@ DRAIN_INTERVAL = 0.01
 """Seconds between two looks at the connections during a drain."""
 LOOK_INTERVAL = 1.0
 """Seconds between two looks for connections that have kept us waiting too long."""
+LARGEST_HEAD = 64 * 1024
+"""Bytes of a request's head: with a token of 32 KiB in it."""
 MOST_UNREAD = 65536
 """Bytes of a request that are taken when it is answered already; who sends more is not read any further."""
 LEAVE_TIME = 1.0
@@ -179,6 +181,7 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE,
+            h11_max_incomplete_event_size=LARGEST_HEAD,
         )
         self._config.load()
         self._stopped = False

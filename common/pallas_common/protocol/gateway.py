@@ -45,6 +45,7 @@ INSTANCE_FILE = "instance"
 
 DEFAULT_PORT = 24199
 DEFAULT_GROUPS_CLAIM = "groups"
+DEFAULT_SCOPES = ("openid", "profile", "email")
 
 FOREVER = "forever"
 
@@ -91,7 +92,10 @@ class Oidc:
     """An issuer of tokens (OpenID Connect Discovery 1.0) whose subjects count as humans."""
 
     issuer: str
-    audience: str
+    audience: tuple[str, ...]
+    """A token is for one of these."""
+    scopes: tuple[str, ...] = DEFAULT_SCOPES
+    """What a login asks the issuer for; `openid` among it."""
     groups_claim: str = DEFAULT_GROUPS_CLAIM
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Group → the grants of those in it."""
@@ -205,6 +209,7 @@ class GatewaySpec:
             settings["limits"] = Limits(**settings["limits"])
             settings["threads"] = Threads(**settings["threads"])
             if (oidc := settings["oidc"]) is not None:
+                oidc["audience"], oidc["scopes"] = tuple(oidc["audience"]), tuple(oidc["scopes"])
                 oidc["groups"] = {name: tuple(grants) for name, grants in oidc["groups"].items()}
                 settings["oidc"] = Oidc(**oidc)
             fields["settings"] = GatewaySettings(**settings)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pallas_gateway.access.audit import KEPT, older_file
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Iterator, Mapping
     from pathlib import Path
 
     type Line = dict[str, Any]
@@ -98,7 +98,7 @@ def left_by(path: Path, processes: Mapping[str, str]) -> list[Line]:
     return left[::-1]
 
 
-async def following(path: Path, count: int, wanted: Filter) -> AsyncIterator[Line]:
+async def following(path: Path, count: int, wanted: Filter) -> AsyncGenerator[Line]:
     """The newest lines that fit, then those that come, for ever.
 
     Raises:

@@ -13,6 +13,12 @@ Role = Literal["human", "agent"]
 TENANT = "default"
 """The tenant of everything, until there are others."""
 
+STREAM_GRACE = 30.0
+"""Seconds that a stream without an end goes on after its token has expired: a client gets a new one in the meantime."""
+
+EXPIRED = "the token has expired: begin again with a new one, and nothing is missed"
+"""The last words of such a stream."""
+
 SESSION = "session:"
 """How the `credential` of who came with a browser's session begins: the session's digest follows."""
 
@@ -46,3 +52,11 @@ class Principal:
         """Let nobody be without a subject."""
         if not self.subject:
             object.__setattr__(self, "subject", self.id)
+
+
+def end_of_stream(principal: Principal) -> float | None:
+    """Return when a stream without an end is ended, in seconds since the epoch; None for never.
+
+    Turns, calls and answers that are under way are not ended by expiry.
+    """
+    return None if principal.expires is None else principal.expires + STREAM_GRACE

@@ -146,7 +146,7 @@ class Principals:
             principal = await self._find(token, digest, address)
         else:
             principal = known.principal
-        if principal.expires is not None and principal.expires <= self._clock():
+        if self._is_over(principal):
             raise InvalidTokenError("this token has expired")
         self._used[principal.id] = 0.0  # the time is set when it is written
         return principal
@@ -166,7 +166,7 @@ class Principals:
                 _remember(self._known, digest, _Known(principal, now + REMEMBERED), MOST_KNOWN)
         else:
             principal = known.principal
-        if principal.expires is not None and principal.expires <= self._clock():
+        if self._is_over(principal):
             raise InvalidTokenError("this token has expired")
         self._used[principal.id] = 0.0
         return principal
@@ -243,10 +243,15 @@ class Principals:
                 self._end(principal, "revoked")
             elif replace(now.principal, expires=None) != replace(principal, expires=None):
                 self._end(principal, "changed")
+            elif now.principal.expires != principal.expires and self._is_over(now.principal):
+                self._end(principal, "replaced")  # without a grace; to expire by itself ends nothing
             else:
                 self._in_flight.update(replace(now.principal, credential=principal.credential))
         for recheck in self._recheckers:
             await recheck()
+
+    def _is_over(self, principal: Principal) -> bool:
+        return principal.expires is not None and principal.expires <= self._clock()
 
     def _forget(self) -> None:
         self._changes += 1
@@ -292,12 +297,13 @@ class Principals:
                 await self.touch()
 
     async def look(self) -> None:
-        """End what was asked with tokens that have expired; notice what other processes have changed."""
-        now = self._clock()
+        """End what was asked with tokens of workers that are gone; notice what other processes have changed.
+
+        Expiry ends nothing that is under way: an issuer's token may count for minutes, and a turn take longer. Streams
+        without an end see to it themselves.
+        """
         for principal in self._in_flight.principals():
-            if principal.expires is not None and principal.expires <= now:
-                self._end(principal, "expired")
-            elif principal.id.startswith("worker:") and self._workers.find(principal.credential) != principal:
+            if principal.id.startswith("worker:") and self._workers.find(principal.credential) != principal:
                 self._end(principal, "of a worker that is gone, or that may something else now")
         try:
             revision = await self._stored.revision()

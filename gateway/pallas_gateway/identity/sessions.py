@@ -280,6 +280,8 @@ class Sessions:
         found = await self._stored.find([_digest_of(each) for each in own]) if own else {}
         for principal in own:
             stored = found.get(_digest_of(principal))
+            if stored is not None and stored.expires <= self._clock():
+                continue  # expiry ends nothing that is under way
             try:
                 if stored is None:
                     raise _ended()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pallas_common.http.lone_requests import JsonAnswer, may_stand_alone, stands_alone
 from pallas_common.logs.setup import get_logger
 from pallas_gateway.directory.events.subscriptions import Change, Subscriptions, TooManySubscriptionsError
+from pallas_gateway.identity.principal import end_of_stream
 from pallas_gateway.mcp import headers as rules
 from pallas_gateway.mcp import streams, wire
 from pallas_gateway.mcp.admitted import Unaudited, Unobserved
@@ -290,7 +291,7 @@ class Exchange:
         self._admitted.opens_stream()
         try:
             with Watch(self._receive, _nothing, patience=0):
-                await streams.follow(session, self._reply, self._principal.expires)
+                await streams.follow(session, self._reply, end_of_stream(self._principal))
         finally:
             self._endpoint.sessions.touch(session)
 

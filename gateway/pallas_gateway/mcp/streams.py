@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pallas_gateway.directory.events.subscriptions import Change, TooManySubscriptionsError
+from pallas_gateway.identity.principal import EXPIRED, end_of_stream
 from pallas_gateway.mcp import wire
 from pallas_gateway.mcp.errors import INVALID_PARAMS, LIMIT_EXCEEDED
 from pallas_gateway.mcp.methods import LONGEST_URI, stateless_result
@@ -108,7 +109,7 @@ async def listen(
             "notifications/subscriptions/acknowledged", {"notifications": honoured, "_meta": meta}
         )
         await reply.events(wire.event(acknowledged))
-        until = request.principal.expires
+        until = end_of_stream(request.principal)
         while (left := _left(until)) > 0:
             if changes := subscriber.take():
                 await reply.events(b"".join(said(change, meta) for change in changes))
@@ -116,6 +117,7 @@ async def listen(
                 break
             else:
                 await _wait(subscriber, reply, left)
+        await _say_expired(until, reply)
         await reply.message(ended)
     except asyncio.CancelledError:
         # A revoked token ends its requests at once; that this was meant can still be said.
@@ -126,8 +128,8 @@ async def listen(
         subscriber.end("left")
 
 
-async def follow(session: Session, reply: Reply, expires: float | None) -> None:
-    """Serve a GET of a session until the session or the stream ends.
+async def follow(session: Session, reply: Reply, until: float | None) -> None:
+    """Serve a GET of a session until the session or the stream ends, or that time has come.
 
     Of several streams of a session the newest is told; the next newest takes over when it closes. One that is the
     oldest of too many ends.
@@ -137,7 +139,7 @@ async def follow(session: Session, reply: Reply, expires: float | None) -> None:
     changes: list[Change] = []
     try:
         await reply.ping()
-        while (left := _left(expires)) > 0 and not subscriber.ended and outlet in session.outlets:
+        while (left := _left(until)) > 0 and not subscriber.ended and outlet in session.outlets:
             if session.outlets[-1] is not outlet:
                 await _wait_for_turn(outlet, reply, left)
             elif changes := subscriber.take():
@@ -145,6 +147,7 @@ async def follow(session: Session, reply: Reply, expires: float | None) -> None:
                 changes = []
             else:
                 await _wait(subscriber, reply, left)
+        await _say_expired(until, reply)
         await reply.events(b"", last=True)
     finally:
         # What could not be told is for the stream that comes next.
@@ -171,6 +174,11 @@ async def _wait_for_turn(outlet: asyncio.Event, reply: Reply, left: float) -> No
             await outlet.wait()
     except TimeoutError:
         await reply.ping()
+
+
+async def _say_expired(until: float | None, reply: Reply) -> None:
+    if _left(until) <= 0:
+        await reply.events(f": {EXPIRED}\n\n".encode())
 
 
 def _left(until: float | None) -> float:

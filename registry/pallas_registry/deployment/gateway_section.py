@@ -15,6 +15,7 @@ from pallas_common.protocol.agent.settings import Choice, Seconds, Size, Truth, 
 from pallas_common.protocol.gateway import (
     DEFAULT_GROUPS_CLAIM,
     DEFAULT_PORT,
+    DEFAULT_SCOPES,
     FOREVER,
     GATEWAY_RULES,
     LIMIT_RULES,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from pallas_common.protocol.agent.settings import Rule
     from pallas_registry.reading.fields import Fields
+    from pallas_registry.reading.fields import Rule as TextRule
 
 KEYS = tuple(field.name for field in dataclasses.fields(GatewaySettings))
 LIMIT_KEYS = tuple(LIMIT_RULES)
@@ -47,10 +49,13 @@ GRANT = (
 )
 """What the gateway takes for a grant."""
 LONGEST_GRANT = 300
+MOST_TEXTS = 20
+SCOPE = r"[!#-\[\]-~]{1,255}"
 MOST_GROUPS = 1000
 MOST_GRANTS = 1000
 
 _GRANT = re.compile(GRANT)
+_SCOPE = re.compile(SCOPE)
 
 
 def read_gateway(section: Fields, *, host: str, bind: str) -> GatewaySettings:
@@ -133,13 +138,45 @@ def _oidc(section: Fields) -> Oidc | None:
         )
     return Oidc(
         issuer=oidc.text("issuer", rules.issuer) or "",
-        audience=oidc.text("audience", lambda text: rules.one_line(text, rules.LONGEST_URL)) or "",
+        audience=_texts(oidc, "audience", lambda text: rules.one_line(text, rules.LONGEST_URL), "pallas"),
+        scopes=_scopes(oidc),
         groups_claim=oidc.text("groups_claim", lambda text: rules.one_line(text, 255))
         or DEFAULT_GROUPS_CLAIM,
         groups=_groups(oidc),
         client_id=client_id,
         client_secret=client_secret,
     )
+
+
+def _texts(oidc: Fields, key: str, rule: TextRule, example: str) -> tuple[str, ...]:
+    """One text, or a list of them."""
+    if key not in oidc or not oidc.is_list(key):
+        return tuple(text for text in (oidc.text(key, rule),) if text is not None)
+    found = oidc.texts(key)
+    if not found:
+        oidc.refuse(key, "is empty", f"write at least one, as in `{key}: {example}`")
+    if len(found) > MOST_TEXTS:
+        oidc.refuse(key, f"has {len(found)} entries", f"use at most {MOST_TEXTS}")
+    for index, (text, line) in enumerate(found):
+        if complaint := rule(text):
+            oidc.add(line, f"{key}[{index}]", *complaint)
+    return tuple(dict.fromkeys(text for text, _ in found))
+
+
+def _scopes(oidc: Fields) -> tuple[str, ...]:
+    if "scopes" not in oidc:
+        return DEFAULT_SCOPES
+    return tuple(
+        dict.fromkeys(("openid", *_texts(oidc, "scopes", _scope, "[openid, profile, email, groups]")))
+    )
+
+
+def _scope(text: str) -> rules.Complaint | None:
+    """A scope is one word (RFC 6749, section 3.3)."""
+    if _SCOPE.fullmatch(text):
+        return None
+    remedy = "write one word for each, as in `[openid, profile, email, groups]`"
+    return rules.Complaint(f"{quoted(text)} is no scope", remedy)
 
 
 def _client_secret(oidc: Fields) -> str | None:

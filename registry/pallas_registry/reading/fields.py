@@ -129,6 +129,10 @@ class Fields:
         """Whether the key stands there without a value (YAML's null)."""
         return key in self and kind_of(self._entries[key].value) == "empty"
 
+    def is_list(self, key: str) -> bool:
+        """Whether `key` has a list."""
+        return isinstance(self._entries[key].value, yaml.SequenceNode)
+
     def is_truth(self, key: str) -> bool:
         """Whether the key stands there with a truth value."""
         return key in self and kind_of(self._entries[key].value) == "a truth value"

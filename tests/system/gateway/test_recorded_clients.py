@@ -249,3 +249,11 @@ def test_what_there_is_not_is_refused_with_what_to_use(port: Port, path: str) ->
     assert said["code"] == "not_found"
     assert said["message"].startswith(f"there is no POST /v1{path} here; ")
     assert ("own provider" if path == "/embeddings" else "/v1/chat/completions") in said["message"]
+
+
+def test_a_token_of_an_issuer_may_be_long(ports: Mapping[str, Port]) -> None:
+    for size, why in ((32 * 1024, "token"), (32 * 1024 + 1, "32768 that are allowed")):
+        long = ports["gateway"]._replace(headers={"Authorization": f"Bearer {'a' * size}"})
+        answer = long.ask("GET", "/models")
+        assert answer.status_code == 401
+        assert why in error_in(answer)["message"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
+import time
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
@@ -17,6 +19,7 @@ from pallas_gateway.http.openapi.operations.administration import AUDIT
 from pallas_gateway.http.openapi.routes import routes_of
 from pallas_gateway.http.requests import admitted_of
 from pallas_gateway.identity.grants import ADMINISTRATION
+from pallas_gateway.identity.principal import EXPIRED, end_of_stream
 from pallas_gateway.mcp.surface import InsufficientScopeError
 
 if TYPE_CHECKING:
@@ -52,7 +55,8 @@ def audit_routes(path: Path) -> list[Route]:
         )
         if query.get("follow", "0") not in ("", "0", "false"):
             admitted.opens_stream()
-            return StreamingResponse(_followed(path, count, wanted), media_type=MEDIA_TYPE)
+            until = end_of_stream(admitted.principal)
+            return StreamingResponse(_followed(path, count, wanted, until), media_type=MEDIA_TYPE)
         try:
             found = await asyncio.to_thread(newest, path, count, wanted)
         except OSError as error:
@@ -62,9 +66,16 @@ def audit_routes(path: Path) -> list[Route]:
     return routes_of(AUDIT, {"readAudit": read})
 
 
-async def _followed(path: Path, count: int, wanted: Filter) -> AsyncIterator[bytes]:
-    async for line in following(path, count, wanted):
-        yield _line(line)
+async def _followed(path: Path, count: int, wanted: Filter, until: float | None) -> AsyncIterator[bytes]:
+    async with aclosing(following(path, count, wanted)) as lines:
+        while True:
+            try:
+                async with asyncio.timeout(None if until is None else max(0.0, until - time.time())):
+                    line = await anext(lines)
+            except TimeoutError:
+                yield _line({"message": EXPIRED})
+                return
+            yield _line(line)
 
 
 def _line(line: dict[str, object]) -> bytes:

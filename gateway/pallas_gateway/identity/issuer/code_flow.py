@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pallas_gateway.identity.issuer.oidc import OidcIssuer, Places
     from pallas_gateway.identity.sources import Issued
 
-SCOPES = "openid profile email"
 MOST_AT_A_TIME = 20
 """Codes that are shown to the issuer at a time; whoever can reach the gateway can have it ask."""
 LONGEST_CODE = 4096
@@ -57,6 +56,7 @@ class CodeFlow:
         self._client_id = settings.client_id or ""
         self._client_secret = settings.client_secret
         self._own_name = settings.issuer
+        self._scopes = " ".join(settings.scopes)
         self._redirect_uri = redirect_uri
         self._free = MOST_AT_A_TIME
 
@@ -73,7 +73,7 @@ class CodeFlow:
                 "response_type": "code",
                 "client_id": self._client_id,
                 "redirect_uri": self._redirect_uri,
-                "scope": SCOPES,
+                "scope": self._scopes,
                 "state": _of(secret, "state"),
                 "nonce": _of(secret, "nonce"),
                 "code_challenge": _text(challenge),

@@ -23,7 +23,7 @@ from pallas_gateway.identity.principal import Principal
 from pallas_gateway.identity.sources import Issued
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pallas_common.protocol.gateway import Oidc
     from pallas_gateway.identity.grants import Grant
@@ -112,10 +112,10 @@ class OidcIssuer:
             AuthenticationUnavailableError: the issuer's keys are not known, for it does not answer.
         """
         claims = await self.claims(token, self._settings.audience)
-        return replace(self._principal_of(self.issued(claims)), expires=float(claims["exp"]))
+        return replace(self._principal_of(self.issued(claims)), expires=float(claims["exp"]) + LEEWAY)
 
-    async def claims(self, token: str, audience: str) -> Mapping[str, Any]:
-        """What a token says that the issuer has signed for `audience`.
+    async def claims(self, token: str, audience: str | Sequence[str]) -> Mapping[str, Any]:
+        """What a token says that the issuer has signed for `audience`, or for one of several.
 
         Raises:
             InvalidTokenError, AuthenticationUnavailableError: as `principal` says.
@@ -127,23 +127,34 @@ class OidcIssuer:
         algorithm, name = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in KINDS:
             raise InvalidTokenError("this token is signed with an algorithm that does not count here")
-        key = await self._key(algorithm, name if isinstance(name, str) else None)
+        name = name if isinstance(name, str) else None
+        key = await self._key(algorithm, name)
         try:
-            claims: Mapping[str, Any] = jwt.decode(
-                token,
-                key.key,
-                algorithms=[algorithm],
-                audience=audience,
-                issuer=self._settings.issuer,
-                leeway=LEEWAY,
-                options={"require": ["exp", "iss", "aud", "sub"]},
-            )
+            try:
+                return self._decoded(token, key, algorithm, audience)
+            except jwt.InvalidSignatureError:
+                # A restored issuer may have another key of the same name.
+                await self._fetch()
+                return self._decoded(token, await self._key(algorithm, name), algorithm, audience)
         except jwt.ExpiredSignatureError:
             raise InvalidTokenError("this token has expired") from None
         except jwt.InvalidAudienceError:
             raise InvalidTokenError("this token is for another audience") from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise InvalidTokenError("this token is not the issuer's, or not valid now") from None
+
+    def _decoded(
+        self, token: str, key: _Key, algorithm: str, audience: str | Sequence[str]
+    ) -> Mapping[str, Any]:
+        claims: Mapping[str, Any] = jwt.decode(
+            token,
+            key.key,
+            algorithms=[algorithm],
+            audience=audience,
+            issuer=self._settings.issuer,
+            leeway=LEEWAY,
+            options={"require": ["exp", "iss", "aud", "sub"]},
+        )
         return claims
 
     def issued(self, claims: Mapping[str, Any]) -> Issued:

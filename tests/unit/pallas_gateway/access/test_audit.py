@@ -249,7 +249,7 @@ def test_new_lines_are_followed_into_the_next_file(tmp_path: Path, monkeypatch: 
             audit.write(entry(str(number)))
             audit.write(entry("other", WORKER))
             found.append((await anext(stream))["target"])
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         assert found == [str(number) for number in range(1, 40)]
 
     asyncio.run(follow())

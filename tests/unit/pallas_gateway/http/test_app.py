@@ -193,7 +193,7 @@ def test_metadata_of_each_server(place: str) -> None:
         assert {"run:agents", "edit:code"} <= set(document["scopes_supported"])
         assert document["authorization_servers"] == ["https://issuer.example.com"]
 
-    run(test, oidc=Oidc(issuer="https://issuer.example.com", audience="x"))
+    run(test, oidc=Oidc(issuer="https://issuer.example.com", audience=("x",)))
 
 
 def test_metadata_without_a_path_is_that_of_mcp() -> None:

@@ -28,11 +28,20 @@ def test_there_may_be_none(headers: list[tuple[bytes, bytes]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "token", [b"", b"a b", b"a\xff", b"=a", b"a,b", b"a\x00", b'"a"', b"a" * (LONGEST + 1), b"a=b"]
+    ("token", "why"),
+    [
+        (b"", "is empty"),
+        (b"a" * (LONGEST + 1), f"has {LONGEST + 1} bytes, of {LONGEST} that are allowed"),
+        *((token, "has characters") for token in (b"a b", b"a\xff", b"=a", b"a,b", b"a\x00", b'"a"', b"a=b")),
+    ],
 )
-def test_what_no_token_can_be_is_none(token: bytes) -> None:
-    with pytest.raises(InvalidTokenError):
+def test_what_no_token_can_be_is_none_and_it_is_said_why(token: bytes, why: str) -> None:
+    with pytest.raises(InvalidTokenError, match=why):
         bearer_token([(b"authorization", b"Bearer " + token)])
+
+
+def test_a_token_with_many_groups_fits() -> None:
+    assert bearer_token([(b"authorization", b"Bearer " + b"a" * 32 * 1024)])
 
 
 def test_two_headers_are_refused_even_if_they_are_the_same() -> None:

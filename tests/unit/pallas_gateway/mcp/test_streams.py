@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from pallas_gateway.identity.principal import EXPIRED, STREAM_GRACE
 from pallas_gateway.mcp import reply as replies
 from pallas_gateway.mcp import wire
 from pallas_gateway.mcp.sessions import MOST_STREAMS
@@ -200,13 +201,18 @@ async def test_a_token_that_is_revoked_in_mid_stream_ends_it_as_the_protocol_wan
         assert await events.ended()
 
 
-async def test_a_stream_ends_with_its_token() -> None:
+async def test_a_stream_ends_soon_after_its_token() -> None:
     async with toy_and_client() as (toy, client):
-        toy.expires = time.time() + 0.2
+        toy.expires = time.time() - STREAM_GRACE + 0.2
         async with listening(client, toy.url, {"toolsListChanged": True}, request=7) as events:
             await events.next()
             assert (await events.next())["id"] == 7
             assert await events.ended()
+        session = await open_session(client, toy.url)
+        toy.expires = time.time() - STREAM_GRACE + 0.2
+        headers = {**session.headers, "accept": "text/event-stream"}
+        async with client.stream("GET", toy.url, headers=headers) as response:
+            assert f": {EXPIRED}" in [line async for line in response.aiter_lines()]
 
 
 async def test_streams_that_are_silent_say_that_they_are_alive(monkeypatch: pytest.MonkeyPatch) -> None:

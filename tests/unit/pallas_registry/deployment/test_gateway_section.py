@@ -107,7 +107,7 @@ def test_every_field() -> None:
         workers="behind",
         oidc=Oidc(
             issuer="https://login.example.com/a",
-            audience="us",
+            audience=("us",),
             groups_claim="roles",
             groups={"a": ("edit:code",)},
             client_id="pallas-web",
@@ -219,6 +219,30 @@ def test_an_issuer_is_reached_by_tls() -> None:
         "gateway.oidc.issuer",
         "gateway.oidc.audience",
     ]
+
+
+def test_audiences_and_scopes_may_be_several() -> None:
+    def oidc(rest: str) -> str:
+        return f"oidc: {{issuer: 'https://login.example.com', {rest}}}"
+
+    one = gateway(oidc("audience: x")).oidc
+    several = gateway(oidc("audience: [x, y, x], scopes: [groups, email]")).oidc
+    assert one is not None
+    assert several is not None
+    assert (one.audience, one.scopes) == (("x",), ("openid", "profile", "email"))
+    assert (several.audience, several.scopes) == (("x", "y"), ("openid", "groups", "email"))
+    alone = gateway(oidc("audience: x, scopes: groups")).oidc
+    assert alone is not None
+    assert alone.scopes == ("openid", "groups")
+    for rest, place in (
+        ("audience: []", "audience"),
+        ("audience: [x, 5]", "audience[1]"),
+        (f"audience: {['x'] * 21}", "audience"),
+        ("audience: x, scopes: a b", "scopes"),
+        ("audience: x, scopes: [a, 'b c']", "scopes[1]"),
+    ):
+        (problem,) = refused(oidc(rest))
+        assert problem.split(": ")[1] == f"gateway.oidc.{place}", problem
 
 
 def test_a_client_of_the_issuer() -> None:

@@ -32,18 +32,19 @@ BACK = "https://agents.example.com/chat/callback"
 class Flow:
     """One browser that logs in."""
 
-    def __init__(self, issuer: Issuer, client_secret: str | None = CLIENT_SECRET) -> None:
+    def __init__(self, issuer: Issuer, client_secret: str | None = CLIENT_SECRET, **settings: Any) -> None:
         self.now = 0.0
         issuer.redirect_uri, issuer.client_secret = BACK, client_secret
-        settings = Oidc(
+        said = Oidc(
             issuer=issuer.url,
-            audience=AUDIENCE,
+            audience=(AUDIENCE,),
             groups={"ops": ("run:agents",), "none": ()},
             client_id=CLIENT,
             client_secret=client_secret,
+            **settings,
         )
-        self.oidc = OidcIssuer(settings, monotonic=lambda: self.now)
-        self.flow = CodeFlow(self.oidc, settings, BACK)
+        self.oidc = OidcIssuer(said, monotonic=lambda: self.now)
+        self.flow = CodeFlow(self.oidc, said, BACK)
         self.secret = new_text()
 
     def begin(self) -> str:
@@ -108,6 +109,8 @@ def test_what_is_asked_tells_nothing_of_the_secret(issuer: Issuer) -> None:
     flow = Flow(issuer)
     query = parse_qs(urlsplit(flow.begin()).query)
     assert query["scope"] == ["openid profile email"]
+    of_groups = Flow(issuer, scopes=("openid", "groups")).begin()
+    assert parse_qs(urlsplit(of_groups).query)["scope"] == ["openid groups"]
     assert query["code_challenge_method"] == ["S256"]
     said = {value for (value,) in query.values()}
     assert flow.secret not in said

@@ -34,7 +34,8 @@ class Verifier:
     def __init__(self, issuer: Issuer, **settings: Any) -> None:
         self.now = 0.0
         groups = {"ops": ("view:agents", "run:agents"), "dev": ("run:agents", "edit:resources")}
-        self.settings = Oidc(issuer=issuer.url, audience=AUDIENCE, groups=groups, **settings)
+        settings = {"audience": (AUDIENCE,), **settings}
+        self.settings = Oidc(issuer=issuer.url, groups=groups, **settings)
         self.oidc = OidcIssuer(self.settings, monotonic=lambda: self.now)
 
     def of(self, token: str) -> Principal:
@@ -65,7 +66,7 @@ def test_who_it_is_and_what_the_groups_may(issuer: Issuer, verifier: Verifier) -
     )
     assert (found.id, found.name, found.role) == (f"oidc:ada@{issuer.url}", "Ada L.", "human")
     assert [str(grant) for grant in found.grants] == ["view:agents", "run:agents", "edit:resources"]
-    assert found.expires == expires
+    assert found.expires == expires + LEEWAY
     assert verifier.of(issuer.sign()).grants == ()
     assert verifier.of(issuer.sign(groups="ops", aud=["x", AUDIENCE])).grants
     assert issuer.asked == 1
@@ -113,8 +114,36 @@ def test_a_token_with_other_claims_does_not_count(
 def test_clocks_may_differ_a_little(issuer: Issuer, verifier: Verifier) -> None:
     now = time.time()
     assert verifier.of(issuer.sign(nbf=int(now + LEEWAY / 2)))
+    late = verifier.of(issuer.sign(exp=int(now - LEEWAY / 2)))
+    assert late.expires is not None
+    assert late.expires > now
     with pytest.raises(InvalidTokenError, match="expired"):
         verifier.of(issuer.sign(exp=int(now - LEEWAY - 5)))
+
+
+def test_a_restored_issuer_may_have_another_key_of_the_same_name(issuer: Issuer, verifier: Verifier) -> None:
+    issuer.rotate("RS256", "one")
+    assert verifier.of(issuer.sign())
+    issuer.rotate("RS256", "one")
+    with pytest.raises(InvalidTokenError):
+        verifier.of(issuer.sign())  # it was asked just now
+    asked = issuer.asked
+    verifier.now += REFETCH_INTERVAL
+    assert verifier.of(issuer.sign())
+    assert issuer.asked == asked + 1
+    forged = issuer.sign()[:-8] + "AAAAAAAA"
+    for _ in range(3):
+        with pytest.raises(InvalidTokenError):
+            verifier.of(forged)
+    assert issuer.asked == asked + 1
+
+
+def test_there_may_be_several_audiences(issuer: Issuer) -> None:
+    verifier = Verifier(issuer, audience=("web", "api"))
+    assert verifier.of(issuer.sign(aud="api"))
+    assert verifier.of(issuer.sign(aud=["x", "web"]))
+    with pytest.raises(InvalidTokenError, match="another audience"):
+        verifier.of(issuer.sign(aud=AUDIENCE))
 
 
 def _part(value: object) -> str:
@@ -232,7 +261,7 @@ def test_keys_that_are_no_keys_are_passed_over(issuer: Issuer, verifier: Verifie
 
 def test_stored_tokens_count_while_the_issuer_is_away() -> None:
     async def both() -> None:
-        settings = Oidc(issuer="http://127.0.0.1:1", audience=AUDIENCE)
+        settings = Oidc(issuer="http://127.0.0.1:1", audience=(AUDIENCE,))
         stored = TokensInMemory()
         principals = Principals(stored, WorkersInMemory(), InFlight(), issuer=OidcIssuer(settings))
         assert (await principals.of(stored.make("tok_1"))).id == "tok_1"
