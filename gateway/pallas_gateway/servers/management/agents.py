@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from pallas_common.problems import did_you_mean, quoted
 from pallas_control.errors import ControlError
 from pallas_gateway.access.predicate import may, may_see_agent
 from pallas_gateway.access.reading import named_in, shown, told
@@ -28,7 +30,7 @@ from pallas_registry.resources.documents import read_resources
 from pallas_registry.resources.model import ResourceId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pallas_gateway.directory.directory import Directory
     from pallas_gateway.directory.records import AgentRecord
@@ -121,14 +123,8 @@ async def create_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
         spec["description"] = line
     if (tools := arguments.get("tools")) is not None:
         spec["tools"] = tools
-        known = call.directory.resources("server")
-        servers = dict.fromkeys(tool.partition("__")[0] for tool in tools if "__" in tool)
-        for server in servers:  # asked before it is known whether there is one: the answer must not say so
-            permission = Permission("run", "resources", f"server/{server}")
-            if not ("*" in server or "?" in server or may(call.principal, permission)):
-                raise InsufficientScopeError(permission)
-        if found := [server for server in servers if server in known]:
-            spec["servers"] = found
+        if servers := _servers_of(call, tools):
+            spec["servers"] = servers
     await _put(call, name, spec, "create", {"If-None-Match": "*"}, _NAMED_AT_CREATION)
     await _known(call, name)
     return {
@@ -136,6 +132,36 @@ async def create_agent(call: Call, arguments: Mapping[str, Any]) -> Json:
         "agent_uri": f"{URI}user/{quote(call.principal.name, safe='')}/{name}",
         "message": "Agent created successfully",
     }
+
+
+def _servers_of(call: Call, tools: Sequence[str]) -> list[str]:
+    """The servers that the tools of a new agent are of.
+
+    Raises:
+        ToolError: a tool is of no server: the agent would go without it, and nobody would know why.
+    """
+
+    def permission(server: str) -> Permission:
+        return Permission("run", "resources", f"server/{server}")
+
+    there = [name for name in call.directory.resources("server") if may(call.principal, permission(name))]
+    found: dict[str, None] = {}
+    for index, tool in enumerate(tools):
+        server, named, _ = tool.partition("__")
+        is_pattern = any(mark in server for mark in "*?[")
+        # Asked before it is known whether there is one: the answer must not say so.
+        if named and not is_pattern and not may(call.principal, permission(server)):
+            raise InsufficientScopeError(permission(server))
+        matching = [name for name in there if fnmatchcase(name, server)] if named or tool == "*" else []
+        if not matching:
+            near = did_you_mean(server, there)
+            remedy = (
+                f"did you mean {near}__…?" if near else "write server__tool, with a server that you may run"
+            )
+            message = f"`tools[{index}]`: {quoted(tool)} is a tool of no server that there is; {remedy}"
+            raise ToolError("invalid_argument", message, field=f"tools.{index}")
+        found |= dict.fromkeys(matching)
+    return list(found)
 
 
 async def _known(call: Call, name: str) -> None:

@@ -526,6 +526,32 @@ def test_creating_an_agent_does_not_tell_which_servers_there_are(tmp_path: Path)
     on_door(tmp_path, do)
 
 
+def test_an_agent_is_not_created_with_tools_of_no_server(tmp_path: Path) -> None:
+    async def do(door: Door) -> None:
+        servers = [document("server", name, url="http://127.0.0.1:9/mcp") for name in ("search", "hidden")]
+        await door.bench.rig.applying.apply([file("b.yaml", *servers)], "root")
+        await door.bench.until(lambda: len(door.bench.directory.resources("server")) == 2)
+        creator = person("create:agents", "view:agents", "run:resources:server/se*")
+        asked: Json = {"agent_name": "a", "description": "x", "output_schema": {}}
+        for tools, index, said in (
+            (["search__find", "serch__find"], 1, "did you mean search__…?"),
+            (["find"], 0, "write server__tool"),
+            (["hid*__find"], 0, "write server__tool"),
+        ):
+            who = person("*") if "serch__find" in tools else creator
+            error = (await door.call("create_agent", who, **asked, tools=tools))["error"]
+            assert (error["type"], error["field"]) == ("invalid_argument", f"tools.{index}")
+            assert said in error["message"]
+            assert "hidden" not in error["message"]
+        for name, tools in (("by-name", ["search__find"]), ("by-pattern", ["*__find"]), ("by-all", ["*"])):
+            made = await door.call("create_agent", creator, **{**asked, "agent_name": name}, tools=tools)
+            assert made["status"] == "success", made
+            spec = (await door.read(f"resource://agents/{name}/info"))["spec"]
+            assert (spec["servers"], spec["tools"]) == (["search"], tools)
+
+    on_door(tmp_path, do)
+
+
 def test_progress_is_told_and_a_failure_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(door: Door) -> None:
         async def slow() -> Json:
