@@ -11,8 +11,8 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pallas_common.http.lone_requests import JsonAnswer, may_stand_alone, stands_alone
 from pallas_common.logs.setup import get_logger
+from pallas_common.protocol.mcp.lone_requests import JsonAnswer, may_stand_alone, stands_alone
 from pallas_gateway.directory.events.subscriptions import Change, Subscriptions, TooManySubscriptionsError
 from pallas_gateway.identity.principal import end_of_stream
 from pallas_gateway.mcp import headers as rules

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from pallas_common.http.json_bounds import TooManyValuesError, read_bounded
-from pallas_common.http.lone_requests import JsonAnswer, may_stand_alone, stands_alone
+from pallas_common.protocol.mcp.lone_requests import JsonAnswer, may_stand_alone, stands_alone
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings

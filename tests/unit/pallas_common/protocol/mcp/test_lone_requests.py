@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pallas_common.http import lone_requests
-from pallas_common.http.lone_requests import JsonAnswer, may_stand_alone, stands_alone
+from pallas_common.protocol.mcp import lone_requests
+from pallas_common.protocol.mcp.lone_requests import JsonAnswer, may_stand_alone, stands_alone
 
 if TYPE_CHECKING:
     from starlette.types import Message
