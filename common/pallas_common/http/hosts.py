@@ -11,7 +11,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 
 from pallas_common.problems import quoted
 from pallas_common.secrets.tokens import without_tokens
@@ -29,6 +29,8 @@ OPEN_PATH = "/livez"
 MAX_TARGET = 8 * 1024
 """Bytes of a path with its query; none of ours is long."""
 
+_SLASHES = re.compile("/{2,}")
+_RAW_SLASHES = re.compile(b"/{2,}")
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 _ORIGIN = re.compile(r"https?://([^/?#\s]+)")
 
@@ -87,12 +89,18 @@ class HostGuard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        plain = plain_scope(scope)
+        if (refusal := self._refusal(plain)) is not None:
             headers = {"connection": "close"} if refusal is _AMBIGUOUS else None
             response = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
             await response(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+        elif plain is not scope and (place := _page_elsewhere(scope)) is not None:
+            await Response(status_code=308, headers={"location": place})(scope, receive, send)
+        else:
+            await self._app(plain, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_TARGET:
@@ -110,6 +118,35 @@ class HostGuard:
         if scope["path"] == OPEN_PATH:
             return None
         return self._hosts().refusal(host, origin)
+
+
+def plain_scope(scope: Scope) -> Scope:
+    """The request for the same path without double slashes, and without one at its end: they stand for the same.
+
+    To be made plain before anybody decides by the path.
+    """
+    path = scope["path"]
+    if "//" not in path and (len(path) == 1 or not path.endswith("/")):
+        return scope
+    raw = scope.get("raw_path") or path.encode()
+    return {
+        **scope,
+        "path": _SLASHES.sub("/", path).rstrip("/") or "/",
+        "raw_path": _RAW_SLASHES.sub(b"/", raw).rstrip(b"/") or b"/",
+    }
+
+
+def _page_elsewhere(scope: Scope) -> str | None:
+    """Where a browser is to look for a page with a slash at its end, as addresses in pages are relative."""
+    if scope["method"] not in ("GET", "HEAD") or "//" in scope["path"]:
+        return None
+    if not any(name == b"accept" and b"text/html" in value for name, value in scope["headers"]):
+        return None
+    last = (
+        (scope.get("raw_path") or scope["path"].encode()).rstrip(b"/").rpartition(b"/")[2].decode("latin-1")
+    )
+    query = scope["query_string"].decode("latin-1")
+    return f"../{last}" + (f"?{query}" if query else "")
 
 
 def served_hosts(host: str, more: Iterable[str], bind: str) -> tuple[str, ...]:

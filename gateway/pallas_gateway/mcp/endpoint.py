@@ -140,14 +140,18 @@ class Exchange:
             case "POST":
                 await self._post()
             case "GET" | "DELETE" if headers.get(rules.VERSION) in rules.STATELESS_VERSIONS:
-                raise HttpError(405, "this revision has only POST", ((b"allow", b"POST"),))
+                raise HttpError(
+                    405, "this path takes POST alone in this version of the protocol", ((b"allow", b"POST"),)
+                )
             case "GET":
                 await self._get()
             case "DELETE":
                 self._endpoint.sessions.end(self._session())
                 await self._reply.json(b"", 204)
             case _:
-                raise HttpError(405, "POST, GET and DELETE", ((b"allow", b"POST, GET, DELETE"),))
+                raise HttpError(
+                    405, "this path takes POST, GET and DELETE", ((b"allow", b"POST, GET, DELETE"),)
+                )
 
     async def refuse(self, error: McpError, headers: Headers = ()) -> None:
         """Answer with an error, in the way of the era."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from pallas_common.protocol.reports import DownstreamHealth, HealthReport, ProviderHealth, Status
+
+
+_REFUSED = re.compile("HTTP 40[13]")
+"""How the error of a server begins that is there, and lets nobody in."""
 
 
 def assess(
@@ -29,8 +34,11 @@ def assess(
         slow: those of the outcomes that are up and took too long.
     """
     parts = [failure] if failure else []
-    if unreachable := [server.name for server in downstreams if not server.up]:
+    down = {server.name: _REFUSED.match(server.error or "") for server in downstreams if not server.up}
+    if unreachable := [name for name, refused in down.items() if refused is None]:
         parts.append(f"Unreachable: {', '.join(unreachable)}")
+    if refusing := [f"{name} ({refused[0]})" for name, refused in down.items() if refused is not None]:
+        parts.append(f"Refused: {', '.join(refusing)}")
     if late := [f"{server.name} ({server.latency or 0:.1f} s)" for server in downstreams if server in slow]:
         parts.append(f"Slow: {', '.join(late)}")
     if cut := [f"{server.name} ({server.incomplete})" for server in downstreams if server.incomplete]:

@@ -122,7 +122,10 @@ class OneMessage:
         """Refuse by method, Content-Type and Accept, before the body is read."""
         if request.method != "POST":
             # Without sessions there is nothing to listen to or to delete.
-            return PlainTextResponse("Method Not Allowed", 405, {"Allow": "POST"})
+            message = (
+                f"{request.method[:20]} is not for {self._path}, which takes POST: there are no sessions here"
+            )
+            return PlainTextResponse(f"{message}\n", 405, {"Allow": "POST"})
         unsafe = await self._security.validate_request(request, is_post=True)
         if unsafe is not None:
             return unsafe

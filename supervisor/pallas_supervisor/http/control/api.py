@@ -136,9 +136,13 @@ def _refusal(message: str, status: int) -> Response:
     return JSONResponse({"error": text}, status)
 
 
-def _http_failure(_request: Request, error: Exception) -> Response:
+def _http_failure(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    said = error.detail
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        said = f"{request.method[:20]} is not for this path, which takes {allowed}"
+    return JSONResponse({"error": said}, error.status_code, error.headers)
 
 
 def _defect(_request: Request, error: Exception) -> Response:

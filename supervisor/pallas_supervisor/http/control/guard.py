@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
+from pallas_common.http.hosts import plain_scope
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.gateway import OPERATOR_FILE
 from pallas_common.secrets.tokens import is_token
@@ -59,7 +60,7 @@ class Guard:
             self._note(f"{scope['method']} {scope['path'][:100]!r}", state.get("peer"))
             await JSONResponse({"error": REFUSAL}, 403)(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        await self._app(plain_scope(scope) if scope["type"] == "http" else scope, receive, send)
 
     def _note(self, what: str, peer: object) -> None:
         if time.monotonic() - self._said >= QUIET:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -12,6 +13,9 @@ from starlette.routing import Route
 
 from pallas_common.http.hosts import MAX_TARGET, HostGuard, Hosts, served_hosts
 from support.data.agents_text import parse
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 HOSTS = Hosts(["localhost", "127.0.0.1", "::1", "Agents.Example.com", "10.0.0.5", "fd00::5"])
 
@@ -181,3 +185,37 @@ def test_a_deployment_is_reached_by_what_it_says_and_from_here(head: str, expect
     served = served_hosts(deployment.host, deployment.hosts, deployment.bind)
     assert set(served) == expected
     assert len(served) == len(expected)
+
+
+def plain(target: str, **headers: str) -> httpx.Response:
+    async def path(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(f"{request.url.path} {request.scope['raw_path'].decode()}")
+
+    routes = [Route(each, path) for each in ("/", "/v1/models", "/page/connect")]
+    app = HostGuard(Starlette(routes=routes), lambda: HOSTS)
+
+    async def run() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+            return await client.get(f"http://localhost{target}", headers=headers)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/", "//v1/models", "/v1//models///"])
+def test_a_slash_at_the_end_and_a_second_one_change_nothing(path: str) -> None:
+    assert plain(path).text == "/v1/models /v1/models"
+
+
+def test_the_root_is_the_root_however_many_slashes() -> None:
+    assert plain("/").text == plain("//").text == "/ /"
+
+
+def test_a_browser_is_sent_to_the_page_without_one_as_its_addresses_are_relative() -> None:
+    moved = plain("/page/connect/?a=b", accept="text/html,*/*")
+    assert (moved.status_code, moved.headers["location"]) == (308, "../connect?a=b")
+    assert str(moved.request.url.join(moved.headers["location"])) == "http://localhost/page/connect?a=b"
+    assert plain("/page/connect", accept="text/html").status_code == 200
+
+
+def test_the_names_are_checked_of_such_paths_as_well() -> None:
+    assert plain("//v1/models/", host="evil.example").status_code == 421

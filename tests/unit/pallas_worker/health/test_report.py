@@ -75,6 +75,12 @@ SLOW = DownstreamHealth(name="neo4j", up=True, latency=1.25)
             ("degraded", "Unreachable: neo4j_cypher; LLM: openai: model 'bad-model' not found"),
         ),
         ([outcome("b", False), outcome("a", False)], None, None, ("degraded", "Unreachable: b, a")),
+        (
+            [replace(outcome("b", False), error="HTTP 401: wants credentials"), outcome("a", False)],
+            None,
+            None,
+            ("degraded", "Unreachable: a; Refused: b (HTTP 401)"),
+        ),
         ([], OPENAI_DOWN, None, ("degraded", "LLM: openai: model 'bad-model' not found")),
         (
             [],

@@ -73,7 +73,7 @@ async def _methods(request: Request) -> Response:
 
 async def _no_such_path(request: Request) -> Response:
     path = request.url.path
-    if path == PATH or path.startswith(f"{PATH}/"):
+    if (path == PATH or path.startswith(f"{PATH}/")) and request.method not in ("GET", "HEAD"):
         error = method_not_allowed(request.method, "GET")
         return JSONResponse(error.document(), error.status, dict(error.headers))
     message = no_such_path(request.method, path, _THERE_IS)
