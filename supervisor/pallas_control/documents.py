@@ -185,6 +185,8 @@ class AppliedResource(TypedDict):
     resource: str
     """`agent/deployer`."""
     outcome: Literal["created", "configured", "unchanged", "pruned", "deleted", "refused", "missing"]
+    note: NotRequired[str]
+    """What has been passed over."""
     file: NotRequired[str | None]
     problems: NotRequired[list[str]]
 

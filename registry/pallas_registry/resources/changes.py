@@ -32,6 +32,8 @@ Word = Literal["created", "configured", "unchanged", "pruned", "deleted", "refus
 Reason = Literal["invalid", "conflict"]
 """Why something is refused: by what it says, or by what is there."""
 
+OF_WHAT_IS_GONE = "made anew: uid, version and times of the one that is gone are passed over"
+
 ABSENT = ""
 """In place of a `resourceVersion`: the resource is only to be created."""
 
@@ -48,6 +50,8 @@ class AppliedFile:
     problems: tuple[Problem, ...] = ()
     versions: Mapping[ResourceId, str] = field(default_factory=dict)
     """The `resourceVersion` of those that are only to be changed if they still have it."""
+    is_conditional: bool = False
+    """Whether the versions are a condition of the request, and not what documents say of themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,8 @@ class Outcome:
     resource: ResourceId
     word: Word
     file: str = ""
+    note: str = ""
+    """What has been passed over."""
     problems: tuple[Problem, ...] = ()
     reason: Reason = "invalid"
 
@@ -194,6 +200,8 @@ class _Apply:
         self._taken: dict[ResourceId, Resource] = {}
         """As they would be kept."""
         self._refusals: dict[tuple[int, ResourceId], list[_Refusal]] = {}
+        self._copies: set[ResourceId] = set()
+        """Those of what is gone."""
         self._refused = {index for index, file in enumerate(files) if file.problems}
 
     def plan(self) -> Changes:
@@ -233,7 +241,9 @@ class _Apply:
             taken, problems = with_values(resource, self._there.get(resource.id), self._before.kept.digest)
             for problem in problems:
                 self._refuse(index, resource, problem, "conflict")
-        if (outdated := self._outdated(taken, file.versions.get(resource.id))) is not None:
+        if self._is_copy(file, taken):
+            self._copies.add(resource.id)
+        elif (outdated := self._outdated(taken, file.versions.get(resource.id))) is not None:
             self._refuse(index, resource, outdated, "conflict")
         self._taken[resource.id] = self._stamped(taken)
 
@@ -266,6 +276,18 @@ class _Apply:
                 f"get it again (`pallasctl get {' '.join(resource.id)} -o yaml`), and make your change there"
             )
         return _of(resource, "metadata.resourceVersion", message, remedy)
+
+    def _is_copy(self, file: AppliedFile, resource: Resource) -> bool:
+        """Whether it is a whole document, as Pallas shows it, of a resource that is gone: that is made anew.
+
+        What only says its version was meant to change one that is there.
+        """
+        return (
+            not file.is_conditional
+            and resource.id in file.versions
+            and resource.metadata is not None
+            and resource.id not in self._there
+        )
 
     def _differs(self, resource: Resource) -> bool:
         """Whether the resource is another one than is there."""
@@ -329,7 +351,8 @@ class _Apply:
                     continue
                 there = resource.id in self._there or resource.id in self._before.kept.problems
                 word: Word = "unchanged" if resource.id not in put else "configured" if there else "created"
-                yield Outcome(resource=resource.id, word=word, file=file.name)
+                note = OF_WHAT_IS_GONE if resource.id in self._copies else ""
+                yield Outcome(resource=resource.id, word=word, file=file.name, note=note)
 
     def _refusal(self, index: int, file: AppliedFile, resource: Resource) -> Outcome:
         found = self._refusals.get((index, resource.id), ())

@@ -123,7 +123,9 @@ class ResourceRoutes:
         if request.headers.get("if-match", "").strip() == "*":
             self._named(request)  # `*` is for what is there
         if (version := _wanted_version(request)) is not None:
-            file = AppliedFile(name=file.name, resources=file.resources, versions={resource: version})
+            file = AppliedFile(
+                name=file.name, resources=file.resources, versions={resource: version}, is_conditional=True
+            )
         _note(request, f"put of {resource}")
         changes = await asyncio.shield(
             self._applying.apply([file], _owner(request), network=_network(request), dry_run=dry_run)
@@ -173,6 +175,7 @@ class ResourceRoutes:
             "outcome": outcome.word,
             "file": outcome.file,
             "problems": self._said(outcome.problems),
+            **({"note": outcome.note} if outcome.note else {}),
         }
 
     def _refusal(self, outcome: Outcome) -> Response:

@@ -91,7 +91,8 @@ def report(document: AppliedDocument, *, dry_run: bool = False) -> None:
     """
     for result in document["results"]:
         if result["outcome"] != "refused":
-            click.echo(changed_line(result["resource"], result["outcome"], dry_run=dry_run))
+            line = changed_line(result["resource"], result["outcome"], dry_run=dry_run)
+            click.echo(f"{line} ({note})" if (note := result.get("note")) else line)
     problems = problems_of(document)
     if problems or refused_of(document):
         raise Failure(_refusal(document, problems), details=problems)

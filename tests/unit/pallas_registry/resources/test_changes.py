@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,6 +168,24 @@ def test_a_version_is_held_against_the_one_that_is_there() -> None:
 def test_a_version_of_what_is_gone_is_refused() -> None:
     mine = document("secret", "keys", resource_version="0" * 16, data={"API_KEY": VALUE})
     assert "is not there any more" in said(plan_apply([file("a.yaml", mine)], nothing(), change()), KEYS)
+
+
+def test_a_whole_document_of_what_is_gone_is_made_anew() -> None:
+    before = usual()
+    shown = [json.dumps(to_document(each, digest=before.kept.digest)) for each in before.resources.values()]
+    with_agent = file("backup.yaml", *shown)
+    left = plan_deletion([DEPLOYER], before, change()).after
+    made = plan_apply([with_agent], left, change(LATER))
+    assert words(made)["agent/deployer"] == "created"
+    assert {word for id_, word in words(made).items() if id_ != "agent/deployer"} == {"unchanged"}
+    [outcome] = [each for each in made.outcomes if each.resource == DEPLOYER]
+    assert "passed over" in outcome.note
+    gone, anew = before.resources[DEPLOYER].metadata, made.after.resources[DEPLOYER].metadata
+    assert gone is not None
+    assert anew is not None
+    assert anew.uid != gone.uid
+    condition = replace(with_agent, is_conditional=True)
+    assert "is not there any more" in said(plan_apply([condition], left, change()), DEPLOYER)
 
 
 def test_what_is_only_to_be_created_is_refused_where_it_is() -> None:
