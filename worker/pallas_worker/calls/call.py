@@ -24,6 +24,7 @@ from pallas_worker.agent.messages.rows import conversation
 from pallas_worker.agent.models.failures import model_failure
 from pallas_worker.agent.progress import Progress
 from pallas_worker.agent.structured import structured_answer
+from pallas_worker.calls.record import CallRecord
 from pallas_worker.calls.shortening import shortened
 from pallas_worker.calls.spoken import Spoken
 from pallas_worker.downstreams.bearer import offered_to_llm
@@ -38,7 +39,7 @@ from pallas_worker.interface.errors import (
     ForbiddenError,
     LoopError,
 )
-from pallas_worker.interface.turn import Ignored, ToolCalled, TurnResult
+from pallas_worker.interface.turn import Ignored, TurnResult
 from pallas_worker.raised import RaisedError, run_contained
 from pallas_worker.redact import known, redact
 from pallas_worker.telemetry import metrics
@@ -46,7 +47,7 @@ from pallas_worker.telemetry.correlation import bound
 from pallas_worker.telemetry.tracing import set_outcome, span
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from fast_agent.types import PromptMessageExtended
 
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from pallas_worker.interface.chat.defaults import Defaults
     from pallas_worker.interface.errors import FailureKind
     from pallas_worker.interface.providers.failures import ModelFailure
-    from pallas_worker.interface.turn import TurnEvent, TurnRequest
+    from pallas_worker.interface.turn import ModelUsage, TurnEvent, TurnRequest
     from pallas_worker.interface.vision import Vision
 
 _log = get_logger("pallas.worker.calls")
@@ -71,7 +72,7 @@ _OPERATIONS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": 
 """fast-agent's operation types in the words of the metrics reference; in others, `/` becomes `-`."""
 
 
-def _to_nobody(_: TurnEvent) -> None:
+def _to_nobody(_: object) -> None:
     """Where a caller does not ask what happens meanwhile."""
 
 
@@ -99,6 +100,10 @@ class Caller:
     """Whether the caller can take text back that it was told: else no model is asked again that has said some."""
     chain: Chain = ()
     """The agents that the call has come by."""
+    who: str = "unknown"
+    """The caller, for the log."""
+    used: Callable[[Iterable[ModelUsage]], None] = _to_nobody
+    """Takes the round-trips to models."""
 
 
 class Calls:
@@ -162,18 +167,18 @@ class Calls:
         """
         began = time.monotonic()
         outcome: metrics.Outcome = "error"
-        acted = ignored = False
+        record, ignored = CallRecord(caller.surface, caller.who), False
 
         def tell(event: TurnEvent) -> None:
-            nonlocal acted, ignored
-            acted = acted or isinstance(event, ToolCalled)
+            nonlocal ignored
+            record.note(event)
             if isinstance(event, Ignored):
                 if ignored:  # the model is asked again, with less
                     return
                 ignored = True
             caller.tell(event)
 
-        telling = copy.replace(caller, tell=tell)
+        telling = copy.replace(caller, tell=tell, used=record.use)
         with ExitStack() as stack:
             stack.callback(
                 lambda: metrics.observe_send_message(self._agent, outcome, time.monotonic() - began)
@@ -188,7 +193,7 @@ class Calls:
                     span(caller.surface, agent=self._agent, request_id=caller.request_id)
                 )
                 stack.callback(lambda: set_outcome(called, outcome))
-                _announce(request, caller.surface)
+                record.begin(request)
                 self._check_model(request)
                 vision = self._vision_of(request)
                 vision.refuse(request.images)
@@ -196,13 +201,19 @@ class Calls:
                 returned = self._link in caller.chain
                 async with self._admission.place(handed=bool(caller.chain), returned=returned) as place:
                     result = await run_contained(
-                        lambda: self._run_that_fits(request, telling, vision, place, lambda: acted)
+                        lambda: self._run_that_fits(request, telling, vision, place, lambda: record.acted)
                     )
+            except asyncio.CancelledError:
+                record.end("cancelled", time.monotonic() - began)
+                raise
             except Exception as error:  # noqa: BLE001 - a caller gets an answer, whatever breaks
-                failed = self._failed(error, caller, acted=acted)
+                failed = self._failed(error, caller, acted=record.acted)
                 failed.__cause__ = error
+                record.end("error", time.monotonic() - began, failed.kind)
             else:
                 outcome = "ok"
+                whole = result.incomplete is None
+                record.end("ok" if whole else "incomplete", time.monotonic() - began, result.incomplete)
                 if request.model_override is None:  # else another model's was it
                     self._model_called(None)
                 return result
@@ -317,7 +328,7 @@ class Calls:
                         instance = await stack.enter_async_context(
                             self._runtime.instance(caller.bearer, self.observe, request.model_override)
                         )
-                stack.callback(self._count, instance)
+                stack.callback(self._count, instance, caller)
                 schema = request.output or self._output
                 if schema is None:
                     spoken.speakers = instance.speakers  # else only the end shows which words are the answer
@@ -364,7 +375,8 @@ class Calls:
         if not (callers_own and self._runtime.takes_callers_keys):
             self._model_called(failure)
 
-    def _count(self, instance: Instance) -> None:
+    def _count(self, instance: Instance, caller: Caller) -> None:
+        caller.used(instance.turns())
         for (server, outcome), n in instance.tool_calls.items():
             metrics.count_model_tool_calls(self._agent, server, outcome, n)
         for turn in instance.turns():
@@ -376,14 +388,3 @@ class Calls:
         """One operation on a downstream server has ended."""
         named = _OPERATIONS.get(operation, operation.replace("/", "-"))
         metrics.observe_tool_call(self._agent, server, named, "ok" if well else "error", seconds)
-
-
-def _announce(request: TurnRequest, surface: str) -> None:
-    """Log that the call has begun, and what of the history is not used."""
-    history = request.history
-    _log.info(f"{surface}: {len(history.rows)} history rows")
-    for fault in history.left_out:
-        what = "skipped" if fault.part == "row" else f"{fault.part} left out"
-        _log.warning(f"history[{fault.index}] {what}: {fault.reason}")
-    if history.more:
-        _log.warning(f"history: {history.more} more malformed rows")

@@ -35,6 +35,7 @@ from pallas_common.protocol.mcp.agent_tools import GET_HEALTH
 from pallas_common.protocol.mcp.chain import chain_in_meta
 from pallas_worker.calls.call import Caller
 from pallas_worker.calls.large import beside
+from pallas_worker.calls.record import who_calls
 from pallas_worker.downstreams.bearer import inbound_bearer
 from pallas_worker.health.assessment import health_document
 from pallas_worker.http.chat.endpoint import PATH as CHAT_PATH
@@ -159,7 +160,8 @@ class WorkerApp:
             request_id=request_id(headers),
             bearer=inbound_bearer(headers),
             send_progress=context.session.report_progress,
-            chain=chain_in_meta(params.meta),
+            chain=(chain := chain_in_meta(params.meta)),
+            who=who_calls(headers, chain),
         )
         size = size_of_body(context.request.scope) if context.request is not None else 0
         read = await beside(size, lambda: parse_send_message(params.arguments))

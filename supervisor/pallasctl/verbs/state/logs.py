@@ -183,13 +183,25 @@ def _render(line: bytes, names: AgentNames) -> str:
     level = str(record.get("level", "")).upper()
     time = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
     source = names.cell(str(record.get("agent") or SUPERVISOR), end=":")
+    message = str(record.get("message", "")).removeprefix(f"{record.get('agent')}: ")
     others = {
-        name: value for name, value in record.items() if name not in _SHOWN and value not in (None, "", {})
+        name: value
+        for name, value in record.items()
+        if name not in _SHOWN and value not in (None, "", {}) and not _says(message, value)
     }
     fields = "".join(f" {name}={_value(value)}" for name, value in others.items())
     blocks = "".join(f"\n{record[name]}" for name in _BLOCKS if record.get(name))
-    text = terminal_text(f"{record.get('message', '')}{fields}{blocks}").replace("\n", "\n    ")
+    text = terminal_text(f"{message}{fields}{blocks}").replace("\n", "\n    ")
     return f"{paint(time, 'dim')} {paint(f'{level:<7}', _LEVEL_COLOURS.get(level))} {source} {text}"
+
+
+def _says(message: str, value: object) -> bool:
+    """Whether the message has said the field already, so that a reader need not read it twice."""
+    words = value if isinstance(value, dict) else [value]
+    return all(
+        isinstance(word, str | int | float) and re.search(rf"(?<!\w){re.escape(str(word))}(?!\w)", message)
+        for word in words
+    )
 
 
 def _value(value: object) -> str:

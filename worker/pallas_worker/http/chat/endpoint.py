@@ -20,6 +20,7 @@ from pallas_common.protocol.keys import KEY_HEADER
 from pallas_common.protocol.mcp.chain import HEADER, chain_in_header
 from pallas_worker.calls.call import Caller
 from pallas_worker.calls.large import beside
+from pallas_worker.calls.record import who_calls
 from pallas_worker.downstreams.bearer import inbound_bearer
 from pallas_worker.http.chat.client import GoneError, RefusedError, read_object, while_there
 from pallas_worker.http.chat.stream import Stream, encoded
@@ -122,7 +123,8 @@ class ChatEndpoint:
             request_id=exchange.request_id,
             bearer=inbound_bearer(headers),
             tell=note,
-            chain=chain_in_header(headers.get(HEADER.lower())),
+            chain=(chain := chain_in_header(headers.get(HEADER.lower()))),
+            who=who_calls(headers, chain),
         )
         read = await beside(body.size, check)
         delivery = delivery_of(body.fields)

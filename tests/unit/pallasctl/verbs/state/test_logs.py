@@ -59,6 +59,30 @@ def test_text(fake: FakeControl) -> None:
     ]
 
 
+def test_nothing_is_said_twice(fake: FakeControl) -> None:
+    record = {
+        "time": "2026-01-31T12:00:00Z",
+        "level": "INFO",
+        "agent": "dates",
+        "message": "dates: starting -> ready",
+        "state": "ready",
+        "previous": "starting",
+        "port": 24201,
+        "duration": 1.5,
+    }
+    ended = {
+        **record,
+        "message": "chat: ok after 1.5 s; tools a ×2, b",
+        "tools": {"a": 2, "b": 1},
+        "port": None,
+    }
+    fake.answer("/v1/logs", b"".join(json.dumps(each).encode() + b"\n" for each in (record, ended)))
+    assert fake.run("logs").stdout.splitlines() == [
+        "2026-01-31 12:00:00.000 INFO    dates: starting -> ready port=24201 duration=1.5",
+        "2026-01-31 12:00:00.000 INFO    dates: chat: ok after 1.5 s; tools a ×2, b state=ready previous=starting",
+    ]
+
+
 def test_json_passes_the_lines_on(fake: FakeControl) -> None:
     assert fake.run("logs", "-o", "json").stdout_bytes == LINES
 
