@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fakes.llm_stub import LlmStub, run_llm_stub
 from support.data.image_data import BASE64, CONTENT
 from support.worker.conversation.llm import KEY, config, spec
 from support.worker.process import RunningWorker, run_worker
@@ -17,6 +16,8 @@ from support.worker.project import MODES, call, project, text
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from fakes.llm_stub import LlmStub
 
 OTHERS = """
 from fast_agent import FastAgent
@@ -43,12 +44,6 @@ async def seeing_first(): ...
 @fast.iterative_planner(name="planner", agents=["seeing"])
 async def planner(): ...
 """
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -41,12 +41,6 @@ async def demo(): ...
 
 
 @pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def worker(stub: LlmStub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
     with run_downstream() as tools:
         servers = {"tools": {"transport": "http", "url": tools.url}}

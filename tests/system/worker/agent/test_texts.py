@@ -77,12 +77,6 @@ def test_a_cumulative_chain_puts_its_answer_together(tmp_path: Path) -> None:
             assert "alpha looks" not in only
 
 
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
-
-
 def anthropic(stub: LlmStub) -> str:
     """A configuration whose default model is the stub's, by the other API."""
     return (

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fakes.downstream import run_downstream
-from fakes.llm_stub import LlmStub, run_llm_stub
 from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
 from support.worker.project import call, project, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from fakes.llm_stub import LlmStub
 
 HEAD = "from pathlib import Path\nfrom fast_agent import FastAgent\nfast = FastAgent('tests'{})\n"
 DEMO = "@fast.agent(name='demo', instruction='You are the agent.'{})\nasync def demo(): ...\n"
@@ -30,12 +30,6 @@ You are an intruder.
 """
 SKILL = "---\nname: painting\ndescription: How to paint\n---\nPaint.\n"
 SKILL_FOLDERS = (".fast-agent/skills", ".agents/skills", ".claude/skills", "elsewhere/skills")
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 def furnished(directory: Path) -> Path:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from fakes.downstream import run_downstream
-from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn
 from support.worker.conversation.chat import answer_in, post, stream, told
 from support.worker.conversation.llm import KEY
 from support.worker.process import RunningWorker, run_worker
@@ -40,12 +40,6 @@ async def demo(): ...
 SAID = "half \ud83d of a pair, and \x00 between"
 WHOLE = "half \ufffd of a pair, and \ufffd between"
 MODELS = ("openai.gpt-4.1", "o3-mini", "sonnet")
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module", params=MODELS)

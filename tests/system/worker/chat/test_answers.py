@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fakes.downstream import RunningDownstream, run_downstream
-from fakes.llm_stub import Call, LlmStub, Turn, Usage, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn, Usage
 from support.data.image_data import PNG
 from support.worker.conversation.chat import answer_in, events, post, stream, told
 from support.worker.conversation.llm import config, metric, spec
@@ -34,12 +34,6 @@ async def child(): ...
 @fast.agent(name="demo", instruction="You are the parent.", servers=["tools"], agents=["child"])
 async def demo(): ...
 """
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -35,12 +35,6 @@ async def demo(): ...
 
 
 @pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def worker(stub: LlmStub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
     """One whose models are asked once more by fast-agent, if at all."""
     settings = config(stub).replace("llm_retries: 0\n", SETTINGS)

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from fakes.downstream import run_downstream
-from fakes.llm_stub import LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import LlmStub, Turn
 from support.data.image_data import PNG
 from support.worker.conversation.llm import config, spec
 from support.worker.process import run_worker
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 KEY = "start-key-0123456789-0123456789-0123456789"
 ADD = 'CALL tools__add {"a": 2, "b": 3}'
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

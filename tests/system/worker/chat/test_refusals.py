@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from fakes.llm_stub import LlmStub, run_llm_stub
 from support.worker.conversation.chat import PATH, error_in, post, request
 from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
@@ -19,15 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fakes.llm_stub import LlmStub
+
 KEY = "start-key-0123456789-0123456789-0123456789"
 JSON = {"Content-Type": "application/json"}
 BODY = json.dumps(request("x")).encode()
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fakes.llm_stub import LlmStub, run_llm_stub
 from fakes.loopback import Fault
 from support.gateway.turns.hostile import BODIES
 from support.worker.conversation.chat import post
@@ -17,6 +16,8 @@ from support.worker.project import project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fakes.llm_stub import LlmStub
+
 AGENT = """
 from fast_agent import FastAgent
 
@@ -26,12 +27,6 @@ fast = FastAgent("tests")
 @fast.agent(name="demo", instruction="You answer.")
 async def demo(): ...
 """
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

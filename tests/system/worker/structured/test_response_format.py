@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from fakes.llm_stub import LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import LlmStub, Turn
 from support.worker.conversation.llm import config, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import project
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 SCHEMA = {"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]}
 GOOD = '{"degrees": 7}'
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

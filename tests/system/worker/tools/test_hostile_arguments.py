@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fakes.downstream import run_downstream
-from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn
 from support.worker.conversation.chat import post, stream, told
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
@@ -35,12 +35,6 @@ BAD = {
     "too many values": '{"a": [' + "1," * 20_000 + "1]}",
     "two objects": "{} {}",
 }
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -7,24 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn
 from fakes.tool_lists import run_tool_lists, tool
 from support.worker.conversation.chat import post
 from support.worker.process import run_worker
 from support.worker.project import project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 KEY = "sk-stub-0123456789"
 ASK = {"type": "object", "properties": {"message": {"type": "string"}}}
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 def offered(stub: LlmStub) -> list[tuple[str, dict[str, Any]]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn
 from support.worker.conversation.llm import config, spec
 from support.worker.conversation.turns import turn
 from support.worker.process import RunningWorker, run_worker
@@ -128,12 +128,6 @@ class Hooked(McpAgent):
 @fast.custom(Hooked, name="demo", instruction="You are the demo.", function_tools=[plainly, awaiting, leaving])
 async def demo(): ...
 """
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fakes.downstream import run_downstream
-from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn
 from support.worker.conversation.llm import config, metric, spec
 from support.worker.conversation.turns import turn
 from support.worker.process import RunningWorker, run_worker
@@ -39,12 +39,6 @@ async def child(): ...
 )
 async def demo(): ...
 """
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fakes.downstream import RunningDownstream, run_downstream
-from fakes.llm_stub import Call, LlmStub, Turn, run_llm_stub
+from fakes.llm_stub import Call, LlmStub, Turn
 from support.worker.conversation.llm import config, metric, spec
 from support.worker.process import RunningWorker, run_worker
 from support.worker.project import call, project, text
@@ -87,12 +87,6 @@ fast = FastAgent("tests")
 @fast.agent(name="demo", instruction="x", servers=["files"], tools={"files": ["listed"]}, shell=True)
 async def demo(): ...
 """
-
-
-@pytest.fixture(scope="module")
-def stub() -> Iterator[LlmStub]:
-    with run_llm_stub() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
