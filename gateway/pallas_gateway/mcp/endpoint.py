@@ -140,9 +140,7 @@ class Exchange:
             case "POST":
                 await self._post()
             case "GET" | "DELETE" if headers.get(rules.VERSION) in rules.STATELESS_VERSIONS:
-                raise HttpError(
-                    405, "this path takes POST alone in this version of the protocol", ((b"allow", b"POST"),)
-                )
+                raise HttpError(405, "this revision takes POST alone", ((b"allow", b"POST"),))
             case "GET":
                 await self._get()
             case "DELETE":
