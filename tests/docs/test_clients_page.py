@@ -470,9 +470,6 @@ PROVOKED: dict[str, Callable[[Setting], list[httpx.Response]]] = {
     "there is no such method": lambda s: [s.post(request("tools/burn"))],
     "the body is not JSON": lambda s: [s.post(b"{")],
     "the body is no request, or a batch": lambda s: [s.post([tool("jarvis", message="x")]), s.post(3)],
-    "`Accept` lacks one of the two types": lambda s: [
-        s.post(tool("jarvis", message="x"), Accept=one) for one in ("application/json", "text/event-stream")
-    ],
     "the method is not POST": lambda s: [httpx.get(s.url(), headers=ACCEPT), httpx.delete(s.url())],
     "there is nothing at this path": lambda s: [s.post(tool("jarvis", message="x"), path="/sse")],
     "the request is larger than `max_request_bytes`": lambda s: [

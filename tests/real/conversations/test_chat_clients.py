@@ -189,8 +189,8 @@ def errors_are_right(package: str, errors: Mapping[str, Mapping[str, Any]], thro
     wanted = {
         "model": ("NotFoundError", 404, f"the model 'nobody' does not exist{missing}"),
         "parameter": ("BadRequestError", 400, "temperature: must be from 0 to 2, not 9"),
-        "provider": (own["provider"], 502, "no such luck"),
-        "provider, in the middle": (*own["provider, in the middle"], "no such luck"),
+        "provider": (own["provider"], 502, "refused the request as invalid"),
+        "provider, in the middle": (*own["provider, in the middle"], "refused the request as invalid"),
         "busy": ("RateLimitError", 429, "the agent is busy"),
         "busy, streamed": ("RateLimitError", 429, "the agent is busy"),
         "too late": (*own["too late"], "timed out"),

@@ -168,7 +168,9 @@ def test_the_bytes_of_a_stream_that_fails(curl: Curl) -> None:
         "tool_call",
         "tool_result",
     ]
-    assert re.fullmatch(r'data: \{"type":"error","message":"[^\n]*no luck[^\n]*"\}', error)
+    assert re.fullmatch(
+        r'data: \{"type":"error","message":"[^\n]*refused the request as invalid[^\n]*"\}', error
+    )
     assert (done, rest) == ("data: [DONE]", "")
 
 

@@ -48,8 +48,8 @@ def chunk(event: TurnEvent, thread: str) -> Json:
 
 
 def _status(reason: Reason | None) -> Json:
-    """Whether an answer is a whole one, and why not."""
-    return {"status": "complete"} if reason is None else {"status": "incomplete", "reason": reason}
+    """Why an answer is no whole one; a whole one has the reference's fields alone."""
+    return {} if reason is None else {"status": "incomplete", "reason": reason}
 
 
 def _all_calls(rows: Iterable[Row]) -> list[Json]:

@@ -60,8 +60,8 @@ CHAT_FIELDS: Json = {
 }
 
 _ENDING: Json = {
-    "status": text("Whether the answer is a whole one", enum=["complete", "incomplete"]),
-    "reason": text("Why it is not", enum=list(SENTENCES)),
+    "status": text("There is no whole answer", enum=["incomplete"]),
+    "reason": text("Why there is none", enum=list(SENTENCES)),
 }
 
 CONVERSATION_SCHEMAS: dict[str, Json] = {
@@ -109,7 +109,9 @@ CONVERSATION_SCHEMAS: dict[str, Json] = {
                 description="So many characters of the text told last are void",
             ),
             record(
-                {"type": {"const": "final"}, "threadId": text(), "turnIndex": _COUNT, **_ENDING}, "reason"
+                {"type": {"const": "final"}, "threadId": text(), "turnIndex": _COUNT, **_ENDING},
+                "status",
+                "reason",
             ),
             record({"type": {"const": "error"}, "message": text()}),
         ]
@@ -123,6 +125,7 @@ CONVERSATION_SCHEMAS: dict[str, Json] = {
             "usage": {**_THING, "description": "Tokens, as chat completions count them"},
             **_ENDING,
         },
+        "status",
         "reason",
     ),
     "ChatBody": {

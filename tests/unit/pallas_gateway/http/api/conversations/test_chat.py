@@ -45,7 +45,6 @@ def test_a_whole_answer_and_its_thread(tmp_path: Path) -> None:
             "content": body["content"],
             "toolCalls": [{"id": "c1", "name": "sums__add", "arguments": {"a": 2}}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
-            "status": "complete",
         }
         assert body["content"].endswith("It is 5.")
         assert answer.headers["pallas-ignored"] == "chat_id, seed"
@@ -123,7 +122,6 @@ def test_a_stream_is_framed_as_the_reference_has_it(tmp_path: Path) -> None:
                 "type": "final",
                 "threadId": response.headers["pallas-thread"],
                 "turnIndex": 3,
-                "status": "complete",
             },
         ]
         assert told_[-1] == "[DONE]"
@@ -186,7 +184,7 @@ def test_a_turn_goes_on_without_its_client_and_is_followed(tmp_path: Path) -> No
         told_ = chunks("\n".join([line async for line in lines]))
         assert told_ == [
             {"type": "text", "delta": "upon"},
-            {"type": "final", "threadId": thread, "turnIndex": 1, "status": "complete"},
+            {"type": "final", "threadId": thread, "turnIndex": 1},
             "[DONE]",
         ]
         # After its end as well, from the beginning or from where one was; there is nothing for who has heard all of it.
