@@ -38,6 +38,17 @@ def test_the_gateways_address_is_said_where_there_is_one() -> None:
     ]
 
 
+def test_of_a_deployment_without_agents_there_is_nothing_to_wait_for() -> None:
+    story = Story(way_out="`pallas down` stops it.")
+    *_, last = story.open(dataclasses.replace(DEPLOYMENT, agents=()), 0.0)
+    assert story.summarised
+    assert last.text == (
+        "No agents yet: write one below `agents:` and `pallasctl reload`, or declare one: "
+        "`pallasctl create agent NAME`. `pallas down` stops it."
+    )
+    assert not Story().summarised
+
+
 def test_the_gateways_failures_are_told_and_that_it_serves_again() -> None:
     told = Told()
     before = len(told.said)
