@@ -82,6 +82,34 @@ def execute(
     return pid
 
 
+def start_piped(
+    command: Sequence[str], environment: Mapping[str, str], directory: str | None, errors: int
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own that is spoken with by pipes; it has these, `errors`, and nothing else.
+
+    Args:
+        command: the program, which is looked for in the PATH of its environment, and its arguments.
+        directory: its working directory; None for ours.
+        errors: descriptor that becomes its stderr.
+
+    Raises:
+        OSError, ValueError: the program cannot be executed.
+    """
+    started = subprocess.Popen(  # noqa: S603 - whoever configures a server says what runs
+        command,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=environment,
+        cwd=directory,
+        close_fds=True,
+        start_new_session=True,
+    )
+    _pass_on_limits(started.pid)
+    return started
+
+
 def run_at_terminal(arguments: Sequence[str]) -> int:
     """Run a program of the user's own on this terminal until it ends, and return its exit status.
 

@@ -22,7 +22,7 @@ from pallas_gateway.identity.sources import AgentKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pallas_common.protocol.gateway import AgentUpstream, ProjectUpstream
+    from pallas_common.protocol.gateway import AgentUpstream, ProjectUpstream, ServerUpstream
     from pallas_gateway.directory.control import ControlClient, Json, Query
     from pallas_gateway.directory.mirror import Gone
     from pallas_gateway.directory.records import AgentRecord, Resource, ResourceRecord
@@ -111,6 +111,10 @@ class Directory:
     def away(self) -> str | None:
         """Why the mirror may be old; None while the supervisor is followed."""
         return self._away
+
+    def observe_servers(self, observer: Callable[[list[ServerUpstream]], None]) -> None:
+        """Call `observer` with all servers of agents and projects whenever some came, went or changed."""
+        self._upstreams.on_servers(observer)
 
     async def filled(self) -> None:
         """Wait until all has been read once."""

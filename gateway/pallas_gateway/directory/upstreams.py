@@ -21,7 +21,7 @@ from pallas_gateway.identity.principal import Principal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pallas_common.protocol.gateway import AgentUpstream, ProjectUpstream
+    from pallas_common.protocol.gateway import AgentUpstream, ProjectUpstream, ServerUpstream
     from pallas_gateway.directory.control import ControlClient, Query
 
 PATH = "/v1/upstreams"
@@ -60,6 +60,7 @@ class UpstreamCache:
         self._refused: str | None = None
         self._tokens_changed = False
         self._token_observers: list[Callable[[], None]] = []
+        self._server_observers: list[Callable[[list[ServerUpstream]], None]] = []
 
     def worker(self, digest: str) -> Principal | None:
         """Whose the token with this digest is, as far as that is known."""
@@ -68,6 +69,10 @@ class UpstreamCache:
     def on_tokens(self, observer: Callable[[], None]) -> None:
         """Call this whenever tokens came or went."""
         self._token_observers.append(observer)
+
+    def on_servers(self, observer: Callable[[list[ServerUpstream]], None]) -> None:
+        """Call this with all servers of agents and projects whenever some came, went or changed."""
+        self._server_observers.append(observer)
 
     async def refresh(self) -> bool:
         """Ask for all anew, since there is a token that is not known; whether that was done or is too soon."""
@@ -190,6 +195,7 @@ class UpstreamCache:
 
     def _take(self, found: Upstreams, asked: set[str] | None) -> None:
         changes = Changes()
+        before = self._servers()
         there = {agent.name: agent for agent in found.agents}
         for name in set(self._agents) | set(there) if asked is None else asked:
             self._take_agent(name, there.get(name), changes)
@@ -204,6 +210,16 @@ class UpstreamCache:
             self._tokens_changed = False
             for observer in self._token_observers:
                 observer()
+        servers = self._servers()
+        if servers != before:
+            for tell in self._server_observers:
+                tell([server for each in servers.values() for server in each])
+
+    def _servers(self) -> dict[str, tuple[ServerUpstream, ...]]:
+        """The servers of all that has some."""
+        agents = {f"agent/{name}": agent.servers for name, agent in self._agents.items()}
+        projects = {f"project/{name}": project.servers for name, project in self._projects.items()}
+        return {owner: servers for owner, servers in (agents | projects).items() if servers}
 
     def _take_agent(self, name: str, new: AgentUpstream | None, changes: Changes) -> None:
         old = self._agents.pop(name, None)

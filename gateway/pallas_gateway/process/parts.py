@@ -202,6 +202,7 @@ async def open_parts(
     )
     context = Context(directory=directory, chats=chats, threads=thread_turns, composed=mounts.describe)
     endpoint.subscriptions.observe(mounts.observe)
+    directory.observe_servers(mounts.upstreams.keep)
     declared = Declared(control, lambda: directory.agents)
     conversations = Conversations(store, directory, room, changed)
     asking = Asking(conversations, turns, audit)

@@ -13,6 +13,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pallas_common.logs.setup import get_logger
+from pallas_common.problems import shortened
+from pallas_common.processes.stray_lines import StrayLines
+from pallas_common.terminal_text import terminal_line
 from pallas_gateway.relay.http.errors import (
     BusyError,
     LateError,
@@ -35,8 +38,6 @@ MOST_PROGRESS = 100
 LONGEST_PROGRESS = 64 * 1024
 """Bytes of one; a longer one is dropped."""
 OPEN_TIMEOUT = 30.0
-MOST_COMPLAINTS = 10
-"""Records about what one server writes that is no message, from one opening to the next."""
 CANCEL_TIMEOUT = 10.0
 """Seconds in which a server takes the word that nobody waits any more."""
 _METHOD_NOT_FOUND = -32601
@@ -59,7 +60,7 @@ class Duplex:
         self._waiting: dict[int, asyncio.Future[Json]] = {}
         self._progress: dict[int, _Progress] = {}
         self._heard: Heard | None = None
-        self._strange = 0
+        self._strays = StrayLines(name, _log.warning, _shown)
         self._ended = asyncio.Event()
         self._reason = "the server has ended"
         self._cancelling: set[asyncio.Task[None]] = set()
@@ -140,10 +141,7 @@ class Duplex:
         try:
             message = adapting.parse(data)
         except WrongAnswerError:
-            self._strange += 1
-            if self._strange <= MOST_COMPLAINTS:
-                more = "; more of it is not told" if self._strange == MOST_COMPLAINTS else ""
-                _log.warning(f"the server {self._name} wrote what is no message of MCP{more}")
+            self._strays.add(data)
             return
         id_, method = message.get("id"), message.get("method")
         if adapting.is_response(message):
@@ -249,3 +247,7 @@ class _Progress:
         self.messages: deque[bytes] = deque(maxlen=MOST_PROGRESS)
         """As events."""
         self.woken = asyncio.Event()
+
+
+def _shown(text: str, most: int) -> str:
+    return shortened(terminal_line(" ".join(text.split())), most)

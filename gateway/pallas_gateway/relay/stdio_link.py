@@ -1,31 +1,24 @@
-"""A server of MCP that is a child process and speaks on standard input and output, one message a line.
-
-It has a session of its own, so that all that it starts is killed with it.
-"""
+"""A server of MCP that is a child process and speaks on standard input and output, one message a line."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 from typing import TYPE_CHECKING
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.problems import shortened
+from pallas_common.processes.program import LONGEST_LINE, LongLineError, Program
 from pallas_gateway.relay.duplex import Duplex
 from pallas_gateway.relay.http.errors import LostError, NoConnectionError, RelayError
 from pallas_gateway.relay.messages import adapting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from io import FileIO
 
     from pallas_gateway.relay.messages.model import Answer, Call, Heard, Json, Opened
 
-LONGEST_LINE = 32 * 1024 * 1024
-"""Bytes of one message."""
-STOP_TIMEOUT = 2.0
-"""Seconds between SIGTERM and SIGKILL."""
 LONGEST_LOG_LINE = 1000
 MOST_LOG_LINES = 1000
 """Of what one start of a server says on standard error."""
@@ -63,7 +56,7 @@ class StdioLink:
         self._command = tuple(command)
         self._environment = dict(environment)
         self._directory = directory
-        self._process: asyncio.subprocess.Process | None = None
+        self._program: Program | None = None
         self._read_timeout = read_timeout
         self._duplex = Duplex(name, self._write)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,7 +64,7 @@ class StdioLink:
     @property
     def connections(self) -> int:
         """One to a child that runs."""
-        return int(self._process is not None and self._process.returncode is None)
+        return int(self._program is not None and self._program.is_running)
 
     def another(self) -> StdioLink:
         """The child is one for all."""
@@ -85,22 +78,17 @@ class StdioLink:
             ServerError: it refuses.
         """
         await self.close()
+        environment = _inherited() | self._environment
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=_inherited() | self._environment,
-                cwd=self._directory,
-                start_new_session=True,
-                limit=LONGEST_LINE,
-            )
+            reading, writing = os.pipe()
+            errors = os.fdopen(reading, "rb", buffering=0)
+            with os.fdopen(writing, "wb", buffering=0):
+                program = await Program.start(self._command, environment, self._directory, writing)
         except (OSError, ValueError) as error:
             raise NoConnectionError(f"its command {self._command[0]!r} cannot be started: {error}") from None
-        self._process = process
+        self._program = program
         self._duplex = Duplex(self._name, self._write)
-        for work in (self._read(process, self._duplex), self._log(process)):
+        for work in (self._read(program, self._duplex), self._log(errors)):
             task = asyncio.get_running_loop().create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -131,55 +119,51 @@ class StdioLink:
         return await self._duplex.resubscribe(before, after)
 
     async def close(self) -> None:
-        """Kill the child and all of its session."""
-        process, self._process = self._process, None
-        if process is None:
+        """End the child and all that it has started."""
+        program, self._program = self._program, None
+        if program is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_TIMEOUT):
-                await process.wait()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await program.end()
         self._duplex.end(ENDED)
         for task in list(self._tasks):
             task.cancel()
 
     async def _write(self, message: Json) -> None:
-        process = self._process
-        if process is None or process.stdin is None or process.stdin.is_closing():
+        if self._program is None:
             raise LostError(ENDED)
         try:
-            process.stdin.write(adapting.dumped(message) + b"\n")
-            await process.stdin.drain()
+            await self._program.write(adapting.dumped(message) + b"\n")
         except OSError:
             raise LostError(ENDED) from None
 
-    async def _read(self, process: asyncio.subprocess.Process, duplex: Duplex) -> None:
-        assert process.stdout is not None
+    async def _read(self, program: Program, duplex: Duplex) -> None:
         reason = ENDED
         try:
-            while line := await process.stdout.readline():
+            async for line in program.lines():
                 if line.strip():
                     await duplex.take(line)
-        except ValueError:
+        except LongLineError:
             reason = f"it wrote a line of more than {LONGEST_LINE // 1024**2} MiB"
         except RelayError as error:
             reason = str(error)
         finally:
             duplex.end(reason)
 
-    async def _log(self, process: asyncio.subprocess.Process) -> None:
+    async def _log(self, errors: FileIO) -> None:
         """Put what it says on standard error into the log, so much of it; the rest is taken and dropped."""
-        assert process.stderr is not None
         left = MOST_LOG_LINES
-        while piece := await process.stderr.read(64 * 1024):
-            for line in piece.decode("utf-8", "replace").splitlines():
-                if line.strip() and left > 0:
-                    left -= 1
-                    _log.info(f"{self._name}: {shortened(line, LONGEST_LOG_LINE)}")
+        stream = asyncio.StreamReader()
+        end, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), errors
+        )
+        try:
+            while piece := await stream.read(64 * 1024):
+                for line in piece.decode("utf-8", "replace").splitlines():
+                    if line.strip() and left > 0:
+                        left -= 1
+                        _log.info(f"{self._name}: {shortened(line, LONGEST_LOG_LINE)}")
+        finally:
+            end.close()
 
 
 def _inherited() -> dict[str, str]:

@@ -88,6 +88,8 @@ class Upstream:
         self._read_at = float("-inf")
         self._calls = 0
         """Under way."""
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -148,6 +150,7 @@ class Upstream:
             self._again.set()
             raise NoConnectionError(f"the server {self.name} cannot be used: {self.reason}")
         self._calls += 1
+        self._idle.clear()
         try:
             return self._secrets.strike_answer(await self._callers.relay(call))
         except NoConnectionError as error:
@@ -157,6 +160,8 @@ class Upstream:
             raise self._secrets.strike_error(error) from None
         finally:
             self._calls -= 1
+            if not self._calls:
+                self._idle.set()
             self.used = time.monotonic()
 
     def follow(self, uri: str, who: str, most: int) -> None:
@@ -193,6 +198,12 @@ class Upstream:
         self._settled.set()
         await self._callers.close()
         await self._link.close()
+
+    async def retire(self) -> None:
+        """End it, for good, as soon as no call is under way."""
+        self.is_closed = True
+        await self._idle.wait()
+        await self.close()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE

@@ -19,7 +19,7 @@ from pallas_gateway.relay.stdio_link import StdioLink
 from pallas_gateway.relay.upstream import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream
     from pallas_gateway.relay.messages.model import Answer, Call, Heard, Json, Link, Opened
@@ -56,11 +56,12 @@ class Upstreams:
         self._needed = needed
         self._known = known or KnownSecrets()
         self._servers: dict[str, Upstream] = {}
+        self._retiring: dict[asyncio.Task[None], Upstream] = {}
         self._workers: dict[tuple[str, int | None, str | None], _Worker] = {}
 
     def server(self, server: ServerUpstream) -> Upstream:
         """The server of that definition."""
-        key = json.dumps([server.name, dict(server.settings), server.closed], sort_keys=True, default=str)
+        key = _key(server)
         upstream = self._servers.get(key)
         if upstream is None:
             self._known.add(own_secrets(server.settings))
@@ -96,6 +97,15 @@ class Upstreams:
         finally:
             await self.close()
 
+    def keep(self, servers: Iterable[ServerUpstream]) -> None:
+        """These are declared: all others end, as soon as no call of theirs is under way."""
+        declared = {_key(server) for server in servers} if self._servers else set()
+        for key in self._servers.keys() - declared:
+            upstream = self._servers.pop(key)
+            task = asyncio.get_running_loop().create_task(upstream.retire(), name=f"end of {upstream.name}")
+            self._retiring[task] = upstream
+            task.add_done_callback(self._retiring.pop)
+
     async def sweep(self, before: float) -> None:
         """Drop what was last used before that moment of the monotonic clock, and is neither needed nor busy."""
         for key, upstream in list(self._servers.items()):
@@ -113,8 +123,14 @@ class Upstreams:
         """Drop all."""
         servers, self._servers = list(self._servers.values()), {}
         workers, self._workers = list(self._workers.values()), {}
+        servers += self._retiring.values()
         closing = [*(each.close() for each in servers), *(each.link.close() for each in workers)]
         await asyncio.gather(*closing, return_exceptions=True)
+
+
+def _key(server: ServerUpstream) -> str:
+    """The same for equal definitions."""
+    return json.dumps([server.name, dict(server.settings), server.closed], sort_keys=True, default=str)
 
 
 def link_of(name: str, settings: Mapping[str, Any], *, closed: bool = False) -> Link:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from pallas_common.http.hosts import served_hosts
+from pallas_common.processes.tree import OWNER_VARIABLE
 from pallas_common.processes.way_out import reached_directly
 from pallas_common.protocol.agent.settings import settings_of
 from pallas_common.protocol.agent.sibling import MOST_SIBLINGS, Sibling
@@ -24,7 +25,6 @@ from pallas_registry.environment.dotenv import worker_environment
 from pallas_registry.resources.secret_values import values_for
 from pallas_supervisor.lifecycle.dependencies import Graph
 from pallas_supervisor.lifecycle.states import Policy
-from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -40,7 +40,6 @@ ELSEWHERE = {
     "pallas_supervisor.processes.keeper.subreaper": (
         "runs without site-packages, and starts what it is told with the descriptors that it has received"
     ),
-    "pallas_gateway.relay.stdio_link": "gives pipes to stdio servers, and all else is marked not to be inherited",
     "pallas_worker.process.sibling_fork": "forks workers by clone3(2), which no library has",
     "pallas_worker.process.inspection.__main__": "forks guards, from one thread that has opened nothing else",
     "pallas_worker.process.inspection.guard": "forks the inspected process, and closes its own descriptors there",

@@ -107,7 +107,7 @@ ROOMS = {
         "sockets.unserved telemetry"
     ),
     "pallas_supervisor.agents.gateway": (
-        "agents events health lifecycle logs monitors processes.linux reload sockets sockets.unserved"
+        "agents events health lifecycle logs monitors reload sockets sockets.unserved"
     ),
     "pallas_supervisor.agents.changes": "agents agents.gateway lifecycle reload sockets sockets.unserved",
     "pallas_supervisor.agents.description": "agents health lifecycle logs reload",
@@ -186,10 +186,11 @@ ROOMS = {
     "pallas_worker.interface": "interface.providers",
     "pallas_worker.agent.messages": "interface",
     "pallas_worker.agent.models": "interface interface.providers",
-    "pallas_worker.downstreams": ".",
+    "pallas_worker.downstreams": "",
+    "pallas_worker.downstreams.stdio": ".",
     "pallas_worker.interface.chat": "interface",
     "pallas_worker.telemetry": "interface",
-    "pallas_worker.fastagent": "downstreams interface telemetry",
+    "pallas_worker.fastagent": "downstreams downstreams.stdio interface telemetry",
     "pallas_worker.health": ". agent.models downstreams interface.providers telemetry",
     "pallas_worker.fastagent.declared": "downstreams fastagent",
     "pallas_worker.fastagent.instructions": "",

@@ -37,7 +37,8 @@ from pallas_common.protocol.mcp.chain import META
 from pallas_common.protocol.mcp.lists import LISTS, read_list
 from pallas_worker.downstreams.attach_errors import has_other_tools, is_loss, is_silence, why_unattached
 from pallas_worker.downstreams.reachability import AVOID_FOR, SLOW_ATTACH
-from pallas_worker.downstreams.server_output import output_of
+from pallas_worker.downstreams.stdio.server_output import ServerOutput, output_of
+from pallas_worker.downstreams.stdio.transport import stdio_client
 from pallas_worker.fastagent.current_call import current_call
 from pallas_worker.interface.tools import history_prompt, list_tools
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from fast_agent.config import MCPServerSettings
+    from mcp.client.stdio import StdioServerParameters
     from pydantic import BaseModel
 
     from pallas_common.protocol.agent.sibling import Sibling
@@ -66,10 +68,11 @@ _trace = get_logger("pallas.forward.trace")
 def use_own_aggregator() -> None:
     """Let agents be made with `Aggregator`: they look the class up here, the one hook into their making.
 
-    Servers that run as a command get a stderr that is read; fast-agent's own is /dev/null.
+    Servers that run as a command get a stderr that is read, fast-agent's own is /dev/null, and the transport of ours.
     """
     mcp_agent.__dict__["MCPAggregator"] = Aggregator
     client_gateway.__dict__["get_stderr_handler"] = _stderr_of
+    client_gateway.__dict__["tracking_stdio_client"] = _stdio
 
 
 class Aggregator(MCPAggregator):
@@ -371,6 +374,11 @@ def _stderr_of(server_name: str, *, on_line: Callable[[str], None] | None = None
 
 
 _dropped = logger_textio.get_stderr_handler
+
+
+def _stdio(parameters: StdioServerParameters, *, channel_hook: object = None, errlog: Any) -> Any:
+    name = errlog.name if isinstance(errlog, ServerOutput) else parameters.command
+    return stdio_client(name, parameters, errlog.fileno())
 
 
 def _may_believe(settings: MCPServerSettings | None) -> bool:

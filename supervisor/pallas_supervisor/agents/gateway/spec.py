@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 from pallas_common import __version__
 from pallas_common.http.hosts import served_hosts
+from pallas_common.processes.tree import OWNER_VARIABLE
 from pallas_common.protocol.gateway import GATEWAY_NAME, GatewaySettings, GatewaySpec
 from pallas_registry.environment.dotenv import worker_environment
 from pallas_registry.environment.runtime_directory import DIRECTORY_VARIABLE
 from pallas_registry.environment.variables import client_secret, gateway_store
 from pallas_supervisor.lifecycle.states import Policy
-from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pallas_common.processes.spawning import execute
+from pallas_common.processes.tree import OWNER_VARIABLE
 from pallas_common.protocol.gateway import GATEWAY_NAME
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-OWNER_VARIABLE = "PALLAS_WORKER"
-"""Environment variable of a worker and all that it executes: `agent/generation`."""
 
 _WORKER_TITLE = re.compile(rb"pallas-worker ([^ ]+) (\d+) ")
 _GATEWAY_TITLE = re.compile(rb"pallas-gateway (\d+) ")

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from pallas_common.protocol.gateway import AgentUpstream, Upstreams
+from pallas_common.protocol.gateway import AgentUpstream, ServerUpstream, Upstreams
 from pallas_control.errors import UnreachableError
 from pallas_gateway.directory.upstreams import UpstreamCache
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from pallas_gateway.directory.control import ControlClient
 
 PATIENCE = 10.0
+
+
+def server_of(agent: str) -> ServerUpstream:
+    return ServerUpstream(name=f"of {agent}", settings={"command": "true"})
 
 
 @dataclass
@@ -30,7 +34,10 @@ class Supervisor:
         await self.free.wait()
         if self.is_away:
             raise UnreachableError("the supervisor is away")
-        agents = tuple(AgentUpstream(name=name, uid=None, port=1, socket=None) for name in self.agents)
+        agents = tuple(
+            AgentUpstream(name=name, uid=None, port=1, socket=None, servers=(server_of(name),))
+            for name in self.agents
+        )
         return Upstreams(agents=agents).to_json()
 
     def cache(self) -> UpstreamCache:
@@ -97,5 +104,25 @@ def test_it_is_known_whether_the_supervisor_has_ever_answered() -> None:
             supervisor.is_away = False
             assert await cache.agent("library") is not None
             assert cache.was_told
+
+    asyncio.run(main())
+
+
+def test_who_follows_servers_is_told_of_all_whenever_some_come_or_go() -> None:
+    async def main() -> None:
+        told: list[list[str]] = []
+        supervisor = Supervisor(["library", "archive"])
+        supervisor.free.set()
+        cache = supervisor.cache()
+        cache.on_servers(lambda servers: told.append(sorted(server.name for server in servers)))
+        async with asyncio.timeout(PATIENCE):
+            await cache.agent("library")
+            cache.outdate(["library"])
+            await cache.agent("library")
+            assert told == [["of archive", "of library"]], "nothing has changed since"
+            supervisor.agents.remove("library")
+            cache.outdate(["library"])
+            await cache.agent("library")
+            assert told[1:] == [["of archive"]]
 
     asyncio.run(main())

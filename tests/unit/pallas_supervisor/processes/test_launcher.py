@@ -14,6 +14,7 @@ import pytest
 
 from pallas_common.processes import spawning
 from pallas_common.processes.descriptors import withhold_all
+from pallas_common.processes.tree import OWNER_VARIABLE
 from pallas_common.protocol.agent.source import AgentSource
 from pallas_common.protocol.reports import FailedReport, Report, encode_report
 from pallas_common.protocol.spec import EXIT_FAILURE, EXIT_OUT_OF_MEMORY, WorkerSpec
@@ -22,7 +23,7 @@ from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.logs.router import LogRouter
 from pallas_supervisor.processes import launcher as launch
 from pallas_supervisor.processes.launcher import Launcher
-from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE, children, owner_of
+from pallas_supervisor.processes.linux.process_tree import children, owner_of
 from pallas_supervisor.processes.pipes.intake import Intake
 from pallas_supervisor.processes.starter import LaunchContext
 from pallas_supervisor.processes.zygote_client import ZygoteError

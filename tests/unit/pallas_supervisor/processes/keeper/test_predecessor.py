@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from pallas_common.processes.tree import OWNER_VARIABLE
 from pallas_supervisor.processes.keeper import predecessor
 from pallas_supervisor.processes.keeper.predecessor import VARIABLE, Trail, end_predecessor, forget
 from pallas_supervisor.processes.linux import procfs
-from pallas_supervisor.processes.linux.process_tree import OWNER_VARIABLE
 from support.supervisor.processes import PATIENCE, nothing_leaked, until_written
 
 if TYPE_CHECKING:

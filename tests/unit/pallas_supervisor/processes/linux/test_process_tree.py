@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pallas_common.processes.tree import OWNER_VARIABLE
 from pallas_supervisor.lifecycle.states import Exit, WorkerId
 from pallas_supervisor.processes.linux import process_tree
 from pallas_supervisor.processes.linux.process_tree import (
-    OWNER_VARIABLE,
     THIS_PROCESS,
     UNASSIGNED,
     kill_group,

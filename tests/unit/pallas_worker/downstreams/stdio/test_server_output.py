@@ -14,8 +14,8 @@ import pytest
 from structlog.contextvars import bound_contextvars
 
 from pallas_common.logs.own_loggers import own_logger
-from pallas_worker.downstreams import server_output
-from pallas_worker.downstreams.server_output import (
+from pallas_worker.downstreams.stdio import server_output
+from pallas_worker.downstreams.stdio.server_output import (
     BURST,
     LONGEST_LINE,
     MAX_SERVERS,
