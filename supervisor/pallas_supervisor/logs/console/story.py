@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from pallas_common.problems import counted
@@ -111,7 +112,8 @@ class Story:
         for name in self._agents.keys() - found.keys():
             del self._agents[name]
             said.append(Say("is not deployed any more", "removed", "plain", name))
-        for name, view in found.items():
+        for name in _needed_first(found):
+            view = found[name]
             known = self._agents.get(name)
             if known is None:
                 known = self._agents[name] = _Known(AgentView(name=name, state="stopped", url=view.url), now)
@@ -335,6 +337,12 @@ def _health(known: _Known, view: AgentView) -> list[Say]:
         return [Say("is well again", "ok", "good", view.name)]
     tone = "bad" if view.health == "error" else "warn"
     return [Say(said, view.health, "bad" if tone == "bad" else "warn", view.name, problem=True)]
+
+
+def _needed_first(views: Mapping[str, AgentView]) -> list[str]:
+    """The agents' names, each behind those that it needs: a look may see several become ready at once."""
+    needs = {name: [need for need in view.needs if need in views] for name, view in views.items()}
+    return [*TopologicalSorter(needs).static_order()]
 
 
 def _still(view: AgentView, seconds: float) -> Say:

@@ -101,7 +101,10 @@ def test_a_child_gets_what_is_declared_and_no_secret(fleet: Fleet) -> None:
     caller = door(fleet, make_token(fleet, "env", agent="talker"))
     said = json.loads(caller.tool("tells__environment").text)
     assert (said["MINE"], said["PATH"]) == ("declared", os.environ["PATH"])
-    assert not {*SECRETS, "PALLAS_GATEWAY_STORE", "PALLAS_WORKER"} & set(said)
+    assert not {*SECRETS, "PALLAS_GATEWAY_STORE"} & set(said)
+    assert said["PALLAS_WORKER"].startswith("@gateway/"), (
+        "by which the supervisor finds what a gateway leaves behind"
+    )
     assert not set(SECRETS.values()) & set(said.values())
 
 

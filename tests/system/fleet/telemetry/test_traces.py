@@ -176,13 +176,13 @@ def test_one_call_over_three_processes_is_one_trace(stage: Stage, carrier: str) 
         assert carried["tracestate"] == "vendor=opaque"
 
     records = [r for r in stage.fleet.records() if r.get("trace_id") == trace]
-    begun = [r for r in records if r["message"].startswith("send_message")]
-    assert [(r["agent"], r.get("conversation_id")) for r in begun] == [("jarvis", "c-1"), ("research", None)]
+    ended = [r for r in records if r["message"].startswith("send_message")]
+    assert [(r["agent"], r.get("conversation_id")) for r in ended] == [("research", None), ("jarvis", "c-1")]
     calls = {span.service: span for span in spans if span.name == "send_message"}
-    for record in begun:
+    for record in ended:
         assert record["request_id"] == calls[record["agent"]].attributes["pallas.request_id"]
     if carrier == "_meta":
-        assert begun[0]["request_id"] == "from-the-proxy"
+        assert ended[-1]["request_id"] == "from-the-proxy"
 
 
 def test_a_call_without_a_trace_begins_one_of_its_own(stage: Stage) -> None:

@@ -78,6 +78,13 @@ def agent(name: str, state: str, **fields: Any) -> AgentView:
     return AgentView(name=name, state=state, url=f"http://localhost:{port}/mcp", needs=needs, **fields)
 
 
+def test_of_agents_that_become_ready_at_once_those_come_first_that_others_need() -> None:
+    story = Story()
+    story.open(DEPLOYMENT, 0.0)
+    said = story.look([agent("jarvis", "ready"), agent("research", "ready")], 1.0)
+    assert [say.about for say in said if say.word == "ready"] == ["research", "jarvis"]
+
+
 class Told:
     """A story, and all that it has said so far."""
 
