@@ -194,10 +194,11 @@ def _follow(
     try:
         while True:
             follower.look()
-            if follower.story.summarised:
+            if follower.story.summarised and not follower.waits_for_gateway:
                 break
             if time.monotonic() >= deadline:
                 late = ", ".join(f"{view.name} ({view.state})" for view in follower.story.failing)
+                late = late or ("the gateway" if follower.waits_for_gateway else "")
                 what = f"not ready in time: {late}" if late else "not ready in time"
                 raise Failure(f"{what}; it goes on, `pallasctl status` shows how. {_STOP}")
             time.sleep(INTERVAL)

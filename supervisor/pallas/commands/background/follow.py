@@ -56,6 +56,8 @@ class Follower:
         self._since = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         self._seen: set[bytes] = set()
         """Records of the moment `_since`."""
+        self.waits_for_gateway = document.get("gateway") is not None
+        """Whether there is a gateway that is still on its way up."""
         gateway, state = document.get("gateway"), document["supervisor"].get("state_directory")
         view = DeploymentView(
             name=document["deployment"],
@@ -81,6 +83,12 @@ class Follower:
                 said = self.story.record(str(record.get("agent") or ""), record, level, now)
                 self._screen.show(said, timed=False)
         document: StatusDocument = self._control.get("/v1/status")
+        gateway = document.get("gateway")
+        self.waits_for_gateway = (
+            gateway is not None
+            and gateway["desired"] == "up"
+            and gateway["state"] in ("stopped", "waiting", "starting")
+        )
         said = self.story.look(map(view_of, document["agents"]), now)
         self._screen.show(said, timed=False)
 
