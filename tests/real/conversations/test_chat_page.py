@@ -218,7 +218,7 @@ def test_an_answer_that_fails_says_why_and_what_was_written_stays(scene: Scene) 
     scene.until_said("echo: Hello")
     scene.say(FAIL)
     page.until("document.querySelector('#log .failure, #problem:not([hidden])')")
-    assert "no such thing" in page.evaluate("document.querySelector('main').innerText")
+    assert "refused the request as invalid" in page.evaluate("document.querySelector('main').innerText")
 
 
 def test_nothing_of_an_answer_runs_or_is_fetched(scene: Scene) -> None:
