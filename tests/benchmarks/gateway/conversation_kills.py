@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarks.fleet import machine
-from support.gateway.postgres import new_postgres
+from support.gateway.postgres import postgres_for
 from support.gateway.turns.killed import killing
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def main(kills: int, talkers: int, delay: float, seed: int, database: tuple[str,
     for name in database or VICTIMS:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            postgres = None
-            if name == "postgresql":
-                postgres = new_postgres()
-                postgres.start()
+            postgres = postgres_for(name)
             running = stack.enter_context(
                 killing(Path(folder, "fleet"), talkers=talkers, seed=seed, postgres=postgres, delay=delay)
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from benchmarks.fleet import machine
-from support.gateway.postgres import new_postgres
+from support.gateway.postgres import postgres_for
 from support.gateway.turns.hostile import hostile_turns
 
 
@@ -34,10 +34,7 @@ def main(turns: int, kills: int, people: int, seed: int, database: tuple[str, ..
     for name in database or ("sqlite", "postgresql"):
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            postgres = None
-            if name == "postgresql":
-                postgres = new_postgres()
-                postgres.start()
+            postgres = postgres_for(name)
             running = stack.enter_context(
                 hostile_turns(Path(folder, "fleet"), people=people, seed=seed, postgres=postgres)
             )

@@ -158,5 +158,14 @@ def new_postgres() -> Postgres:
     return postgres
 
 
+def postgres_for(database: str) -> Postgres | None:
+    """One of its own, running, where the kind of store is `postgresql`; None for SQLite, which needs none."""
+    if database != "postgresql":
+        return None
+    postgres = new_postgres()
+    postgres.start()
+    return postgres
+
+
 def _exists(user: str) -> bool:
     return subprocess.run(["id", user], capture_output=True, check=False).returncode == 0

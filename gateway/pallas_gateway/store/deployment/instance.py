@@ -18,8 +18,9 @@ from sqlalchemy import inspect, select, update
 
 from pallas_common.problems import quoted
 from pallas_common.protocol.gateway import INSTANCE_FILE
+from pallas_common.secrets.private_files import read_line
 from pallas_common.times import rfc3339
-from pallas_gateway.store.deployment.private_files import read_line, write_line
+from pallas_gateway.store.deployment.private_files import write_line
 from pallas_gateway.store.errors import StoreUnusableError
 from pallas_gateway.store.tables import INSTANCE, insert_into
 from pallas_gateway.store.tokens import now

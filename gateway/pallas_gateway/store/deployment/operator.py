@@ -13,11 +13,12 @@ from sqlalchemy import text
 
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.gateway import OPERATOR_FILE
+from pallas_common.secrets.private_files import read_line
 from pallas_common.secrets.tokens import is_token, token_digest
 from pallas_gateway.identity.grants import EVERYTHING
 from pallas_gateway.identity.principal import TENANT
 from pallas_gateway.store import tokens
-from pallas_gateway.store.deployment.private_files import read_line, write_line
+from pallas_gateway.store.deployment.private_files import write_line
 from pallas_gateway.store.errors import MalformedTokenError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Short texts in the state directory, for its owner alone: read without a link being followed, written whole.
+"""Short texts in the state directory, for its owner alone, written whole.
 
 Knows files; nothing of what they hold.
 """
@@ -7,27 +7,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from typing import TYPE_CHECKING
 
 from pallas_gateway.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-LONGEST = 200
-"""Bytes that are read."""
-
-
-def read_line(path: Path) -> str | None:
-    """The text of a file without the white space around it; None if there is no such file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(LONGEST) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    return data.decode("ascii", "replace").strip()
 
 
 def write_line(path: Path, text: str) -> None:

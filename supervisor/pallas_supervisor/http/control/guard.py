@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from pallas_common.http.hosts import plain_scope
 from pallas_common.logs.setup import get_logger
 from pallas_common.protocol.gateway import OPERATOR_FILE
+from pallas_common.secrets.private_files import read_line
 from pallas_common.secrets.tokens import is_token
 from pallas_supervisor.http.control.requests import BadRequestError, shown
 
@@ -38,8 +38,6 @@ REFUSAL = (
     "the gateway, with its own token"
 )
 FOR_THE_GATEWAY = "this is for the gateway's process alone: it holds keys and secrets"
-
-LONGEST_TOKEN = 1000
 
 _PRIVATE = {"cache-control": "no-store"}
 
@@ -117,14 +115,8 @@ class GatewayRoutes:
 
 def _read_token(path: Path) -> str | None:
     """The token in the file; None without one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(LONGEST_TOKEN + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    text = data.decode("ascii", "replace").strip()
-    return text if is_token(text) else None
+    text = read_line(path)
+    return text if text is not None and is_token(text) else None
 
 
 def _refused(message: str) -> Response:
