@@ -13,6 +13,8 @@ from pallas_common.problems import quoted
 _GZIP = ("gzip", "x-gzip")
 _SMALL = 4096
 """Bytes that are inflated at once: to some 4 MB at most, in a few milliseconds."""
+_MOST_MEMBERS = 100
+"""Of a body of gzip: behind each one the rest is copied, so that many empty ones would take minutes."""
 _WITH_GZIP_HEAD = 16 + zlib.MAX_WBITS
 
 
@@ -55,7 +57,9 @@ async def inflated(body: bytes, encoding: str, limit: int) -> bytes:
 def _inflated(body: bytes, limit: int) -> bytes:
     found = bytearray()
     try:
-        while body:  # gzip may have several members
+        for _ in range(_MOST_MEMBERS):
+            if not body:
+                return bytes(found)
             reading = zlib.decompressobj(_WITH_GZIP_HEAD)
             found += reading.decompress(body, limit + 1 - len(found))
             if len(found) > limit:
@@ -65,4 +69,6 @@ def _inflated(body: bytes, limit: int) -> bytes:
             body = reading.unused_data
     except zlib.error as error:
         raise EncodingError(f"the body is no gzip: {error}") from None
+    if body:
+        raise EncodingError(f"the body has more than {_MOST_MEMBERS} members of gzip; send one")
     return bytes(found)

@@ -35,6 +35,12 @@ def test_gzip_is_inflated_all_of_its_members(encoding: str) -> None:
     assert read(b"", encoding) == b""
 
 
+def test_there_are_no_more_members_than_a_client_has_reason_to_send() -> None:
+    assert read(gzip.compress(b"x") * 100, "gzip") == b"x" * 100
+    with pytest.raises(EncodingError, match="more than 100 members"):
+        read(gzip.compress(b"") * 101, "gzip")
+
+
 def test_what_is_exactly_as_large_as_it_may_be() -> None:
     assert read(gzip.compress(TEXT), "gzip", len(TEXT)) == TEXT
     for body in (gzip.compress(TEXT), gzip.compress(b"") + gzip.compress(TEXT)):
